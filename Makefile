@@ -1,0 +1,70 @@
+# Every target sets up what it needs; `make` alone says what there is.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+RUN_STAMP := $(VENV)/.ready-to-run
+SEEDS ?= 2000
+
+.DEFAULT_GOAL := help
+
+.PHONY: help setup run test check fmt sim synth deploy-smoke bench layers clean
+
+help:  ## what can be done here
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## put everything into .venv
+
+# Compiling what is installed would take half the time; Python does it when it first imports a file.
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Tidings needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.13 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(RUN_STAMP): $(VENV)/.made pyproject.toml requirements.lock
+	@echo "installing what the feed needs into $(VENV) ..."
+	@$(INSTALL) '.[local]'
+	@touch $@
+
+$(STAMP): $(VENV)/.made pyproject.toml requirements.lock
+	@echo "installing everything into $(VENV), a minute or two ..."
+	@$(INSTALL) '.[dev]'
+	@touch $@ $(RUN_STAMP)
+
+run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
+	@echo "when it is ready: watch http://127.0.0.1:8042/console, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"
+	@$(BIN)/tidings local --demo
+
+test: $(STAMP)  ## every test, with short seeds
+	$(BIN)/pytest
+
+check: $(STAMP)  ## style, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(STAMP)  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+synth: $(STAMP)  ## CloudFormation templates of all stages, linted
+	$(BIN)/python -m infra.synth
+
+deploy-smoke: $(STAMP)  ## cdk deploy onto an emulator, and the conformance suite against it
+	$(BIN)/python -m infra.deploy_smoke
+
+bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": prints some)
+	$(BIN)/python -m bench $(ONLY)
+
+layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
+	$(BIN)/python -m infra.build_layers
+
+clean:  ## remove what was built
+	rm -rf $(VENV) cdk.out build layers/vendor .pytest_cache .mypy_cache .ruff_cache
