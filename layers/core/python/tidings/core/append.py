@@ -1,0 +1,92 @@
+"""
+Appending: take a number, write the page under it, and only then acknowledge.
+
+A writer may die between the two; readers close the hole with a filler (`reader`). A writer
+that finds a filler under its number was overtaken and takes a new one. Nothing depends on
+time: the conditional write decides who is first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import limits
+from .claims import Claim
+from .errors import KeyReused, Unavailable
+from .pages import Page, encode, filler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .ports import ClaimStore, Clock, LogStore, NewId
+
+
+@dataclass(frozen=True, slots=True)
+class Appender:
+    """*page_ms* is how long DynamoDB keeps a page."""
+
+    log: LogStore
+    claims: ClaimStore
+    clock: Clock
+    new_id: NewId
+    page_ms: int
+
+    def append(self, feed: str, lines: Sequence[str]) -> Page:
+        """
+        Append *lines* as one page; when it returns, they are in the log for good.
+
+        Raises:
+            TooLarge: they do not fit into a page.
+            Unavailable: overtaken again and again.
+        """
+        body, append_id = encode(lines), self.new_id()
+        for _ in range(limits.APPEND_ATTEMPTS_MAX):
+            page = self._page(self.log.take(feed), body, append_id)
+            if self.log.put(feed, page) == append_id:
+                return page
+        raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+
+    def append_once(self, feed: str, lines: Sequence[str], key: str, fingerprint: str) -> Page:
+        """
+        Append *lines* unless a request with this *key* has; the page either way.
+
+        Raises:
+            KeyReused: the key belongs to a request with another fingerprint.
+            TooLarge, Unavailable: as `append`.
+        """
+        body = encode(lines)
+        claim = self.claims.find(feed, key, now_ms=self.clock())
+        if claim is None:
+            claim = self._claim(feed, key, fingerprint)
+        if claim.fingerprint != fingerprint:
+            raise KeyReused("belongs to another request", field="Idempotency-Key", value=key)
+        return self._aim(feed, body, claim)
+
+    def _claim(self, feed: str, key: str, fingerprint: str) -> Claim:
+        now = self.clock()
+        ours = Claim(key, fingerprint, self.new_id(), self.log.take(feed), now + limits.CLAIM_MS)
+        standing = self.claims.claim(feed, ours, now_ms=now)
+        self._give_back(feed, ours.page, standing)
+        return standing
+
+    def _aim(self, feed: str, body: str | bytes, claim: Claim) -> Page:
+        """Write to the page the claim names; overtaken, let the claim name another."""
+        for _ in range(limits.APPEND_ATTEMPTS_MAX):
+            page = self._page(claim.page, body, claim.append_id)
+            if self.log.put(feed, page) == claim.append_id:
+                return self.log.read(feed, claim.page - 1, 1)[0]  # a retry's clock differs
+            number = self.log.take(feed)
+            claim = self.claims.move(feed, claim, number)
+            self._give_back(feed, number, claim)
+        raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+
+    def _give_back(self, feed: str, number: int, claim: Claim) -> None:
+        """Close the hole we made where another request with the same key was faster."""
+        if claim.page != number:
+            now = self.clock()
+            self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
+
+    def _page(self, number: int, body: str | bytes, append_id: str) -> Page:
+        now = self.clock()
+        return Page(number, body, append_id, now, now + self.page_ms)

@@ -1,0 +1,229 @@
+"""
+Catching up: from any cursor to the frontier, from the log where it reaches, else the state.
+
+`start` finds out what stands behind a cursor, `step` yields the next events and the progress
+behind them. The same steps serve SSE streams and WebSocket replays.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from . import limits
+from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
+from .frames import Event, of_line
+from .operations import data_of, parse_line
+from .projecting import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .filters import Filter
+    from .pages import Page
+    from .ports import Checkpoints, Clock, StateStore
+    from .reader import Reader
+    from .state import Row
+
+RESET = "reset"
+LIVE = "live"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """
+    Where a catch-up stands: in the log behind (*page*, *slot*), or copying the state.
+
+    While copying, *bucket* and *after_key* say how far, *since_s* and *tombstones* what is
+    wanted, and the log goes on behind *page*. *resets*: `reset` is still to be sent.
+    *announces*: `live` is to be sent at the frontier.
+    """
+
+    page: int
+    slot: int = PAGE_END
+    seconds: int = 0
+    copying: bool = False
+    since_s: int = 0
+    bucket: int = 0
+    after_key: str | None = None
+    tombstones: bool = False
+    resets: bool = False
+    announces: bool = False
+
+    @property
+    def cursor(self) -> str:
+        """What a client resumes from that has everything so far."""
+        if self.copying:
+            return Replication(self.since_s, self.page, self.bucket, self.tombstones).encode()
+        return Place(self.page, self.slot, self.seconds).encode()
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def decode(text: str) -> Progress:
+        return Progress(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """*at_frontier*: there is nothing more to send for now."""
+
+    events: list[Event]
+    progress: Progress
+    at_frontier: bool = False
+
+
+def page_events(page: Page, wanted: Filter, first: int = 0) -> Iterator[Event]:
+    """The operations of *page* from slot *first* on that *wanted* matches."""
+    prefix = page.id_prefix
+    for slot, line in enumerate(page.lines[first:], first):
+        if wanted.is_everything or wanted.matches(parse_line(line)):
+            yield of_line(prefix, slot, line)
+
+
+def in_log(place: Place) -> Progress:
+    return Progress(place.page, place.slot, place.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """*tombstone_ms* is how long deleted objects are remembered."""
+
+    reader: Reader
+    states: StateStore
+    checkpoints: Checkpoints
+    clock: Clock
+    tombstone_ms: int
+
+    def start(self, feed: str, cursor: Cursor) -> Progress:
+        """What stands behind *cursor*. Never fails: the worst case is `reset` and everything."""
+        match cursor:
+            case Now():
+                return in_log(self._end(feed))
+            case Since(ms=0):
+                return self._everything(feed)
+            case Since(ms=ms):
+                return self._copy(feed, since_s=ms // 1000, tombstones=False)
+            case Replication():
+                return self._go_on_copying(feed, cursor)
+            case Place():
+                return self._from_place(feed, cursor)
+
+    def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        """The next events behind *progress* that *wanted* matches."""
+        if progress.resets:
+            return Step([Event("1", RESET, "")], replace(progress, resets=False))
+        if progress.copying:
+            return self._copy_step(feed, progress, wanted)
+        return self._log_step(feed, progress, wanted)
+
+    def _end(self, feed: str) -> Place:
+        """The end of the log; its time is now where its last page was trimmed."""
+        end = self.reader.frontier(feed, self._projected(feed))
+        return end if end.seconds or not end.page else replace(end, seconds=self.clock() // 1000)
+
+    def _from_place(self, feed: str, place: Place) -> Progress:
+        if place.page == 0 and place.seconds == 0 and place.slot == PAGE_END:
+            return in_log(START)  # given to those who came before the first page
+        page = self.reader.at(feed, place.page)
+        if page is not None and page.seconds == place.seconds:
+            return in_log(place)
+        return self._by_time(feed, place.seconds)
+
+    def _by_time(self, feed: str, seconds: int) -> Progress:
+        """The latest of each object changed since, while its deletion would be remembered."""
+        since_s = max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
+        if since_s == 0 or self._forgotten(since_s):
+            return self._everything(feed)
+        return self._copy(feed, since_s=since_s, tombstones=True)
+
+    def _forgotten(self, since_s: int) -> bool:
+        """Whether deletions since then may be forgotten before a copy has told them all."""
+        return since_s * 1000 < self.clock() - self.tombstone_ms + limits.CONNECTION_MS_MAX
+
+    def _everything(self, feed: str) -> Progress:
+        return replace(self._copy(feed, since_s=0, tombstones=False), resets=True)
+
+    def _copy(self, feed: str, *, since_s: int, tombstones: bool) -> Progress:
+        return Progress(
+            self._projected(feed),
+            copying=True,
+            since_s=since_s,
+            tombstones=tombstones,
+            announces=True,
+        )
+
+    def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
+        """Only while the log reaches back to where it began, and deletions are remembered."""
+        ours = cursor.page <= self._projected(feed)
+        if cursor.tombstones and self._forgotten(cursor.since_s):
+            return self._everything(feed)
+        if ours and not self.reader.read(feed, cursor.page, 1).trimmed:
+            started = self._copy(feed, since_s=cursor.since_s, tombstones=cursor.tombstones)
+            return replace(started, page=cursor.page, bucket=cursor.bucket)
+        if cursor.since_s == 0 or not cursor.tombstones:
+            return self._everything(feed)
+        return self._by_time(feed, cursor.since_s)
+
+    def _projected(self, feed: str) -> int:
+        """The state holds at least everything up to this page."""
+        return self.checkpoints.checkpoints(feed).get(STATE, 0)
+
+    def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        """Rows of as many buckets as make a step worth sending."""
+        events: list[Event] = []
+        seen = 0
+        while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
+            rows = self.states.read(feed, progress.bucket, progress.after_key)
+            events += self._row_events(rows, progress, wanted)
+            seen += len(rows)
+            if rows:
+                progress = replace(progress, after_key=rows[-1].key)
+            else:
+                progress = replace(progress, bucket=progress.bucket + 1, after_key=None)
+        if progress.bucket == limits.BUCKETS:
+            progress = self._copied(feed, progress.page)
+        return Step(events, progress)
+
+    def _copied(self, feed: str, number: int) -> Progress:
+        """The copy is complete; the log goes on behind page *number*."""
+        page = self.reader.at(feed, number)
+        place = Place(number, PAGE_END, page.seconds if page else 0)
+        return replace(in_log(place), announces=True)
+
+    def _row_events(
+        self, rows: Iterable[Row], progress: Progress, wanted: Filter
+    ) -> Iterator[Event]:
+        now_ms = self.clock()
+        for row in rows:
+            if row.at_ms < progress.since_s * 1000 or 0 < row.expires_ms <= now_ms:
+                continue
+            if row.deleted and not progress.tombstones:
+                continue
+            if wanted.is_everything or wanted.matches(parse_line(row.line)):
+                name = "delete" if row.deleted else "insert"
+                yield Event(progress.cursor, name, data_of(row.line))
+
+    def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        whole = progress.slot >= PAGE_END
+        run = self.reader.read(feed, progress.page if whole else progress.page - 1)
+        if run.trimmed:
+            return Step([], self._by_time(feed, progress.seconds))
+        if not run.pages:
+            return self._frontier_step([], progress)
+        events: list[Event] = []
+        for page in run.pages:
+            first = 0 if page.number != progress.page else progress.slot + 1
+            events += page_events(page, wanted, first)
+        last = run.pages[-1]
+        moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
+        return Step(events, moved) if run.more else self._frontier_step(events, moved)
+
+    def _frontier_step(self, events: list[Event], progress: Progress) -> Step:
+        """Arrived, in the same step as the last pages: a busy feed has no quiet moment."""
+        if not progress.announces:
+            return Step(events, progress, at_frontier=True)
+        arrived = replace(progress, announces=False)
+        return Step([*events, Event(arrived.cursor, LIVE, "")], arrived, at_frontier=True)

@@ -1,0 +1,67 @@
+"""The values around a WebSocket connection: the connection, its subscription, its changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from .filters import EVERYTHING, Filter
+from .session import State
+
+
+class Outcome(Enum):
+    """What became of one message to a client."""
+
+    SENT = "sent"
+    GONE = "gone"  # nobody is there any more
+    BUSY = "busy"  # refused for now: throttled, or the client does not read
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """
+    One WebSocket connection.
+
+    *progress* is where its catch-up stands (an encoded `catchup.Progress`), empty once it was
+    handed over behind page *since*; so it also tells who serves it. *runner* and
+    *runner_expires_ms* say which replay works on it. *version* guards every update.
+    """
+
+    id: str
+    opened_ms: int
+    state: State = State.OPEN
+    feed: str = ""
+    filter: Filter = EVERYTHING
+    progress: str = ""
+    since: int = 0
+    runner: str = ""
+    runner_expires_ms: int = 0
+    version: int = 0
+
+    def changed(self, **fields: object) -> Connection:
+        """This connection with other *fields*, as the next version."""
+        return replace(self, version=self.version + 1, **fields)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A live subscription: this connection wants what *filter* matches, after page *since*."""
+
+    connection_id: str
+    filter: Filter
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    A subscription to be made live after page *since* (`joins`) or to be ended.
+
+    *token* tells one change of a connection from the next.
+    """
+
+    connection_id: str
+    joins: bool
+    filter: Filter
+    since: int
+    token: str

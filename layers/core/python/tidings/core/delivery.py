@@ -1,0 +1,60 @@
+"""Delivering messages to one connection: all of them in order, or the connection is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import limits
+from .connections import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .ports import ConnectionStore, Count, Sleep, Sockets
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    sockets: Sockets
+    connections: ConnectionStore
+    sleep: Sleep
+    count: Count
+
+    def send(self, connection_id: str, messages: Sequence[str]) -> bool:
+        """
+        Send *messages*; False when the connection is gone or had to be cut.
+
+        A client that does not take a message after bounded attempts is cut, so that it comes
+        back and resumes from its cursor: nothing is ever skipped on an open connection.
+        """
+        for message in messages:
+            outcome = self._send(connection_id, message)
+            if outcome is not Outcome.SENT:
+                self._forget(connection_id, outcome)
+                return False
+        self.count("FramesSent", len(messages))
+        return True
+
+    def _send(self, connection_id: str, message: str) -> Outcome:
+        outcome = self.sockets.send(connection_id, message)
+        for attempt in range(limits.SEND_ATTEMPTS_MAX - 1):
+            if outcome is not Outcome.BUSY:
+                break
+            self.sleep(limits.SEND_BACKOFF_MS << attempt)
+            outcome = self.sockets.send(connection_id, message)
+        return outcome
+
+    def cut(self, connection_id: str) -> None:
+        """Close the connection, then forget it: its client knows before we do."""
+        self.sockets.close(connection_id)
+        self.count("ConnectionsClosed", 1)
+        self.connections.remove(connection_id)
+
+    def _forget(self, connection_id: str, outcome: Outcome) -> None:
+        """Exactly this connection, never the one whose message led here."""
+        if outcome is Outcome.BUSY:
+            self.cut(connection_id)
+        else:
+            self.count("ConnectionsGone", 1)
+            self.connections.remove(connection_id)

@@ -1,0 +1,123 @@
+"""
+Every error the feed raises.
+
+* TidingsError
+    * Rejected              the request is wrong; nothing was written
+        * InvalidOperation      a field breaks its rule
+        * InvalidFilter         `types` or `parents` cannot be read
+        * InvalidCursor         not a cursor of any kind we know
+        * InvalidFeed           not a feed name
+        * InvalidKey            not an Idempotency-Key
+        * InvalidMessage        a WebSocket message breaks the protocol
+        * UnknownFeed           no such feed here
+        * TooLarge              a limit of `limits` is passed
+        * WrongContentType      a body in a format we do not read
+        * KeyReused             an Idempotency-Key came back with another body
+        * OutOfTurn             a WebSocket message the session's state does not allow
+    * LeaseLost             another holder took over; stop, write nothing more
+    * FellOff               a follower's next page is no longer in the log
+    * Unavailable           a store did not answer in time; try again
+"""
+
+from __future__ import annotations
+
+
+class TidingsError(Exception):
+    """Base class; caught at the edge of a function, nowhere else."""
+
+
+class Rejected(TidingsError):
+    """
+    The client's fault. Says which field, what it held and what rule it broke.
+
+    `status` is the HTTP status the edge answers with, `code` is stable and machine readable.
+    """
+
+    status = 400
+    code = "rejected"
+
+    def __init__(self, rule: str, *, field: str = "", value: object = None) -> None:
+        self.rule, self.field, self.value = rule, field, value
+        super().__init__(f"{field}: {rule}" if field else rule)
+
+    def body(self) -> dict[str, object]:
+        """The error as clients see it; a long value is cut so that an answer stays small."""
+        shown = repr(self.value)
+        return {
+            "code": self.code,
+            "message": str(self),
+            "field": self.field,
+            "value": shown if len(shown) <= _VALUE_CHARS_MAX else shown[:_VALUE_CHARS_MAX] + "...",
+            "rule": self.rule,
+        }
+
+
+# An error body repeats what was sent so that it can be found; a page of it helps nobody.
+_VALUE_CHARS_MAX = 120
+
+
+class InvalidOperation(Rejected):
+    code = "invalid_operation"
+
+
+class InvalidFilter(Rejected):
+    code = "invalid_filter"
+
+
+class InvalidCursor(Rejected):
+    code = "invalid_cursor"
+
+
+class InvalidFeed(Rejected):
+    code = "invalid_feed"
+
+
+class InvalidKey(Rejected):
+    code = "invalid_idempotency_key"
+
+
+class InvalidMessage(Rejected):
+    code = "invalid_message"
+
+
+class UnknownFeed(Rejected):
+    status = 404
+    code = "unknown_feed"
+
+
+class TooLarge(Rejected):
+    status = 413
+    code = "too_large"
+
+
+class WrongContentType(Rejected):
+    status = 415
+    code = "wrong_content_type"
+
+
+class KeyReused(Rejected):
+    status = 422
+    code = "idempotency_key_reused"
+
+
+class OutOfTurn(Rejected):
+    status = 409
+    code = "out_of_turn"
+
+
+class LeaseLost(TidingsError):
+    def __init__(self, *, feed: str, follower: str, fence: int) -> None:
+        self.feed, self.follower, self.fence = feed, follower, fence
+        super().__init__(f"{feed}/{follower}: lease {fence} was taken over")
+
+
+class FellOff(TidingsError):
+    """Never skipped: the follower stands still and its function fails until it is repaired."""
+
+    def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
+        self.feed, self.follower, self.checkpoint, self.floor = feed, follower, checkpoint, floor
+        super().__init__(f"{feed}/{follower}: stands at page {checkpoint}, floor is {floor}")
+
+
+class Unavailable(TidingsError):
+    """The weather's fault: nobody knows whether the write happened; a retry is safe."""

@@ -1,0 +1,104 @@
+"""
+Filters: OR inside `types` and inside `parents`, AND between them. Exact, case-sensitive.
+
+A filter is filed under the keys a push looks for: each parent if it has any, else each type,
+else everything.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import limits
+from .errors import InvalidFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .operations import Operation
+
+ALL_KEY = "*"
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """None: not filtered. An empty set matches nothing (`types=,`)."""
+
+    types: frozenset[str] | None = None
+    parents: frozenset[str] | None = None
+
+    def matches(self, operation: Operation) -> bool:
+        if self.types is not None and operation.type not in self.types:
+            return False
+        return self.parents is None or not self.parents.isdisjoint(operation.parents)
+
+    @property
+    def is_everything(self) -> bool:
+        return self.types is None and self.parents is None
+
+    def keys(self) -> list[str]:
+        """What this filter is filed under, sorted."""
+        if self.parents is not None:
+            return sorted(parent_key(parent) for parent in self.parents)
+        if self.types is not None:
+            return sorted(type_key(name) for name in self.types)
+        return [ALL_KEY]
+
+
+EVERYTHING = Filter()
+
+
+def parent_key(parent: str) -> str:
+    return f"p/{parent}"
+
+
+def type_key(name: str) -> str:
+    return f"t/{name}"
+
+
+def keys_of(operation: Operation) -> Iterator[str]:
+    """Every key under which a filter that matches *operation* may be filed."""
+    yield ALL_KEY
+    yield type_key(operation.type)
+    for parent in operation.parents:
+        yield parent_key(parent)
+
+
+def parse(types: str | None, parents: str | None) -> Filter:
+    """
+    A filter from two comma-separated lists; None or empty is no filter.
+
+    Raises:
+        InvalidFilter: too many values, a value too long, or one that cannot be stored.
+    """
+    return Filter(_values(types, "types"), _values(parents, "parents"))
+
+
+def _values(text: str | None, field: str) -> frozenset[str] | None:
+    if not text:
+        return None
+    return checked(text.split(","), field)
+
+
+def checked(values: list[str], field: str) -> frozenset[str]:
+    """
+    *values* as a set without empty ones.
+
+    Raises:
+        InvalidFilter: see `parse`.
+    """
+    found = frozenset(value for value in values if value)
+    if len(found) > limits.FILTER_VALUES_MAX:
+        rule = f"holds at most {limits.FILTER_VALUES_MAX} values, got {len(found)}"
+        raise InvalidFilter(rule, field=field)
+    for value in found:
+        if _UNSTORABLE.search(value) or len(value.encode()) > limits.PARENT_BYTES_MAX:
+            rule = (
+                f"must be at most {limits.PARENT_BYTES_MAX} bytes "
+                "without U+0000 and lone surrogates"
+            )
+            raise InvalidFilter(rule, field=field, value=value)
+    return found

@@ -1,0 +1,130 @@
+"""
+Followers: the one mechanism for everything that reads the log.
+
+A bell says "the feed moved", nothing more. It runs a follower: take its lease, read the pages
+behind its checkpoint, handle them in order, move the checkpoint. A bell that finds the lease
+taken leaves a mark, which the holder sees before it lets go; so extra, repeated, reordered
+and lost bells do no harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from . import limits
+from .errors import FellOff
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .leases import Lease
+    from .pages import Page
+    from .ports import Bells, Clock, Count, FollowerStore, NewId, Sleep
+    from .reader import Filler, Reader, Run
+
+_TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
+
+
+class Handler(Protocol):
+    """What a follower does with pages. Must bear to see the same pages again."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self, feed: str, checkpoint: int) -> None:
+        """Called before each read, with the last page handled."""
+        ...
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> None:
+        """Handle *pages*, which follow the checkpoint without a hole."""
+        ...
+
+
+def portion(pages: Sequence[Page]) -> Sequence[Page]:
+    """As many of *pages* as one turn may handle within the function's time; one at least."""
+    count = 0
+    for at, page in enumerate(pages):
+        count += len(page.lines)
+        if at and count > limits.FOLLOW_OPERATIONS_MAX:
+            return pages[:at]
+    return pages
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    store: FollowerStore
+    reader: Reader
+    filler: Filler
+    bells: Bells
+    clock: Clock
+    sleep: Sleep
+    new_id: NewId
+    count: Count
+
+    def run(self, feed: str, handler: Handler) -> int:
+        """
+        Handle what there is; the number of pages handled.
+
+        Raises:
+            LeaseLost: another holder took over.
+            FellOff: the next page is gone from the log.
+        """
+        lease = self._take(feed, handler.name)
+        if lease is None:
+            return 0
+        first = lease.checkpoint
+        until = self.clock() + limits.FOLLOW_RUN_MS
+        while True:
+            lease, done = self._turn(lease, handler)
+            if done:
+                break
+            if self.clock() >= until:
+                self.store.release(lease, force=True)
+                self.bells.ring(feed, handler.name)
+                break
+        self.count("FollowerPages", lease.checkpoint - first)
+        return lease.checkpoint - first
+
+    def _take(self, feed: str, name: str) -> Lease | None:
+        for _ in range(_TAKE_ATTEMPTS):
+            lease = self.store.take(feed, name, owner=self.new_id(), now_ms=self.clock())
+            if lease is not None:
+                return lease
+            if self.store.mark(feed, name, now_ms=self.clock()):
+                return None
+        return None
+
+    def _turn(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
+        """One read and what follows from it; whether the lease was let go."""
+        handler.prepare(lease.feed, lease.checkpoint)
+        run = self.reader.read(lease.feed, lease.checkpoint)
+        if run.trimmed:
+            self._fell_off(lease, run)
+        pages = portion(run.pages)
+        if pages:
+            handler.handle(lease.feed, pages)
+            lease = replace(lease, checkpoint=pages[-1].number)
+        more = run.more or len(pages) < len(run.pages)
+        if run.waiting and not more:
+            return self._wait(lease), False
+        if not more and self.store.release(lease):
+            return lease, True
+        return self._save(lease), False
+
+    def _save(self, lease: Lease) -> Lease:
+        return self.store.save(lease, lease.checkpoint, now_ms=self.clock())
+
+    def _wait(self, lease: Lease) -> Lease:
+        """Before a hole: close it when it is overdue, else give its writer a moment."""
+        lease = self._save(lease)
+        if not self.filler.close_hole(lease.feed, lease.checkpoint):
+            self.sleep(limits.HOLE_POLL_MS)
+        return lease
+
+    def _fell_off(self, lease: Lease, run: Run) -> None:
+        self.count("FollowerFellOff", 1)
+        self.store.release(lease, force=True)
+        raise FellOff(
+            feed=lease.feed, follower=lease.name, checkpoint=lease.checkpoint, floor=run.floor
+        )

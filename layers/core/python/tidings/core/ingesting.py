@@ -1,0 +1,75 @@
+"""Ingesting: a producer's request becomes one page, or an error that says why not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import feeds, limits
+from .errors import InvalidKey, Rejected
+from .requests import lines_from
+
+if TYPE_CHECKING:
+    from .append import Appender
+    from .pages import Page
+    from .ports import Clock, Count
+
+_PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """*key* is the Idempotency-Key, None where there is none."""
+
+    feed: str
+    body: bytes
+    content_type: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ingester:
+    appender: Appender
+    clock: Clock
+    count: Count
+    feeds: frozenset[str]
+
+    def accept(self, request: Request) -> list[str]:
+        """
+        Append the operations of *request*; their event ids, in order.
+
+        Raises:
+            Rejected: one of its subclasses; nothing was written.
+            Unavailable: nobody knows whether it was written; the producer tries again.
+        """
+        try:
+            page = self._append(request)
+        except Rejected:
+            self.count("RequestsRejected", 1)
+            raise
+        self.count("OperationsIngested", len(page.lines))
+        return [f"{page.id_prefix}{slot:06x}" for slot in range(len(page.lines))]
+
+    def _append(self, request: Request) -> Page:
+        feed = feeds.check_known(request.feed, self.feeds)
+        key = None if request.key is None else check_key(request.key)
+        lines = lines_from(request.body, request.content_type, now_ms=self.clock())
+        if key is None:
+            return self.appender.append(feed, lines)
+        fingerprint = hashlib.sha256(request.body).hexdigest()
+        return self.appender.append_once(feed, lines, key, fingerprint)
+
+
+def check_key(key: str) -> str:
+    """
+    *key* if it can be an Idempotency-Key.
+
+    Raises:
+        InvalidKey: it cannot.
+    """
+    if not _PRINTABLE.fullmatch(key):
+        rule = f"must be 1 to {limits.IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"
+        raise InvalidKey(rule, field="Idempotency-Key", value=key)
+    return key

@@ -1,0 +1,65 @@
+"""
+Every bound of the feed and its reason.
+
+Sizes are bytes of UTF-8 unless the name says otherwise; times carry their unit.
+"""
+
+from __future__ import annotations
+
+# --- what one operation may hold -------------------------------------------------------------
+TYPE_BYTES_MAX = 128  # escaped it may triple; with an id it must fit DynamoDB's 1,024 B sort key
+ID_BYTES_MAX = 512  # see TYPE_BYTES_MAX: 3 * 128 + 1 + 512 <= 1,024
+PARENT_BYTES_MAX = 640  # the type/id of any other object but the very longest
+PARENTS_MAX = 64  # each parent is one index look-up when operations are pushed
+TAGS_MAX = 32  # far more than anybody uses; each one is stored and sent with its operation
+JSON_DEPTH_MAX = 32  # deeper input is refused before it can exhaust the parser's stack
+OPERATION_BYTES_MAX = 64 * 1024  # two fit into one WebSocket message (128 KB, API Gateway)
+
+# --- what one request may hold ---------------------------------------------------------------
+REQUEST_OPERATIONS_MAX = 1000  # one request is one page, so that it is appended whole or not
+REQUEST_BYTES_MAX = 1024 * 1024  # far below Lambda's 6 MB; a page must compress below PAGE_BYTES
+IDEMPOTENCY_KEY_CHARS_MAX = 128  # a UUID has 36; the key becomes part of a sort key
+
+# --- pages -----------------------------------------------------------------------------------
+PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for names and numbers
+PAGE_PLAIN_BYTES_MAX = 900  # below one write unit (1 KB) compression saves nothing: stay readable
+APPEND_ATTEMPTS_MAX = 8  # each loss means a filler overtook us; eight in a row is an outage
+
+# --- reading ---------------------------------------------------------------------------------
+READ_ITEMS_MAX = 4_000  # small ones fill a megabyte; unbounded, DynamoDB Local reads them all
+READ_PAGES_BYTES_MAX = 1024 * 1024  # what one DynamoDB Query returns at most
+HOLE_GRACE_MS = 2000  # a writer needs some 10 ms between number and page; then it is overtaken
+CLOCK_SKEW_MS_MAX = 60_000  # writers' clocks are within this of each other (AWS: milliseconds)
+CURSOR_CHARS_MAX = 64  # any id longer than this is refused before it is parsed
+
+# --- filters ---------------------------------------------------------------------------------
+FILTER_VALUES_MAX = 100  # each value is one item of the subscription index
+FEED_NAME_CHARS_MAX = 63  # as a DNS label, so that a feed can become part of a host name
+
+# --- followers -------------------------------------------------------------------------------
+HOLE_POLL_MS = 100  # how often a waiting follower looks whether the hole has closed
+FOLLOW_OPERATIONS_MAX = 10_000  # of one turn: a second's work; a read may hold 100,000 packed ones
+FOLLOW_RUN_MS = 10_000  # one run yields after this, so that the lease moves on
+FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
+LEASE_MS = 20_000  # outlives any run: a holder is dead before its lease can be taken
+
+# --- push ------------------------------------------------------------------------------------
+FRAME_BYTES_MAX = 120_000  # API Gateway refuses a message above 128 KB and bills per 32 KB
+SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer resumes from its cursor instead
+MESSAGE_BYTES_MAX = 32 * 1024  # one frame a client may send (API Gateway closes above it)
+SEND_BACKOFF_MS = 50  # doubles with each attempt: 350 ms in all, a run is not held up by one client
+TELL_EVERY_MS = 600_000  # idle connections learn the moved cursor this often, well within retention
+REPLAY_RUN_MS = 20_000  # one replay yields after this
+REPLAY_TIMEOUT_S = 30  # Lambda kills a replay here
+REPLAY_LEASE_MS = 40_000  # outlives any replay, see LEASE_MS
+CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway cuts after 2 h; then it is forgotten
+
+# --- state -----------------------------------------------------------------------------------
+BUCKETS = 64  # partitions of the state; each takes 1,000 writes a second
+COPY_STEP_ROWS = 500  # one step of a copy: fills a message, and small states take one step
+TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by a week
+
+# --- retention -------------------------------------------------------------------------------
+RETENTION_MS_MIN = 3600 * 1000  # far above any function's time limit, so no writer is that slow
+TTL_SLACK_MS = 24 * 3600 * 1000  # DynamoDB deletes this long after the floor has passed a page
+CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered

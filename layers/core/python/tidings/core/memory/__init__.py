@@ -1,0 +1,24 @@
+"""
+Every port of `ports`, kept in this process: for the simulation, for tests and to try things.
+
+They pass the same contract as the stores of `tidings.aws` and bound their answers alike, so
+that code which relies on more than the ports promise fails here too.
+"""
+
+from .connections import MemoryConnections, MemoryInbox, MemoryWatches
+from .control import MemoryClaims, MemoryFollowers
+from .log import MemoryLog
+from .sockets import MemoryBells, MemorySockets
+from .state import MemoryState
+
+__all__ = [
+    "MemoryBells",
+    "MemoryClaims",
+    "MemoryConnections",
+    "MemoryFollowers",
+    "MemoryInbox",
+    "MemoryLog",
+    "MemorySockets",
+    "MemoryState",
+    "MemoryWatches",
+]

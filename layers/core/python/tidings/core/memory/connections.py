@@ -1,0 +1,117 @@
+"""WebSocket connections, their pending changes and their live subscriptions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from ..connections import Change, Connection, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class MemoryInbox:
+    """Implements `Inbox`."""
+
+    def __init__(self) -> None:
+        self._changes: dict[tuple[str, str], Change] = {}
+        self._lock = Lock()
+
+    def post(self, feed: str, change: Change) -> None:
+        with self._lock:
+            self._changes[feed, change.connection_id] = change
+
+    def list(self, feed: str) -> Sequence[Change]:
+        with self._lock:
+            return [change for (of, _), change in sorted(self._changes.items()) if of == feed]
+
+    def done(self, feed: str, change: Change) -> None:
+        with self._lock:
+            standing = self._changes.get((feed, change.connection_id))
+            if standing is not None and standing.token == change.token:
+                del self._changes[feed, change.connection_id]
+
+    def forget(self, feed: str, connection_id: str) -> Change | None:
+        """Drop whatever the connection left here; the change that was dropped."""
+        with self._lock:
+            return self._changes.pop((feed, connection_id), None)
+
+
+class MemoryWatches:
+    """Implements `WatchStore`."""
+
+    def __init__(self) -> None:
+        self._watches: defaultdict[tuple[str, str], dict[str, Watch]] = defaultdict(dict)
+        self._lock = Lock()
+
+    def add(self, feed: str, watch: Watch) -> None:
+        with self._lock:
+            for key in sorted(watch.filter.keys()):
+                self._watches[feed, key][watch.connection_id] = watch
+
+    def remove(self, feed: str, watch: Watch) -> None:
+        with self._lock:
+            for key in sorted(watch.filter.keys()):
+                self._watches[feed, key].pop(watch.connection_id, None)
+
+    def find(self, feed: str, key: str) -> Sequence[Watch]:
+        with self._lock:
+            return [watch for _, watch in sorted(self._watches[feed, key].items())]
+
+    def all(self, feed: str) -> Sequence[Watch]:
+        with self._lock:
+            found = {
+                watch.connection_id: watch
+                for (of, _), watches in sorted(self._watches.items())
+                if of == feed
+                for watch in watches.values()
+            }
+            return [watch for _, watch in sorted(found.items())]
+
+
+class MemoryConnections:
+    """
+    Implements `ConnectionStore` and `Roster`.
+
+    Removing a connection also clears *inbox* and *watches* of what it left there: under the
+    feed and filter it has, and the filter of a change on its way. Nothing else is found, as
+    in DynamoDB, where nobody lists what belongs to a connection.
+    """
+
+    def __init__(self, inbox: MemoryInbox, watches: MemoryWatches) -> None:
+        self._inbox, self._watches = inbox, watches
+        self._connections: dict[str, Connection] = {}
+        self._lock = Lock()
+
+    def open(self, connection: Connection) -> None:
+        with self._lock:
+            self._connections[connection.id] = connection
+
+    def get(self, connection_id: str) -> Connection | None:
+        with self._lock:
+            return self._connections.get(connection_id)
+
+    def update(self, old: Connection, new: Connection) -> bool:
+        assert new.id == old.id
+        with self._lock:
+            standing = self._connections.get(old.id)
+            if standing is None or standing.version != old.version:
+                return False
+            self._connections[new.id] = replace(new, version=old.version + 1)
+            return True
+
+    def remove(self, connection_id: str) -> None:
+        with self._lock:
+            connection = self._connections.pop(connection_id, None)
+        if connection is None or not connection.feed:
+            return
+        change = self._inbox.forget(connection.feed, connection_id)
+        for wanted in {connection.filter, change.filter if change else connection.filter}:
+            self._watches.remove(connection.feed, Watch(connection_id, wanted, since=0))
+
+    def connections(self) -> list[Connection]:
+        with self._lock:
+            return [connection for _, connection in sorted(self._connections.items())]

@@ -1,0 +1,95 @@
+"""The log of each feed: pages by number, the counter, the floor."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+from .. import limits
+from ..pages import Page
+
+_PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page beside its body
+
+
+@dataclass
+class _Feed:
+    head: int = 0
+    floor: int = 1
+    pages: dict[int, Page] = field(default_factory=dict)
+    numbers: list[int] = field(default_factory=list)  # of `pages`, sorted
+
+
+class MemoryLog:
+    """Implements `LogStore` and `TrimStore`."""
+
+    def __init__(self) -> None:
+        self._feeds: defaultdict[str, _Feed] = defaultdict(_Feed)
+        self._lock = Lock()
+
+    def take(self, feed: str) -> int:
+        with self._lock:
+            self._feeds[feed].head += 1
+            return self._feeds[feed].head
+
+    def put(self, feed: str, page: Page) -> str:
+        with self._lock:
+            log = self._feeds[feed]
+            if page.number not in log.pages:
+                log.pages[page.number] = page
+                insort(log.numbers, page.number)
+            return log.pages[page.number].append_id
+
+    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+        with self._lock:
+            log = self._feeds[feed]
+            found: list[Page] = []
+            size = 0
+            for number in log.numbers[bisect_right(log.numbers, after) :]:
+                page = log.pages[number]
+                size += len(page.body) + _PAGE_OVERHEAD_BYTES
+                if found and (len(found) == limit or size > limits.READ_PAGES_BYTES_MAX):
+                    break
+                found.append(Page(page.number, page.body, "", page.at_ms))
+            return found
+
+    def head(self, feed: str) -> int:
+        with self._lock:
+            return self._feeds[feed].head
+
+    def floor(self, feed: str) -> int:
+        with self._lock:
+            return self._feeds[feed].floor
+
+    def raise_floor(self, feed: str, page: int) -> None:
+        with self._lock:
+            self._feeds[feed].floor = max(self._feeds[feed].floor, page)
+
+    def extend(self, feed: str, page: int, expires_ms: int) -> None:
+        with self._lock:
+            pages = self._feeds[feed].pages
+            if page in pages and 0 < pages[page].expires_ms < expires_ms:
+                pages[page] = replace(pages[page], expires_ms=expires_ms)
+
+    def expiring(self, feed: str, first: int, last: int, before_ms: int) -> list[int]:
+        with self._lock:
+            log = self._feeds[feed]
+            return [
+                number
+                for number in log.numbers[
+                    bisect_right(log.numbers, first - 1) : bisect_right(log.numbers, last)
+                ]
+                if 0 < log.pages[number].expires_ms < before_ms
+            ]
+
+    def expire(self, now_ms: int) -> None:
+        """Delete the pages whose time has come, as DynamoDB's TTL does some time or other."""
+        with self._lock:
+            for log in self._feeds.values():
+                log.pages = {
+                    number: page
+                    for number, page in log.pages.items()
+                    if not page.expires_ms or page.expires_ms > now_ms
+                }
+                log.numbers = sorted(log.pages)

@@ -1,0 +1,48 @@
+"""Clients and functions that only write down what reaches them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ..connections import Outcome
+
+
+class MemorySockets:
+    """
+    Implements `Sockets`: keeps each connection's messages in the order they were sent.
+
+    A connection whose id is in *gone* has left; one in *busy* takes nothing for now.
+    """
+
+    def __init__(self) -> None:
+        self.sent: defaultdict[str, list[str]] = defaultdict(list)
+        self.gone: set[str] = set()
+        self.busy: set[str] = set()
+        self.closed: list[str] = []
+
+    def send(self, connection_id: str, frame: str) -> Outcome:
+        if connection_id in self.gone:
+            return Outcome.GONE
+        if connection_id in self.busy:
+            return Outcome.BUSY
+        self.sent[connection_id].append(frame)
+        return Outcome.SENT
+
+    def close(self, connection_id: str) -> None:
+        if connection_id not in self.gone:
+            self.closed.append(connection_id)
+            self.gone.add(connection_id)
+
+
+class MemoryBells:
+    """Implements `Bells`: *rings* are (feed, follower), *replays* connection ids, in order."""
+
+    def __init__(self) -> None:
+        self.rings: list[tuple[str, str]] = []
+        self.replays: list[str] = []
+
+    def ring(self, feed: str, follower: str) -> None:
+        self.rings.append((feed, follower))
+
+    def replay(self, connection_id: str) -> None:
+        self.replays.append(connection_id)

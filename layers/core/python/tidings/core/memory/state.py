@@ -1,0 +1,48 @@
+"""The latest operation of each object, by bucket and key."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from .. import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..state import Row
+
+_ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and line
+
+
+class MemoryState:
+    """Implements `StateStore`."""
+
+    def __init__(self) -> None:
+        self._buckets: defaultdict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
+        self._lock = Lock()
+
+    def write(self, feed: str, rows: Sequence[Row]) -> None:
+        with self._lock:
+            for row in rows:
+                self._buckets[feed, row.bucket][row.key] = row
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        with self._lock:
+            rows = self._buckets[feed, bucket]
+            found: list[Row] = []
+            size = 0
+            for key in sorted(key for key in rows if after is None or key > after):
+                size += len(key) + len(rows[key].line) + _ROW_OVERHEAD_BYTES
+                if found and size > limits.READ_PAGES_BYTES_MAX:
+                    break
+                found.append(rows[key])
+            return found
+
+    def expire(self, now_ms: int) -> None:
+        """Delete the rows whose time has come, as DynamoDB's TTL does some time or other."""
+        with self._lock:
+            for rows in self._buckets.values():
+                for key in [key for key, row in rows.items() if 0 < row.expires_ms <= now_ms]:
+                    del rows[key]

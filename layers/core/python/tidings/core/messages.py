@@ -1,0 +1,92 @@
+"""What WebSocket clients say: one JSON object with an `action`, checked into values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import cursors, filters, limits
+from .errors import InvalidCursor, InvalidMessage, Rejected, TooLarge
+from .feeds import DEFAULT_FEED, check_known
+from .requests import decode_json
+from .session import Act
+
+_NOW = cursors.Now()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """*cursor* is as the client wrote it; *at* is what it means."""
+
+    act: Act
+    feed: str = ""
+    filter: filters.Filter = filters.EVERYTHING
+    cursor: str = ""
+    at: cursors.Cursor = _NOW
+
+
+def parse(text: str, known_feeds: frozenset[str]) -> Message:
+    """
+    Raises:
+        InvalidMessage, InvalidCursor, InvalidFilter, InvalidFeed, UnknownFeed, TooLarge: see
+            the rule in the error.
+    """
+    raw = _object(text)
+    act = _act(raw.get("action"))
+    if act not in (Act.SUBSCRIBE, Act.RESUME):
+        return Message(act)
+    cursor = _cursor(raw, act)
+    return Message(
+        act,
+        check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
+        filters.Filter(_values(raw, "types"), _values(raw, "parents")),
+        cursor,
+        cursors.parse(cursor),
+    )
+
+
+def _object(text: str) -> dict[str, Any]:
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) > limits.MESSAGE_BYTES_MAX:
+        rule = f"holds at most {limits.MESSAGE_BYTES_MAX} bytes, got {len(encoded)}"
+        raise TooLarge(rule, field="message")
+    try:
+        raw = decode_json(encoded, "message")
+    except Rejected as error:
+        raise InvalidMessage(error.rule, field="message", value=text) from None
+    if not isinstance(raw, dict):
+        raise InvalidMessage("must be a JSON object", field="message", value=raw)
+    return raw
+
+
+def _act(name: object) -> Act:
+    for act in Act:
+        if act.value == name:
+            return act
+    rule = f"must be one of {', '.join(act.value for act in Act)}"
+    raise InvalidMessage(rule, field="action", value=name)
+
+
+def _text(raw: dict[str, Any], field: str, default: str) -> str:
+    value = raw.get(field, default)
+    if not isinstance(value, str):
+        raise InvalidMessage("must be a string", field=field, value=value)
+    return value
+
+
+def _cursor(raw: dict[str, Any], act: Act) -> str:
+    if act is Act.SUBSCRIBE:
+        return _text(raw, "from", cursors.NOW)
+    cursor = _text(raw, "cursor", "")
+    if not cursor:
+        raise InvalidCursor("is required to resume", field="cursor", value=raw.get("cursor"))
+    return cursor
+
+
+def _values(raw: dict[str, Any], field: str) -> frozenset[str] | None:
+    values = raw.get(field)
+    if values is None:
+        return None
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InvalidMessage("must be an array of strings", field=field, value=values)
+    return filters.checked(values, field)

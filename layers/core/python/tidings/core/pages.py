@@ -1,0 +1,88 @@
+"""
+Pages: the unit of append. One page holds the operations of one request, in order.
+
+The body of a page is NDJSON, one line an entry. Small bodies stay text, so that a person can
+read them in the console; larger ones are deflated, because DynamoDB bills by the kilobyte.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from . import limits
+from .cursors import PAGE_END, Place, prefix
+from .errors import TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FILLER_ID = "filler"
+_DEFLATE_LEVEL = 6
+
+
+@dataclass(frozen=True)
+class Page:
+    """
+    *body* is text (NDJSON) or its deflated bytes; a filler's is empty.
+
+    *at_ms* is the writer's clock when it was committed; *append_id* tells whose write it is.
+    *expires_ms* is when DynamoDB may delete it, well after the floor has passed it.
+    """
+
+    number: int
+    body: str | bytes
+    append_id: str
+    at_ms: int
+    expires_ms: int = 0
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The entries, in slot order."""
+        body = self.body
+        if not body:
+            return []
+        return (body if isinstance(body, str) else zlib.decompress(body).decode()).split("\n")
+
+    @property
+    def seconds(self) -> int:
+        return self.at_ms // 1000
+
+    @property
+    def id_prefix(self) -> str:
+        return prefix(self.number, self.seconds)
+
+    @property
+    def end(self) -> Place:
+        """The place behind this page."""
+        return Place(self.number, PAGE_END, self.seconds)
+
+    @property
+    def is_filler(self) -> bool:
+        return not self.body
+
+
+def encode(lines: Sequence[str]) -> str | bytes:
+    """
+    The body of a page that holds *lines*.
+
+    Raises:
+        TooLarge: it would not fit into one item.
+    """
+    assert 0 < len(lines) <= limits.REQUEST_OPERATIONS_MAX
+    text = "\n".join(lines)
+    raw = text.encode()
+    if len(raw) <= limits.PAGE_PLAIN_BYTES_MAX:
+        return text
+    packed = zlib.compress(raw, _DEFLATE_LEVEL)
+    if len(packed) > limits.PAGE_BYTES_MAX:
+        rule = f"a page packs into {limits.PAGE_BYTES_MAX} bytes, this one into {len(packed)}"
+        raise TooLarge(f"{rule}; send fewer operations a request", field="body")
+    return packed
+
+
+def filler(number: int, *, at_ms: int, expires_ms: int) -> Page:
+    """The empty page that closes a hole."""
+    return Page(number, "", FILLER_ID, at_ms, expires_ms)

@@ -1,0 +1,257 @@
+"""
+The effects the core needs, each as small as it can be.
+
+`memory` implements all of them in a process; `tidings.aws` on DynamoDB, API Gateway and Lambda.
+Every adapter passes the contract in `tests/contract/` of its port.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .claims import Claim
+    from .connections import Change, Connection, Outcome, Watch
+    from .leases import Lease
+    from .pages import Page
+    from .state import Row
+
+
+class Clock(Protocol):
+    """Milliseconds since 1970. Only ever compared within `limits.CLOCK_SKEW_MS_MAX`."""
+
+    def __call__(self) -> int: ...
+
+
+class Sleep(Protocol):
+    """Wait for some milliseconds."""
+
+    def __call__(self, ms: int) -> None: ...
+
+
+class NewId(Protocol):
+    """A fresh unique id of 32 lower-case hex digits."""
+
+    def __call__(self) -> str: ...
+
+
+class LogStore(Protocol):
+    """The pages of each feed and the counter that numbers them."""
+
+    def take(self, feed: str) -> int:
+        """The next page number; each caller gets a number of its own, starting with 1."""
+        ...
+
+    def put(self, feed: str, page: Page) -> str:
+        """
+        Write *page* unless its number is taken; the append id found there afterwards.
+
+        Our own append id means that the page is written, by this call or an earlier one.
+        """
+        ...
+
+    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+        """
+        Pages numbered above *after* in ascending order, at most *limit* or some 1 MB.
+
+        Strongly consistent: a page whose `put` returned before the call is seen. Numbers may
+        be missing. An empty list means that no page above *after* exists. Append id and expiry
+        are left out ("" and 0), because every byte and attribute read costs each reader.
+        """
+        ...
+
+    def head(self, feed: str) -> int:
+        """The last number taken; 0 before the first."""
+        ...
+
+
+class TrimStore(Protocol):
+    """How far the log of a feed has been given up."""
+
+    def floor(self, feed: str) -> int:
+        """First page still in the log; 1 for a new feed. Only ever grows."""
+        ...
+
+    def raise_floor(self, feed: str, page: int) -> None:
+        """Set the floor to *page* unless it is there or above already."""
+        ...
+
+    def extend(self, feed: str, page: int, expires_ms: int) -> None:
+        """Keep an existing page until *expires_ms*; a missing page stays missing."""
+        ...
+
+    def expiring(self, feed: str, first: int, last: int, before_ms: int) -> list[int]:
+        """Pages from *first* to *last* that may be deleted before *before_ms*, ascending."""
+        ...
+
+
+class StateStore(Protocol):
+    """The latest operation of each object."""
+
+    def write(self, feed: str, rows: Sequence[Row]) -> None:
+        """Put *rows*, one per object. The caller holds the lease of the follower `state`."""
+        ...
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        """Rows of *bucket* in key order above key *after*, some 1 MB at most; [] at the end."""
+        ...
+
+
+class FollowerStore(Protocol):
+    """Checkpoint and lease of every named reader of a feed."""
+
+    def take(self, feed: str, name: str, *, owner: str, now_ms: int) -> Lease | None:
+        """Take the lease unless a live one is held (then None). The fence grows by one."""
+        ...
+
+    def mark(self, feed: str, name: str, *, now_ms: int) -> bool:
+        """Leave a mark for the holder; False when nobody holds the lease any more."""
+        ...
+
+    def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
+        """
+        Move the checkpoint and renew the lease.
+
+        Raises:
+            LeaseLost: the fence moved on. Nothing was written.
+        """
+        ...
+
+    def release(self, lease: Lease, *, force: bool = False) -> bool:
+        """
+        Store `lease.checkpoint` and let go, unless a mark was left since `lease.bell`.
+
+        True when let go or lost already; False when a mark was left: nothing was written and
+        the lease is still held. *force* lets go in spite of a mark.
+        """
+        ...
+
+
+class Checkpoints(Protocol):
+    """Where the followers of a feed stand, for everybody else."""
+
+    def checkpoints(self, feed: str) -> dict[str, int]:
+        """The last page each follower of *feed* has handled, by name; {} for a new feed."""
+        ...
+
+
+class ClaimStore(Protocol):
+    """What became of a request that carried an Idempotency-Key."""
+
+    def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
+        """The live claim on *key*."""
+        ...
+
+    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
+        """Write *claim* unless a live one exists; the claim that stands afterwards."""
+        ...
+
+    def move(self, feed: str, claim: Claim, page: int) -> Claim:
+        """Point *claim* to *page* if it still points where it did; the claim that stands."""
+        ...
+
+
+class ConnectionStore(Protocol):
+    """The WebSocket connections, each one item."""
+
+    def open(self, connection: Connection) -> None:
+        """Write a new connection."""
+        ...
+
+    def get(self, connection_id: str) -> Connection | None:
+        """Strongly consistent."""
+        ...
+
+    def update(self, old: Connection, new: Connection) -> bool:
+        """
+        Replace *old* by *new* if `old.version` is still there; False when it is not.
+
+        What is stored has `old.version + 1`, whatever *new* says.
+        """
+        ...
+
+    def remove(self, connection_id: str) -> None:
+        """Forget the connection and everything filed under it."""
+        ...
+
+
+class Roster(Protocol):
+    """Every connection, for the sweep."""
+
+    def connections(self) -> list[Connection]:
+        """All connections of all feeds. Read with care: costs what is connected."""
+        ...
+
+
+class Inbox(Protocol):
+    """Changes of subscriptions on their way to the push follower, the only one to apply them."""
+
+    def post(self, feed: str, change: Change) -> None:
+        """Leave *change*; a later one of the same connection replaces it."""
+        ...
+
+    def list(self, feed: str) -> Sequence[Change]:
+        """All changes of *feed*. Strongly consistent."""
+        ...
+
+    def done(self, feed: str, change: Change) -> None:
+        """Remove *change* unless it was replaced since."""
+        ...
+
+
+class WatchStore(Protocol):
+    """Live subscriptions, filed under each value they filter on."""
+
+    def add(self, feed: str, watch: Watch) -> None:
+        """File *watch* under each of its keys."""
+        ...
+
+    def remove(self, feed: str, watch: Watch) -> None:
+        """Take it out again; nothing happens when it is not there."""
+        ...
+
+    def find(self, feed: str, key: str) -> Sequence[Watch]:
+        """The subscriptions filed under *key*. Strongly consistent."""
+        ...
+
+    def all(self, feed: str) -> Sequence[Watch]:
+        """Every subscription of *feed*, once each."""
+        ...
+
+
+class Sockets(Protocol):
+    """The way to a connected client."""
+
+    def send(self, connection_id: str, frame: str) -> Outcome:
+        """Send one text message, at most `limits.FRAME_BYTES_MAX` or one operation."""
+        ...
+
+    def close(self, connection_id: str) -> None:
+        """Cut the connection; nothing happens when it is gone."""
+        ...
+
+
+class Spread(Protocol):
+    """Run a task for each item, side by side where the edge can; returns when all are done."""
+
+    def __call__(self, task: Callable[[str], None], items: Sequence[str]) -> None: ...
+
+
+class Count(Protocol):
+    """Add to a metric of `tidings.aws.metrics`."""
+
+    def __call__(self, metric: str, value: int) -> None: ...
+
+
+class Bells(Protocol):
+    """The way to wake a function without waiting for it."""
+
+    def ring(self, feed: str, follower: str) -> None:
+        """Run the follower soon; may be lost, repeated or late."""
+        ...
+
+    def replay(self, connection_id: str) -> None:
+        """Run the catch-up of a connection soon; may be lost, repeated or late."""
+        ...

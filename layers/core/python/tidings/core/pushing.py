@@ -1,0 +1,138 @@
+"""
+The follower `push`: sends each page to the connections that want it.
+
+It is the only one that makes subscriptions live and that sends to live ones; its lease makes
+it one at a time. Who wants to join or leave posts a change to the inbox and rings. A joining
+connection first gets what lies between its replay's last page and the checkpoint, from the
+log; so the hand-over has neither gap nor reorder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from . import fanout, frames, limits
+from .catchup import page_events
+from .connections import Change, Connection, Watch
+from .session import Event, State, after
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .delivery import Delivery
+    from .pages import Page
+    from .ports import ConnectionStore, Inbox, Spread, WatchStore
+    from .reader import Reader
+
+PUSH = "push"
+
+
+@dataclass(slots=True)
+class Pusher:
+    connections: ConnectionStore
+    inbox: Inbox
+    watches: WatchStore
+    delivery: Delivery
+    reader: Reader
+    spread: Spread
+    _told: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return PUSH
+
+    def prepare(self, feed: str, checkpoint: int) -> None:
+        """Apply the changes of subscriptions that wait in the inbox."""
+        for change in self.inbox.list(feed):
+            if change.joins:
+                self._join(feed, change, checkpoint)
+            else:
+                self._leave(feed, change)
+            self.inbox.done(feed, change)
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> None:
+        found = fanout.plan(pages, lambda key: self.watches.find(feed, key))
+        messages = {
+            connection_id: batch for ids, batch in found.messages() for connection_id in ids
+        }
+        if self._time_to_tell(feed, pages):
+            moved = list(frames.pack((), found.cursor))
+            for watch in self.watches.all(feed):
+                if watch.connection_id not in messages and watch.since < pages[-1].number:
+                    messages[watch.connection_id] = moved
+                    found.watches[watch.connection_id] = watch
+        self._deliver(feed, messages, found.watches)
+
+    def _deliver(
+        self, feed: str, messages: dict[str, list[str]], watches: dict[str, Watch]
+    ) -> None:
+        def task(connection_id: str) -> None:
+            if not self.delivery.send(connection_id, messages[connection_id]):
+                self.watches.remove(feed, watches[connection_id])
+
+        self.spread(task, list(messages))
+
+    def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
+        """Now and then idle connections hear the cursor, so that it never leaves the log."""
+        moment = pages[-1].at_ms // limits.TELL_EVERY_MS
+        told, self._told[feed] = self._told.get(feed), moment
+        return told != moment
+
+    def _join(self, feed: str, change: Change, checkpoint: int) -> None:
+        """The change may be an old one, posted late; what the connection says counts."""
+        connection = self.connections.get(change.connection_id)
+        if connection is None or connection.feed != feed or connection.state is not State.JOINING:
+            return  # gone, left again, or taken up before a crash
+        if not self._send_missed(connection, checkpoint):
+            return
+        watch = Watch(connection.id, connection.filter, max(connection.since, checkpoint))
+        self.watches.add(feed, watch)
+        live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
+        if not self.connections.update(connection, live):
+            self.watches.remove(feed, watch)  # it left or went meanwhile
+
+    def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
+        """What lies between the page the connection has and the page we have."""
+        behind = connection.since
+        while behind < checkpoint:
+            pages = self.reader.read(connection.feed, behind, checkpoint - behind).pages
+            if not pages:  # it fell off the log: let it come back and start from its cursor
+                self.delivery.cut(connection.id)
+                return False
+            events = (
+                frames.to_json(event)
+                for page in pages
+                for event in page_events(page, connection.filter)
+            )
+            messages = list(frames.pack(events, pages[-1].end.encode()))
+            if not self.delivery.send(connection.id, messages):
+                return False
+            behind = pages[-1].number
+        return True
+
+    def _leave(self, feed: str, change: Change) -> None:
+        """As with `_join`: it may have been let go before, and have subscribed again."""
+        connection = self.connections.get(change.connection_id)
+        if connection is None:
+            self.watches.remove(feed, Watch(change.connection_id, change.filter, change.since))
+        elif connection.feed == feed and leaves_push(connection):
+            self.watches.remove(feed, Watch(connection.id, connection.filter, connection.since))
+            let_go(self.connections, self.delivery, connection)
+
+
+def leaves_push(connection: Connection) -> bool:
+    """Whether it waits for the push follower to let go; with progress, for the replay."""
+    return connection.state is State.LEAVING and not connection.progress
+
+
+def let_go(connections: ConnectionStore, delivery: Delivery, connection: Connection) -> None:
+    """The last act of whoever served *connection*: it is open again and told so."""
+    opened = Connection(
+        connection.id,
+        connection.opened_ms,
+        after(connection.state, Event.LET_GO),
+        version=connection.version + 1,
+    )
+    if connections.update(connection, opened):
+        delivery.send(connection.id, [frames.reply("unsubscribed")])

@@ -1,0 +1,126 @@
+"""
+Receiving: what a WebSocket client's message does to its session.
+
+Writes first, confirms then, rings last: a confirmed subscription is always readable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from . import frames
+from .connections import Change, Connection
+from .cursors import Now
+from .errors import Rejected, Unavailable
+from .messages import Message, parse
+from .pushing import PUSH
+from .session import Act, Event, State, after
+
+if TYPE_CHECKING:
+    from .catchup import CatchUp, Progress
+    from .ports import Bells, ConnectionStore, Inbox, NewId, Sockets
+
+_UPDATE_ATTEMPTS = 5  # each loss means that the connection's server made a step meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    connections: ConnectionStore
+    inbox: Inbox
+    sockets: Sockets
+    bells: Bells
+    catch_up: CatchUp
+    new_id: NewId
+    feeds: frozenset[str]
+
+    def receive(self, connection_id: str, text: str) -> None:
+        """
+        Act on one message; every answer, an error too, goes to the same connection.
+
+        Raises:
+            Unavailable: a store did not answer, the client repeats its message.
+        """
+        try:
+            self._act(connection_id, parse(text, self.feeds))
+        except Rejected as error:
+            self.sockets.send(connection_id, frames.error(error.body()))
+
+    def _act(self, connection_id: str, message: Message) -> None:
+        for _ in range(_UPDATE_ATTEMPTS):
+            connection = self.connections.get(connection_id)
+            if connection is None:
+                self.sockets.close(connection_id)  # forgotten: the client has to come back
+                return
+            if self._step(connection, message):
+                return
+        raise Unavailable(f"connection {connection_id} changed {_UPDATE_ATTEMPTS} times in a row")
+
+    def _step(self, connection: Connection, message: Message) -> bool:
+        """One attempt; False when the connection changed under us."""
+        state = after(connection.state, message.act)
+        match message.act:
+            case Act.PING:
+                pong = frames.reply("pong", state=connection.state.value)
+                self.sockets.send(connection.id, pong)
+                return True
+            case Act.UNSUBSCRIBE:
+                return self._unsubscribe(connection, state)
+            case _:
+                return self._subscribe(connection, message, state)
+
+    def _subscribe(self, connection: Connection, message: Message, state: State) -> bool:
+        progress = self.catch_up.start(message.feed, message.at)
+        subscribed = connection.changed(
+            state=state,
+            feed=message.feed,
+            filter=message.filter,
+            progress=progress.encode(),
+        )
+        if isinstance(message.at, Now):
+            return self._join(connection, subscribed, progress)
+        if not self.connections.update(connection, subscribed):
+            return False
+        self._confirm(subscribed, message.cursor)
+        self.bells.replay(connection.id)
+        return True
+
+    def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
+        """From now on means nothing to catch up with: straight to the push follower."""
+        state = after(subscribed.state, Event.REACHED_FRONTIER)
+        joining = replace(subscribed, state=state, progress="", since=progress.page)
+        if not self.connections.update(old, joining):
+            return False
+        hand_over(self.inbox, joining, self.new_id())
+        self._confirm(joining, progress.cursor)
+        self.bells.ring(joining.feed, PUSH)
+        return True
+
+    def _confirm(self, connection: Connection, cursor: str) -> None:
+        confirmed = frames.reply("subscribed", feed=connection.feed, cursor=cursor)
+        self.sockets.send(connection.id, confirmed)
+
+    def _unsubscribe(self, connection: Connection, state: State) -> bool:
+        if not self.connections.update(connection, connection.changed(state=state)):
+            return False
+        match connection.state:
+            case State.OPEN:
+                self.sockets.send(connection.id, frames.reply("unsubscribed"))
+            case State.CATCHING_UP:
+                self.bells.replay(connection.id)
+            case _:
+                take_back(self.inbox, connection, self.new_id())
+                self.bells.ring(connection.feed, PUSH)
+        return True
+
+
+def hand_over(inbox: Inbox, connection: Connection, token: str) -> None:
+    """Ask the push follower to make *connection* live."""
+    change = Change(connection.id, True, connection.filter, connection.since, token)
+    inbox.post(connection.feed, change)
+
+
+def take_back(inbox: Inbox, connection: Connection, token: str) -> None:
+    """Ask the push follower to let *connection* go."""
+    change = Change(connection.id, False, connection.filter, 0, token)
+    inbox.post(connection.feed, change)

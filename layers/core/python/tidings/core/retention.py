@@ -1,0 +1,76 @@
+"""
+Retention: how far the floor may rise, and which pages must be kept from expiring.
+
+A page is given up by age, but never one of the last *records_min* pages and never one that a
+built-in follower has not handled. DynamoDB deletes a page a day after that; what must stay
+longer is extended in time instead, because deleting by TTL is free and deleting by hand is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import limits
+from .projecting import STATE
+from .pushing import PUSH
+
+if TYPE_CHECKING:
+    from .feeds import Retention
+    from .ports import Checkpoints, Clock, Count, LogStore, TrimStore
+    from .reader import Reader
+
+_EXTEND_EVERY_MS = 3_600_000  # looking costs a read of the old pages; half a day is left then
+_EXTEND_WITHIN_MS = 12 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmer:
+    log: LogStore
+    trim: TrimStore
+    checkpoints: Checkpoints
+    reader: Reader
+    retention: Retention
+    clock: Clock
+    count: Count
+
+    def run(self, feed: str) -> int:
+        """Raise the floor of *feed* as far as it may rise; the new floor."""
+        now, floor = self.clock(), self.trim.floor(feed)
+        raised = self._first_young(feed, floor, self._bound(feed), now)
+        if raised > floor:
+            self.trim.raise_floor(feed, raised)
+            self.count("FloorRaised", raised - floor)
+        if now % _EXTEND_EVERY_MS < 60_000:
+            self._extend(feed, raised, now)
+        return raised
+
+    def _bound(self, feed: str) -> int:
+        """The floor must not pass this page, however old the pages are."""
+        standing = {STATE: 0, PUSH: 0} | self.checkpoints.checkpoints(feed)
+        return min(self.log.head(feed) - self.retention.records_min, *standing.values()) + 1
+
+    def _extend(self, feed: str, floor: int, now: int) -> None:
+        """Keep the old pages from *floor* on; where there are none, nothing is read."""
+        young = self._first_young(feed, floor, self.log.head(feed) + 1, now)
+        if young > floor:
+            before = now + _EXTEND_WITHIN_MS
+            for number in self.trim.expiring(feed, floor, young - 1, before):
+                self.trim.extend(feed, number, now + limits.TTL_SLACK_MS)
+
+    def _first_young(self, feed: str, floor: int, bound: int, now: int) -> int:
+        """
+        The first page from *floor* to *bound* younger than the retention, by halving.
+
+        Commit times ascend but for the skew of the writers' clocks, which is far below any
+        retention; a missing page counts as old, and is only ever behind what may be trimmed.
+        """
+        low, high = floor, max(floor, bound)
+        while low < high:
+            middle = (low + high) // 2
+            page = self.reader.at(feed, middle)
+            if page is not None and now - page.at_ms < self.retention.age_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low

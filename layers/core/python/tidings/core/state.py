@@ -1,0 +1,63 @@
+"""
+The state: the latest operation of each object, in buckets. Deleted objects leave a tombstone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import limits
+from .operations import Operation, event_of, parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .pages import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    The latest operation of the object *key*: *line* as it stands in the log at (page, slot).
+
+    *at_ms* is when its page was committed; *expires_ms* is 0 for an object that lives.
+    """
+
+    key: str
+    page: int
+    slot: int
+    at_ms: int
+    line: str
+    expires_ms: int = 0
+
+    @property
+    def deleted(self) -> bool:
+        return event_of(self.line) == "delete"
+
+    @property
+    def bucket(self) -> int:
+        return bucket_of(self.key)
+
+
+def object_key(operation: Operation) -> str:
+    """Unambiguous and readable: a type holds no bare `/`, so the first one ends it."""
+    escaped = operation.type.replace("%", "%25").replace("/", "%2F")
+    return f"{escaped}/{operation.id}"
+
+
+def bucket_of(key: str) -> int:
+    """The same in every process and for ever: the state is partitioned by it."""
+    return zlib.crc32(key.encode()) % limits.BUCKETS
+
+
+def project(pages: Iterable[Page], *, tombstone_ms: int) -> list[Row]:
+    """The rows that *pages* leave behind: the last operation of each object, once."""
+    latest: dict[str, Row] = {}
+    for page in pages:
+        for slot, line in enumerate(page.lines):
+            key = object_key(parse_line(line))
+            expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
+            latest[key] = Row(key, page.number, slot, page.at_ms, line, expires)
+    return list(latest.values())

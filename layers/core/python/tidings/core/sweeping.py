@@ -1,0 +1,70 @@
+"""
+Sweeping: the schedule's safety net under everything that is woken by events.
+
+Rings followers that have something to do, trims the log, and picks up connections that were
+left half way when a function died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import limits
+from .projecting import STATE
+from .pushing import PUSH
+from .receiving import hand_over, take_back
+from .replaying import serves
+from .session import State
+
+if TYPE_CHECKING:
+    from .connections import Connection
+    from .delivery import Delivery
+    from .ports import Bells, Checkpoints, Clock, Count, Inbox, LogStore, NewId, Roster
+    from .retention import Trimmer
+
+FOLLOWERS = (STATE, PUSH)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeper:
+    log: LogStore
+    checkpoints: Checkpoints
+    trimmer: Trimmer
+    roster: Roster
+    inbox: Inbox
+    delivery: Delivery
+    bells: Bells
+    clock: Clock
+    new_id: NewId
+    count: Count
+
+    def run(self, feeds: frozenset[str]) -> None:
+        """One sweep over every feed and connection."""
+        for feed in sorted(feeds):
+            self._ring_late(feed)
+            self.trimmer.run(feed)
+        for connection in self.roster.connections():
+            self._look_after(connection)
+
+    def _ring_late(self, feed: str) -> None:
+        head, checkpoints = self.log.head(feed), self.checkpoints.checkpoints(feed)
+        for follower in FOLLOWERS:
+            lag = head - checkpoints.get(follower, 0)
+            self.count("FollowerLag", lag)
+            if lag > 0:
+                self.bells.ring(feed, follower)
+
+    def _look_after(self, connection: Connection) -> None:
+        now = self.clock()
+        if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
+            self.delivery.cut(connection.id)
+        elif serves(connection):
+            if now >= connection.runner_expires_ms:
+                self.bells.replay(connection.id)
+        elif connection.state is State.JOINING:
+            hand_over(self.inbox, connection, self.new_id())
+            self.bells.ring(connection.feed, PUSH)
+        elif connection.state is State.LEAVING:
+            take_back(self.inbox, connection, self.new_id())
+            self.bells.ring(connection.feed, PUSH)

@@ -1,0 +1,57 @@
+"""RFC 3339 timestamps: read with any offset, kept in UTC to the millisecond."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,12}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+_MAX_OFFSET_HOURS = 23
+
+
+def normal_form(text: str) -> str:
+    """
+    *text* in UTC, cut to milliseconds, without trailing zeros: `2026-11-20T17:19:10.94Z`.
+
+    Raises:
+        ValueError: not RFC 3339, no such day or hour, or outside the years 1 to 9999 in UTC.
+    """
+    parts = _RFC3339.fullmatch(text)
+    if parts is None:
+        raise ValueError("not an RFC 3339 date-time")
+    year, month, day, hour, minute, second = (int(part) for part in parts.groups()[:6])
+    millis = int((parts[7] or "0")[:3].ljust(3, "0"))
+    local = datetime(year, month, day, hour, minute, min(second, 59), millis * 1000, UTC)
+    if second > 60:
+        raise ValueError("second must be in 0..60")
+    try:
+        moment = local - _offset(parts[8], parts[9], parts[10])
+    except OverflowError:
+        raise ValueError("outside the years 1 to 9999 in UTC") from None
+    return _format(moment)
+
+
+def from_ms(ms: int) -> str:
+    """The normal form of *ms* since 1970."""
+    return _format(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms))
+
+
+def _offset(sign: str | None, hours: str | None, minutes: str | None) -> timedelta:
+    if sign is None or hours is None or minutes is None:
+        return timedelta()
+    if int(hours) > _MAX_OFFSET_HOURS or int(minutes) > 59:
+        raise ValueError("offset must be within 23:59")
+    size = timedelta(hours=int(hours), minutes=int(minutes))
+    return size if sign == "+" else -size
+
+
+def _format(moment: datetime) -> str:
+    text = (
+        f"{moment.year:04}-{moment.month:02}-{moment.day:02}"
+        f"T{moment.hour:02}:{moment.minute:02}:{moment.second:02}"
+    )
+    millis = f"{moment.microsecond // 1000:03}".rstrip("0")
+    return f"{text}.{millis}Z" if millis else f"{text}Z"
