@@ -1,0 +1,16 @@
+"""A WebSocket opens: the connection is written down, its client says later what it wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidings.aws import app, sockets
+from tidings.aws.clock import now_ms
+from tidings.aws.telemetry import edge
+from tidings.core.connections import Connection
+
+
+@edge
+def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
+    app.connections().open(Connection(sockets.connection_id(event), now_ms()))
+    return sockets.OK

@@ -1,0 +1,226 @@
+"""
+The composition root: settings become adapters, adapters become what a handler calls.
+
+Every part is built once per process, when it is first asked for. Imports stand inside the
+builders for the same reason: a function loads and connects only what it uses.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from . import clients
+from .clock import now_ms, sleep_ms
+from .settings import Settings, WrongSetting, from_environment
+
+if TYPE_CHECKING:
+    from tidings.core.catchup import CatchUp
+    from tidings.core.delivery import Delivery
+    from tidings.core.followers import Follower, Handler
+    from tidings.core.ingesting import Ingester
+    from tidings.core.reader import Reader
+    from tidings.core.receiving import Receiver
+    from tidings.core.replaying import Replayer
+    from tidings.core.streaming import Streamer
+    from tidings.core.sweeping import Sweeper
+
+    from .apigateway_sockets import ApiGatewaySockets
+    from .dynamodb_connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
+    from .dynamodb_followers import DynamoDBFollowers
+    from .dynamodb_log import DynamoDBLog
+    from .dynamodb_state import DynamoDBState
+    from .lambda_bells import LambdaBells
+
+SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
+
+
+def count(metric: str, value: int) -> None:
+    """Implements `Count`; Powertools is loaded by the first metric, if no handler has."""
+    from .telemetry import count as add
+
+    add(metric, value)
+
+
+def new_id() -> str:
+    """Implements `NewId`; the module uuid would take 15 ms to import for the same."""
+    return os.urandom(16).hex()
+
+
+@cache
+def settings() -> Settings:
+    return from_environment()
+
+
+@cache
+def log() -> DynamoDBLog:
+    from .dynamodb_log import DynamoDBLog
+
+    return DynamoDBLog(clients.dynamodb(), settings().log_table, settings().control_table)
+
+
+@cache
+def followers() -> DynamoDBFollowers:
+    from .dynamodb_followers import DynamoDBFollowers
+
+    return DynamoDBFollowers(clients.dynamodb(), settings().control_table)
+
+
+@cache
+def state() -> DynamoDBState:
+    from .dynamodb_state import DynamoDBState
+
+    return DynamoDBState(clients.dynamodb_once(), settings().state_table)
+
+
+@cache
+def connections() -> DynamoDBConnections:
+    from .dynamodb_connections import DynamoDBConnections
+
+    return DynamoDBConnections(clients.dynamodb(), settings().connections_table)
+
+
+@cache
+def inbox() -> DynamoDBInbox:
+    from .dynamodb_connections import DynamoDBInbox
+
+    return DynamoDBInbox(clients.dynamodb(), settings().connections_table)
+
+
+@cache
+def watches() -> DynamoDBWatches:
+    from .dynamodb_connections import DynamoDBWatches
+
+    return DynamoDBWatches(clients.dynamodb(), settings().connections_table)
+
+
+@cache
+def sockets() -> ApiGatewaySockets:
+    from .apigateway_sockets import ApiGatewaySockets
+
+    return ApiGatewaySockets(clients.sockets(settings().sockets_url))
+
+
+@cache
+def bells() -> LambdaBells:
+    from .lambda_bells import LambdaBells
+
+    return LambdaBells(clients.functions(), settings().function_prefix)
+
+
+@cache
+def reader() -> Reader:
+    from tidings.core.reader import Reader
+
+    return Reader(log(), log())
+
+
+@cache
+def catch_up() -> CatchUp:
+    from tidings.core.catchup import CatchUp
+
+    return CatchUp(reader(), state(), followers(), now_ms, settings().tombstone_ms)
+
+
+@cache
+def delivery() -> Delivery:
+    from tidings.core.delivery import Delivery
+
+    return Delivery(sockets(), connections(), sleep_ms, count)
+
+
+@cache
+def ingester() -> Ingester:
+    from tidings.core.append import Appender
+    from tidings.core.ingesting import Ingester
+
+    from .dynamodb_claims import DynamoDBClaims
+
+    claims = DynamoDBClaims(clients.dynamodb(), settings().control_table)
+    appender = Appender(log(), claims, now_ms, new_id, settings().page_ms)
+    return Ingester(appender, now_ms, count, settings().feeds)
+
+
+@cache
+def follower() -> Follower:
+    from tidings.core.followers import Follower
+    from tidings.core.reader import Filler
+
+    filler = Filler(log(), log(), now_ms, settings().page_ms, count)
+    return Follower(followers(), reader(), filler, bells(), now_ms, sleep_ms, new_id, count)
+
+
+@cache
+def follower_handler() -> Handler:
+    """
+    What this function's follower does.
+
+    Raises:
+        WrongSetting: TIDINGS_FOLLOWER names none.
+    """
+    from tidings.core.projecting import STATE
+    from tidings.core.pushing import PUSH
+
+    build = {STATE: _projector, PUSH: _pusher}.get(settings().follower)
+    if build is None:
+        rule = f"must be {STATE} or {PUSH}"
+        raise WrongSetting("TIDINGS_FOLLOWER", settings().follower, rule)
+    return build()
+
+
+def _projector() -> Handler:
+    from tidings.core.projecting import Projector
+
+    return Projector(state(), settings().tombstone_ms)
+
+
+def _pusher() -> Handler:
+    from tidings.core.pushing import Pusher
+
+    from .threads import Threads
+
+    return Pusher(connections(), inbox(), watches(), delivery(), reader(), Threads(SPREAD_WORKERS))
+
+
+@cache
+def receiver() -> Receiver:
+    from tidings.core.receiving import Receiver
+
+    return Receiver(
+        connections(), inbox(), sockets(), bells(), catch_up(), new_id, settings().feeds
+    )
+
+
+@cache
+def replayer() -> Replayer:
+    from tidings.core.replaying import Replayer
+
+    return Replayer(connections(), inbox(), delivery(), bells(), catch_up(), now_ms, new_id)
+
+
+@cache
+def streamer() -> Streamer:
+    from tidings.core.streaming import Streamer
+
+    return Streamer(catch_up(), settings().feeds)
+
+
+@cache
+def sweeper() -> Sweeper:
+    from tidings.core.retention import Trimmer
+    from tidings.core.sweeping import Sweeper
+
+    trimmer = Trimmer(log(), log(), followers(), reader(), settings().retention, now_ms, count)
+    return Sweeper(
+        log(),
+        followers(),
+        trimmer,
+        connections(),
+        inbox(),
+        delivery(),
+        bells(),
+        now_ms,
+        new_id,
+        count,
+    )

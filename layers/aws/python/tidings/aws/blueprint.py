@@ -1,0 +1,234 @@
+"""
+What is deployed: tables, functions, routes, event sources, schedules. Data only.
+
+`infra/` turns it into CloudFormation and `tidings.local` runs it on one machine; both read
+this page and nothing else, so that they cannot drift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidings.core import limits
+
+DEFAULT_PATH = "$default"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A DynamoDB table. Key types are `S` or `N`; *setting* is the variable with its name."""
+
+    name: str
+    setting: str
+    partition_key: str
+    sort_key: tuple[str, str]
+    ttl_attribute: str
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """DynamoDB actions on one table; nothing else is allowed."""
+
+    table: str
+    actions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """
+    One deployed Lambda function, `functions/<folder>/handler.py`.
+
+    *sockets* may post to WebSocket connections; *invokes* names functions it may wake.
+    *streams* answers by response streaming (an ASGI app) instead of a handler.
+    *environment* holds settings of this function alone.
+    """
+
+    name: str
+    folder: str
+    timeout_s: int
+    memory_mb: int
+    grants: tuple[Grant, ...]
+    sockets: bool = False
+    invokes: tuple[str, ...] = ()
+    streams: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRoute:
+    """*path* `$default` takes whatever no other route does."""
+
+    method: str
+    path: str
+    function: str
+
+    @property
+    def key(self) -> str:
+        """As API Gateway names it."""
+        return self.path if self.path == DEFAULT_PATH else f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRoute:
+    key: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """
+    A DynamoDB stream that invokes a function.
+
+    Reads from TRIM_HORIZON, splits a failing batch, reports single items, gives a record up
+    after *age_max_s* or *retries_max* and sends it to S3: a doorbell is safe to lose.
+    """
+
+    table: str
+    function: str
+    batch_size: int
+    window_s: int
+    age_max_s: int
+    retries_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    function: str
+    every_minutes: int
+
+
+_READ = ("dynamodb:GetItem", "dynamodb:Query")
+_PUT = ("dynamodb:PutItem",)
+_UPDATE = ("dynamodb:UpdateItem",)
+_DELETE = ("dynamodb:DeleteItem",)
+_SCAN = ("dynamodb:Scan",)
+
+TABLES = (
+    Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
+    Table("state", "TIDINGS_STATE_TABLE", "bucket", ("key", "S"), "expires"),
+    Table("control", "TIDINGS_CONTROL_TABLE", "kind", ("name", "S"), "expires"),
+    Table("connections", "TIDINGS_CONNECTIONS_TABLE", "kind", ("name", "S"), "expires"),
+)
+
+FUNCTIONS = (
+    Function(
+        "ingest",
+        "ingest",
+        timeout_s=10,
+        memory_mb=512,
+        grants=(Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ)),
+    ),
+    Function(
+        "follow-state",
+        "follow",
+        timeout_s=limits.FOLLOW_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _READ + _PUT),
+            Grant("state", ("dynamodb:BatchWriteItem",)),
+            Grant("control", _READ + _UPDATE),
+        ),
+        invokes=("follow-state",),
+        environment={"TIDINGS_FOLLOWER": "state"},
+    ),
+    Function(
+        "follow-push",
+        "follow",
+        timeout_s=limits.FOLLOW_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _READ + _PUT),
+            Grant("control", _READ + _UPDATE),
+            Grant("connections", _READ + _PUT + _DELETE),
+        ),
+        sockets=True,
+        invokes=("follow-push",),
+        environment={"TIDINGS_FOLLOWER": "push"},
+    ),
+    Function(
+        "connect",
+        "connect",
+        timeout_s=5,
+        memory_mb=256,
+        grants=(Grant("connections", _PUT),),
+    ),
+    Function(
+        "disconnect",
+        "disconnect",
+        timeout_s=5,
+        memory_mb=256,
+        grants=(Grant("connections", _READ + _DELETE),),
+    ),
+    Function(
+        "receive",
+        "receive",
+        timeout_s=10,
+        memory_mb=512,
+        grants=(
+            Grant("log", _READ),
+            Grant("control", _READ),
+            Grant("connections", _READ + _PUT + _DELETE),
+        ),
+        sockets=True,
+        invokes=("replay", "follow-push"),
+    ),
+    Function(
+        "replay",
+        "replay",
+        timeout_s=limits.REPLAY_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _READ),
+            Grant("state", _READ),
+            Grant("control", _READ),
+            Grant("connections", _READ + _PUT + _DELETE),
+        ),
+        sockets=True,
+        invokes=("replay", "follow-push"),
+    ),
+    Function(
+        "stream",
+        "stream",
+        timeout_s=900,
+        memory_mb=512,
+        grants=(Grant("log", _READ), Grant("state", _READ), Grant("control", _READ)),
+        streams=True,
+    ),
+    Function(
+        "sweep",
+        "sweep",
+        timeout_s=55,
+        memory_mb=512,
+        grants=(
+            Grant("log", _READ + _UPDATE),
+            Grant("control", _READ + _UPDATE),
+            Grant("connections", _READ + _PUT + _DELETE + _SCAN),
+        ),
+        sockets=True,
+        invokes=("follow-state", "follow-push", "replay"),
+    ),
+)
+
+HTTP_ROUTES = (
+    HttpRoute("POST", "/", "ingest"),
+    HttpRoute("POST", "/ops", "ingest"),
+    HttpRoute("POST", "/feeds/{feed}/ops", "ingest"),
+    HttpRoute("GET", "/", "stream"),
+    HttpRoute("GET", "/ops", "stream"),
+    HttpRoute("GET", "/feeds/{feed}/ops", "stream"),
+    HttpRoute("ANY", DEFAULT_PATH, "ingest"),  # only to say what is wrong with the request
+)
+
+SOCKET_ROUTES = (
+    SocketRoute("$connect", "connect"),
+    SocketRoute("$disconnect", "disconnect"),
+    SocketRoute("$default", "receive"),
+)
+
+STREAM_SOURCES = (
+    StreamSource("log", "follow-state", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
+    StreamSource("log", "follow-push", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
+)
+
+SCHEDULES = (Schedule("sweep", every_minutes=1),)

@@ -1,0 +1,68 @@
+"""
+boto3 clients, each made once per process with the time limits of its job.
+
+Endpoint, region and credentials come from the environment, as boto3 reads it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.config import Config
+
+from . import wire
+
+if TYPE_CHECKING:
+    from mypy_boto3_apigatewaymanagementapi import ApiGatewayManagementApiClient
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_lambda import LambdaClient
+
+_CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
+_READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
+_SOCKET_READ_S = 1  # four attempts at a stuck client must fit behind a follower's run
+_ATTEMPTS = 3
+_CONNECTIONS = 16  # threads that one process sends with, and some to spare
+
+
+def _config(attempts: int, read_s: float = _READ_S) -> Config:
+    return Config(
+        connect_timeout=_CONNECT_S,
+        read_timeout=read_s,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        tcp_keepalive=True,
+        max_pool_connections=_CONNECTIONS,
+        parameter_validation=False,  # it visits every attribute of a batch again; mypy checks them
+    )
+
+
+@cache
+def dynamodb() -> DynamoDBClient:
+    client = boto3.client("dynamodb", config=_config(_ATTEMPTS))
+    wire.read_items_raw(client)
+    return client
+
+
+@cache
+def dynamodb_once() -> DynamoDBClient:
+    """
+    Sends each request once. For writes without a condition: a first attempt that was given up
+    may still land after the second, and after what was written next.
+    """
+    client = boto3.client("dynamodb", config=_config(1))
+    wire.read_items_raw(client)
+    return client
+
+
+@cache
+def functions() -> LambdaClient:
+    return boto3.client("lambda", config=_config(_ATTEMPTS))
+
+
+@cache
+def sockets(url: str) -> ApiGatewayManagementApiClient:
+    """Without retries of its own: the core counts the attempts of each message."""
+    return boto3.client(
+        "apigatewaymanagementapi", endpoint_url=url, config=_config(1, _SOCKET_READ_S)
+    )

@@ -1,0 +1,30 @@
+"""Stream records as bells: which feeds moved, and which records to report when one fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def feeds_rung(event: Mapping[str, Any]) -> dict[str, str]:
+    """
+    The feeds that *event* rings for, each with the sequence number to report if it fails.
+
+    A stream event rings for every feed written to (deletions by TTL are no news), a direct one
+    (`{"ring": feed}`) for one and without a number.
+    """
+    if "ring" in event:
+        return {event["ring"]: ""}
+    rung: dict[str, str] = {}
+    for record in event.get("Records", ()):
+        if record["eventName"] != "REMOVE":
+            change = record["dynamodb"]
+            rung.setdefault(change["Keys"]["feed"]["S"], change["SequenceNumber"])
+    return rung
+
+
+def failures(numbers: list[str]) -> dict[str, Any]:
+    """The answer Lambda reads: it comes again with everything from the lowest number on."""
+    return {"batchItemFailures": [{"itemIdentifier": number} for number in numbers if number]}

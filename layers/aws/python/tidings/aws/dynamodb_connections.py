@@ -1,0 +1,200 @@
+"""WebSocket connections, their pending changes and live subscriptions on DynamoDB."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidings.core.connections import Change, Connection, Watch
+from tidings.core.ports import Clock
+
+from .clock import now_ms
+from .items import change as changes
+from .items import connection as connections
+from .items import watch as watches
+from .items.attributes import Item, number, text
+from .threads import Threads
+from .weather import ConditionFailed, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_WRITERS = 4  # threads that file a subscription under its keys, up to FILTER_VALUES_MAX
+
+
+class DynamoDBInbox:
+    """Implements `Inbox`."""
+
+    def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
+        self._client, self._table, self._clock = client, table, clock
+
+    def post(self, feed: str, change: Change) -> None:
+        item = changes.encode(feed, change, expires_ms=self._clock() + connections.SAFETY_MS)
+        with translated():
+            self._client.put_item(TableName=self._table, Item=item)
+
+    def list(self, feed: str) -> Sequence[Change]:
+        kind = text(changes.kind(feed))
+        return [changes.decode(item) for item in _query(self._client, self._table, kind)]
+
+    def done(self, feed: str, change: Change) -> None:
+        try:
+            with translated():
+                self._client.delete_item(
+                    TableName=self._table,
+                    Key=changes.key(feed, change.connection_id),
+                    ConditionExpression="#token = :token",
+                    ExpressionAttributeNames={"#token": "token"},
+                    ExpressionAttributeValues={":token": text(change.token)},
+                )
+        except ConditionFailed:
+            return
+
+    def forget(self, feed: str, connection_id: str) -> Change | None:
+        """Drop whatever the connection left here; the change that was dropped."""
+        with translated():
+            answer = self._client.delete_item(
+                TableName=self._table,
+                Key=changes.key(feed, connection_id),
+                ReturnValues="ALL_OLD",
+            )
+        return changes.decode(answer["Attributes"]) if "Attributes" in answer else None
+
+
+class DynamoDBWatches:
+    """Implements `WatchStore`."""
+
+    def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
+        self._client, self._table, self._clock = client, table, clock
+        self._threads = Threads(_WRITERS)
+
+    def add(self, feed: str, watch: Watch) -> None:
+        expires_ms = self._clock() + connections.SAFETY_MS
+
+        def put(key: str) -> None:
+            item = watches.encode(feed, key, watch, expires_ms=expires_ms)
+            with translated():
+                self._client.put_item(TableName=self._table, Item=item)
+
+        self._threads(put, watch.filter.keys())
+
+    def remove(self, feed: str, watch: Watch) -> None:
+        def delete(key: str) -> None:
+            with translated():
+                self._client.delete_item(
+                    TableName=self._table, Key=watches.key(feed, key, watch.connection_id)
+                )
+
+        self._threads(delete, watch.filter.keys())
+
+    def find(self, feed: str, key: str) -> Sequence[Watch]:
+        kind = text(watches.kind(feed))
+        found = _query(self._client, self._table, kind, prefix=watches.prefix(key))
+        return [watches.decode(item) for item in found]
+
+    def all(self, feed: str) -> Sequence[Watch]:
+        kind = text(watches.kind(feed))
+        decoded = (watches.decode(item) for item in _query(self._client, self._table, kind))
+        found = {watch.connection_id: watch for watch in decoded}
+        return [watch for _, watch in sorted(found.items())]
+
+
+class DynamoDBConnections:
+    """
+    Implements `ConnectionStore` and `Roster`.
+
+    What a connection left in its feed's inbox and watches is found by the filter it has and the
+    filter of a change on its way. What is missed in a crash expires by itself.
+    """
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._client, self._table = client, table
+        self._inbox = DynamoDBInbox(client, table)
+        self._watches = DynamoDBWatches(client, table)
+
+    def open(self, connection: Connection) -> None:
+        with translated():
+            self._client.put_item(TableName=self._table, Item=connections.encode(connection))
+
+    def get(self, connection_id: str) -> Connection | None:
+        with translated():
+            answer = self._client.get_item(
+                TableName=self._table, Key=connections.key(connection_id), ConsistentRead=True
+            )
+        return connections.decode(answer["Item"]) if "Item" in answer else None
+
+    def update(self, old: Connection, new: Connection) -> bool:
+        assert new.id == old.id
+        item = connections.encode(replace(new, version=old.version + 1))
+        try:
+            with translated():
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=item,
+                    ConditionExpression="#version = :version",
+                    ExpressionAttributeNames={"#version": "version"},
+                    ExpressionAttributeValues={":version": number(old.version)},
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return failed.retried and failed.item == item  # the answer to ours was lost
+        return True
+
+    def remove(self, connection_id: str) -> None:
+        connection = self.get(connection_id)
+        if connection is None:
+            return
+        if connection.feed:
+            self._clear(connection)
+        with translated():
+            self._client.delete_item(TableName=self._table, Key=connections.key(connection_id))
+
+    def _clear(self, connection: Connection) -> None:
+        change = self._inbox.forget(connection.feed, connection.id)
+        for wanted in {connection.filter, change.filter if change else connection.filter}:
+            self._watches.remove(connection.feed, Watch(connection.id, wanted, since=0))
+
+    def connections(self) -> list[Connection]:
+        found: list[Connection] = []
+        start: Item = {}
+        while True:
+            with translated():
+                answer = self._client.scan(
+                    TableName=self._table,
+                    FilterExpression="begins_with(#kind, :prefix)",
+                    ExpressionAttributeNames={"#kind": "kind"},
+                    ExpressionAttributeValues={":prefix": text(connections.PREFIX)},
+                    **start,
+                )
+            found += [connections.decode(item) for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                return sorted(found, key=lambda connection: connection.id)
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+
+def _query(
+    client: DynamoDBClient, table: str, kind: Item, *, prefix: str | None = None
+) -> list[Item]:
+    """All items of *kind* whose name begins with *prefix*, in name order, as of now."""
+    condition, names, values = "#kind = :kind", {"#kind": "kind"}, {":kind": kind}
+    if prefix is not None:
+        condition += " AND begins_with(#name, :prefix)"
+        names["#name"], values[":prefix"] = "name", text(prefix)
+    found: list[Item] = []
+    start: Item = {}
+    while True:
+        with translated():
+            answer = client.query(
+                TableName=table,
+                KeyConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+                ConsistentRead=True,
+                **start,
+            )
+        found += [dict(item) for item in answer["Items"]]
+        if "LastEvaluatedKey" not in answer:
+            return found
+        start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

@@ -1,0 +1,133 @@
+"""Checkpoints and leases of followers on DynamoDB, in the control table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import LeaseLost
+from tidings.core.leases import Lease
+
+from .items import follower
+from .items.attributes import Item, number, number_of, text, text_of
+from .weather import ConditionFailed, translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_LEASE = {
+    "#owner": "owner",
+    "#until": "lease_until",
+    "#fence": "fence",
+}
+_OURS = "#fence = :fence AND #owner = :owner"
+
+
+class DynamoDBFollowers:
+    """Implements `FollowerStore` and `Checkpoints`."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._client, self._table = client, table
+
+    def take(self, feed: str, name: str, *, owner: str, now_ms: int) -> Lease | None:
+        try:
+            with translated():
+                answer = self._client.update_item(
+                    TableName=self._table,
+                    Key=follower.key(feed, name),
+                    UpdateExpression="SET #owner = :owner, #until = :until ADD #fence :one",
+                    ConditionExpression="attribute_not_exists(#until) OR #until <= :now",
+                    ExpressionAttributeNames=_LEASE,
+                    ExpressionAttributeValues={
+                        ":owner": text(owner),
+                        ":until": number(now_ms + limits.LEASE_MS),
+                        ":now": number(now_ms),
+                        ":one": number(1),
+                    },
+                    ReturnValues="ALL_NEW",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            held = follower.decode(failed.item)
+            return held if held.owner == owner else None  # ours: an answer that was lost
+        return follower.decode(answer["Attributes"])
+
+    def mark(self, feed: str, name: str, *, now_ms: int) -> bool:
+        try:
+            with translated():
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=follower.key(feed, name),
+                    UpdateExpression="ADD #bell :one",
+                    ConditionExpression="#until > :now",
+                    ExpressionAttributeNames={"#bell": "bell", "#until": "lease_until"},
+                    ExpressionAttributeValues={":one": number(1), ":now": number(now_ms)},
+                )
+        except ConditionFailed:
+            return False
+        return True
+
+    def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
+        try:
+            with translated():
+                answer = self._client.update_item(
+                    TableName=self._table,
+                    Key=follower.key(lease.feed, lease.name),
+                    UpdateExpression="SET #page = :page, #until = :until",
+                    ConditionExpression=_OURS,
+                    ExpressionAttributeNames={**_LEASE, "#page": "page"},
+                    ExpressionAttributeValues={
+                        **_ours(lease),
+                        ":page": number(checkpoint),
+                        ":until": number(now_ms + limits.LEASE_MS),
+                    },
+                    ReturnValues="ALL_NEW",
+                )
+        except ConditionFailed:
+            raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence) from None
+        return follower.decode(answer["Attributes"])
+
+    def release(self, lease: Lease, *, force: bool = False) -> bool:
+        unmarked = "" if force else " AND (#bell = :bell OR attribute_not_exists(#bell))"
+        bell: Item = {} if force else {":bell": number(lease.bell)}
+        try:
+            with translated():
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=follower.key(lease.feed, lease.name),
+                    UpdateExpression="SET #page = :page, #until = :free, #owner = :nobody",
+                    ConditionExpression=_OURS + unmarked,
+                    ExpressionAttributeNames={
+                        **_LEASE,
+                        "#page": "page",
+                        **({} if force else {"#bell": "bell"}),
+                    },
+                    ExpressionAttributeValues={
+                        **_ours(lease),
+                        **bell,
+                        ":page": number(lease.checkpoint),
+                        ":free": number(0),
+                        ":nobody": text(""),
+                    },
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            held = follower.decode(failed.item)
+            return (held.fence, held.owner) != (lease.fence, lease.owner)
+        return True
+
+    def checkpoints(self, feed: str) -> dict[str, int]:
+        with translated():
+            answer = self._client.query(
+                TableName=self._table,
+                KeyConditionExpression="#kind = :kind",
+                ProjectionExpression="#name, #page",
+                ExpressionAttributeNames={"#kind": "kind", "#name": "name", "#page": "page"},
+                ExpressionAttributeValues={":kind": text(follower.kind(feed))},
+                ConsistentRead=True,
+            )
+        return {text_of(item, "name"): number_of(item, "page") for item in answer["Items"]}
+
+
+def _ours(lease: Lease) -> Item:
+    return {":fence": number(lease.fence), ":owner": text(lease.owner)}

@@ -1,0 +1,133 @@
+"""The log on DynamoDB: pages in a table of their own, head and floor in the control table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.pages import Page
+
+from .items import floor, head, page
+from .items.attributes import Item, number, seconds, text, text_of
+from .weather import ConditionFailed, translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# What readers ask for: each attribute costs every reader of every page.
+_NAMES = {"#feed": "feed", "#page": "page", "#body": "body", "#at": "at"}
+_READ = "#page, #body, #at"
+
+
+class DynamoDBLog:
+    """Implements `LogStore` and `TrimStore`."""
+
+    def __init__(self, client: DynamoDBClient, log_table: str, control_table: str) -> None:
+        self._client, self._log, self._control = client, log_table, control_table
+
+    def take(self, feed: str) -> int:
+        """Should botocore send it twice, a number is lost and becomes a hole: no harm."""
+        with translated():
+            answer = self._client.update_item(
+                TableName=self._control,
+                Key=head.key(feed),
+                UpdateExpression="ADD #page :one",
+                ExpressionAttributeNames={"#page": "page"},
+                ExpressionAttributeValues={":one": number(1)},
+                ReturnValues="UPDATED_NEW",
+            )
+        return head.decode(answer["Attributes"])
+
+    def put(self, feed: str, page_: Page) -> str:
+        try:
+            with translated():
+                self._client.put_item(
+                    TableName=self._log,
+                    Item=page.encode(feed, page_),
+                    ConditionExpression="attribute_not_exists(#page)",
+                    ExpressionAttributeNames={"#page": "page"},
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return text_of(failed.item, "append")
+        return page_.append_id
+
+    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+        with translated():
+            answer = self._client.query(
+                TableName=self._log,
+                KeyConditionExpression="#feed = :feed AND #page > :after",
+                ProjectionExpression=_READ,
+                ExpressionAttributeNames=_NAMES,
+                ExpressionAttributeValues={":feed": text(feed), ":after": number(after)},
+                ConsistentRead=True,
+                Limit=limit or limits.READ_ITEMS_MAX,
+            )
+        return [page.decode(item) for item in answer["Items"]]
+
+    def head(self, feed: str) -> int:
+        return head.decode(self._control_item(head.key(feed)))
+
+    def floor(self, feed: str) -> int:
+        return floor.decode(self._control_item(floor.key(feed)))
+
+    def raise_floor(self, feed: str, page_: int) -> None:
+        try:
+            with translated():
+                self._client.update_item(
+                    TableName=self._control,
+                    Key=floor.key(feed),
+                    UpdateExpression="SET #page = :page",
+                    ConditionExpression="attribute_not_exists(#page) OR #page < :page",
+                    ExpressionAttributeNames={"#page": "page"},
+                    ExpressionAttributeValues={":page": number(page_)},
+                )
+        except ConditionFailed:
+            return
+
+    def extend(self, feed: str, page_: int, expires_ms: int) -> None:
+        try:
+            with translated():
+                self._client.update_item(
+                    TableName=self._log,
+                    Key=page.key(feed, page_),
+                    UpdateExpression="SET #expires = :expires",
+                    ConditionExpression="#expires < :expires",  # false where there is no page
+                    ExpressionAttributeNames={"#expires": "expires"},
+                    ExpressionAttributeValues={":expires": number(seconds(expires_ms))},
+                )
+        except ConditionFailed:
+            return
+
+    def expiring(self, feed: str, first: int, last: int, before_ms: int) -> list[int]:
+        found: list[int] = []
+        start: Item = {}
+        while True:
+            with translated():
+                answer = self._client.query(
+                    TableName=self._log,
+                    KeyConditionExpression="#feed = :feed AND #page BETWEEN :first AND :last",
+                    FilterExpression="#expires < :before",
+                    ProjectionExpression="#page",
+                    ExpressionAttributeNames={
+                        "#feed": "feed",
+                        "#page": "page",
+                        "#expires": "expires",
+                    },
+                    ExpressionAttributeValues={
+                        ":feed": text(feed),
+                        ":first": number(first),
+                        ":last": number(last),
+                        ":before": number(seconds(before_ms)),
+                    },
+                    **start,
+                )
+            found += [int(item["page"]["N"]) for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                return found
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def _control_item(self, key: Item) -> Item:
+        with translated():
+            answer = self._client.get_item(TableName=self._control, Key=key, ConsistentRead=True)
+        return dict(answer.get("Item", {}))

@@ -1,0 +1,21 @@
+"""
+What is stored in DynamoDB, one module per kind of item: its key, lifetime, encoding.
+
+Names and layouts are stored for years, so they must stay as they are. DynamoDB counts names
+as well as values, and bills a write per KB; attributes are few and short.
+
+| item       | table       | key                                          | lives                  |
+|------------|-------------|----------------------------------------------|------------------------|
+| page       | log         | feed, page                                   | the feed's retention   |
+| head       | control     | `head#<feed>`, `-`                           | for ever               |
+| floor      | control     | `floor#<feed>`, `-`                          | for ever               |
+| follower   | control     | `follower#<feed>`, name                      | for ever               |
+| claim      | control     | `claim#<feed>`, Idempotency-Key              | 24 hours               |
+| row        | state       | `<feed>#<bucket>`, object key                | for ever; deleted: TTL |
+| connection | connections | `connection#<id>`, `-`                       | its connection         |
+| change     | connections | `inbox#<feed>`, connection id                | until it is applied    |
+| watch      | connections | `watch#<feed>`, filter key NUL connection id | its subscription       |
+
+Every `expires` is in whole seconds, as DynamoDB's TTL wants it, rounded up: an item may live
+too long, never too short.
+"""

@@ -1,0 +1,50 @@
+"""Attribute values as DynamoDB's API spells them. Numbers travel as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Item = dict[str, Any]
+Value = dict[str, Any]
+
+
+def text(value: str) -> Value:
+    return {"S": value}
+
+
+def number(value: int) -> Value:
+    return {"N": str(value)}
+
+
+def text_of(item: Mapping[str, Any], name: str) -> str:
+    """The text under *name*; empty where the attribute is left out."""
+    found = item.get(name)
+    return found["S"] if found else ""
+
+
+def number_of(item: Mapping[str, Any], name: str) -> int:
+    """The number under *name*; 0 where the attribute is left out."""
+    found = item.get(name)
+    return int(found["N"]) if found else 0
+
+
+def without_empty(values: Mapping[str, str]) -> Item:
+    """Attributes for the texts that are not empty: the others are left out."""
+    return {name: text(value) for name, value in values.items() if value}
+
+
+def seconds(ms: int) -> int:
+    """Whole seconds, rounded up."""
+    return -(-ms // 1000)
+
+
+def expiry(ms: int) -> Item:
+    """The TTL attribute; none for 0, which is never."""
+    return {"expires": number(seconds(ms))} if ms else {}
+
+
+def expiry_ms(item: Mapping[str, Any]) -> int:
+    return number_of(item, "expires") * 1000

@@ -1,0 +1,44 @@
+"""
+row: the latest operation of one object.
+
+Key: `<feed>#<bucket in 2 hex digits>`, object key. (`page`, `slot`) is its position, `at` the
+commit time of its page in ms; a deleted object expires, one that lives does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.state import Row
+
+from .attributes import Item, expiry, expiry_ms, number, text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def bucket(feed: str, number: int) -> str:
+    return f"{feed}#{number:02x}"
+
+
+def encode(feed: str, row: Row) -> Item:
+    return {
+        "bucket": text(bucket(feed, row.bucket)),
+        "key": text(row.key),
+        "page": number(row.page),
+        "slot": number(row.slot),
+        "at": number(row.at_ms),
+        "line": text(row.line),
+        **expiry(row.expires_ms),
+    }
+
+
+def decode(item: Mapping[str, Any]) -> Row:
+    return Row(
+        item["key"]["S"],
+        int(item["page"]["N"]),
+        int(item["slot"]["N"]),
+        int(item["at"]["N"]),
+        item["line"]["S"],
+        expiry_ms(item),
+    )

@@ -1,0 +1,33 @@
+"""
+A filter as an attribute of a connection, change or watch.
+
+JSON in ASCII, so that any string a client may send can be stored; none where everything is
+wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.filters import EVERYTHING, Filter
+
+from .attributes import Item, text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = "filter"
+
+
+def encode(wanted: Filter) -> Item:
+    fields = {"types": wanted.types, "parents": wanted.parents}
+    given = {name: sorted(values) for name, values in fields.items() if values is not None}
+    return {_NAME: text(json.dumps(given, separators=(",", ":")))} if given else {}
+
+
+def decode(item: Mapping[str, Any]) -> Filter:
+    if _NAME not in item:
+        return EVERYTHING
+    given = json.loads(item[_NAME]["S"])
+    return Filter(**{name: frozenset(values) for name, values in given.items()})

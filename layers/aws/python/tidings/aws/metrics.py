@@ -1,0 +1,34 @@
+"""Every metric the functions emit. The alarms, the dashboard and docs/OPERATIONS.md read this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NAMESPACE = "Tidings"
+SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # where Powertools looks for the service
+
+
+def service(stage: str) -> str:
+    """The one dimension of every metric: stages that share an account are told apart by it."""
+    return f"tidings-{stage}"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    unit: str  # a CloudWatch unit
+    meaning: str
+
+
+METRICS = (
+    Metric("OperationsIngested", "Count", "operations acknowledged to producers"),
+    Metric("RequestsRejected", "Count", "requests answered with a 4xx status"),
+    Metric("FollowerLag", "Count", "pages between the head of the log and a follower's checkpoint"),
+    Metric("FollowerPages", "Count", "pages a follower handled"),
+    Metric("HolesFilled", "Count", "page numbers whose writer never came back"),
+    Metric("FollowerFellOff", "Count", "a follower's next page is no longer in the log"),
+    Metric("FramesSent", "Count", "WebSocket messages delivered"),
+    Metric("ConnectionsClosed", "Count", "connections cut: too slow, too far behind, or too old"),
+    Metric("ConnectionsGone", "Count", "connections found gone and forgotten"),
+    Metric("FloorRaised", "Count", "pages given up by retention"),
+)

@@ -1,0 +1,126 @@
+"""
+The only place where the environment is read: once, into a frozen value.
+
+`SETTINGS` is the table; infra sets the variables from it, docs/OPERATIONS.md prints it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.feeds import DEFAULT_FEED, Retention, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """*default* None: the function does not start without it."""
+
+    variable: str
+    default: str | None
+    meaning: str
+
+
+SETTINGS = (
+    Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
+    Setting("TIDINGS_LOG_TABLE", None, "table of the log's pages"),
+    Setting("TIDINGS_STATE_TABLE", None, "table of the latest operation of each object"),
+    Setting("TIDINGS_CONTROL_TABLE", None, "table of counters, floors, followers and claims"),
+    Setting("TIDINGS_CONNECTIONS_TABLE", None, "table of WebSocket connections"),
+    Setting("TIDINGS_FUNCTION_PREFIX", None, "what precedes a function's name when it is woken"),
+    Setting("TIDINGS_SOCKETS_URL", "", "https endpoint to post to WebSocket connections"),
+    Setting("TIDINGS_FEEDS", DEFAULT_FEED, "names of the feeds, comma-separated"),
+    Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
+    Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
+    Setting("TIDINGS_FOLLOWER", "", "which follower a follow function runs: state or push"),
+    Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    stage: str
+    log_table: str
+    state_table: str
+    control_table: str
+    connections_table: str
+    function_prefix: str
+    sockets_url: str
+    feeds: frozenset[str]
+    retention: Retention
+    follower: str
+    cors_origins: tuple[str, ...]
+
+    @property
+    def tombstone_ms(self) -> int:
+        """Deleted objects are remembered longer than the log, so a fallback knows of them."""
+        return self.retention.age_ms + limits.TOMBSTONE_SLACK_MS
+
+    @property
+    def page_ms(self) -> int:
+        """Pages outlive their retention, so that the floor passes them before they vanish."""
+        return self.retention.age_ms + limits.TTL_SLACK_MS
+
+
+class MissingSetting(Exception):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(f"{setting.variable} is not set: {setting.meaning}")
+
+
+class WrongSetting(Exception):
+    def __init__(self, variable: str, value: str, rule: str) -> None:
+        super().__init__(f"{variable}={value!r}: {rule}")
+
+
+def from_environment() -> Settings:
+    return parse(os.environ)
+
+
+def parse(environment: Mapping[str, str]) -> Settings:
+    """
+    Raises:
+        MissingSetting: a variable without a default is absent or empty.
+        WrongSetting: a value breaks its rule.
+    """
+    values = {setting.variable: _value(environment, setting) for setting in SETTINGS}
+    return Settings(
+        stage=values["TIDINGS_STAGE"],
+        log_table=values["TIDINGS_LOG_TABLE"],
+        state_table=values["TIDINGS_STATE_TABLE"],
+        control_table=values["TIDINGS_CONTROL_TABLE"],
+        connections_table=values["TIDINGS_CONNECTIONS_TABLE"],
+        function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
+        sockets_url=values["TIDINGS_SOCKETS_URL"],
+        feeds=frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"])),
+        retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
+        follower=values["TIDINGS_FOLLOWER"],
+        cors_origins=tuple(_list(values["TIDINGS_CORS_ORIGINS"])),
+    )
+
+
+def _value(environment: Mapping[str, str], setting: Setting) -> str:
+    value = environment.get(setting.variable) or setting.default
+    if value is None:
+        raise MissingSetting(setting)
+    return value
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _whole(values: Mapping[str, str], variable: str, least: int) -> int:
+    text = values[variable]
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise WrongSetting(variable, text, f"must be a whole number of at least {least}")
+    return int(text)
+
+
+def _retention_ms(values: Mapping[str, str]) -> int:
+    least = limits.RETENTION_MS_MIN // 3_600_000
+    return _whole(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
