@@ -1,0 +1,24 @@
+"""The only place of the twin that reads the clock and makes ids."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from datetime import UTC, datetime
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)  # noqa: TID251 the twin is an edge, like tidings.aws
+
+
+def moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def new_uuid() -> str:
+    return str(uuid.uuid4())  # noqa: TID251 see now_ms
+
+
+def new_token(size_bytes: int) -> bytes:
+    return secrets.token_bytes(size_bytes)

@@ -1,0 +1,100 @@
+"""`tidings local`: the feed on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+import click
+from tidings.local import twin
+from tidings.local.options import Options
+from tidings.local.problems import Problem
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8042, show_default=True, help="Port to listen on; 0: a free one.")
+@click.option("--endpoint-url", help="Use this DynamoDB instead of starting DynamoDB Local.")
+@click.option("--dynamodb-port", default=0, help="Port of DynamoDB Local; 0: a free one.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the feed and the logs in this folder; without it everything ends with the twin.",
+)
+@click.option("--feeds", default="main", show_default=True, help="Feeds, comma-separated.")
+@click.option(
+    "--functions",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Run the handlers of this folder instead of the repository's.",
+)
+@click.option(
+    "--setting",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Replace a default of docs/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1.",
+)
+@click.option("--demo", is_flag=True, help="Post the history of a git repository as a demo.")
+@click.option(
+    "--demo-repo",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="The repository of the demo (default: this one).",
+)
+@click.option("--verbose", is_flag=True, help="Show the functions' logs.")
+def local(settings: tuple[str, ...], **options: object) -> None:
+    """
+    Run the feed on this machine, with the deployed functions and no AWS account.
+
+    It needs Java 17 and, the first time, Maven for DynamoDB Local; or --endpoint-url.
+
+    \b
+    Examples:
+      tidings local --demo                 watch http://127.0.0.1:8042/console
+      tidings local --data ./feed          keep the feed; kill it and start it again
+      tidings local --feeds main,orders --setting TIDINGS_RETENTION_HOURS=1
+
+    \b
+    Exit codes:
+      0  ended by Ctrl-C or SIGTERM
+      1  it could not start; one sentence says why
+      2  usage
+    """
+    try:
+        asyncio.run(_run(Options(settings=_pairs(settings), **options)))  # type: ignore[arg-type]
+    except Problem as problem:
+        click.echo(f"tidings local: {problem}", err=True)
+        sys.exit(1)
+
+
+async def _run(options: Options) -> None:
+    """Serve until a signal; one that comes while starting ends the start."""
+    serving, stopped = asyncio.Event(), asyncio.Event()
+
+    def ready(http_url: str, ws_url: str) -> None:
+        serving.set()
+        click.echo(f"tidings local ready {http_url} {ws_url}")
+
+    running = asyncio.ensure_future(twin.run(options, ready, stopped))
+
+    def stop() -> None:
+        stopped.set()
+        if not serving.is_set():
+            running.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def _pairs(settings: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in settings:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise Problem(f"--setting {text}: must be NAME=VALUE")
+        pairs[name] = value
+    return pairs

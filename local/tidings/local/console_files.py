@@ -1,0 +1,35 @@
+"""The live page at `/console/`: the files of the repository's `console/` folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tidings.local.http_events import HttpResponse
+
+PREFIX = "/console"
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# One plain file name: nothing that could leave the folder.
+_NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
+
+
+def serve(folder: Path, path: str) -> HttpResponse | None:
+    """Answer a GET of *path*; None if there is no such file."""
+    rest = path.removeprefix(PREFIX)
+    if rest == path:
+        return None
+    if rest == "":
+        # The page names its files relative to itself.
+        return HttpResponse(307, [("location", f"{PREFIX}/")])
+    match = _NAME.fullmatch("/index.html" if rest == "/" else rest)
+    file = folder / match[1] if match else None
+    if file is None or not file.is_file():
+        return None
+    headers = [("content-type", _TYPES[file.suffix]), ("cache-control", "no-cache")]
+    return HttpResponse(200, headers, file.read_bytes())

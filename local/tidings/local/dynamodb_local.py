@@ -1,0 +1,143 @@
+"""
+DynamoDB Local, AWS's own engine: fetched once by Maven, run by Java.
+
+It is kept under the user's cache folder and shared by every checkout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from tidings.local import listening, processes
+from tidings.local.problems import EngineFailed, NoJava, NoMaven
+
+VERSION = "3.1.0"  # the same as in the pom
+START_S = 30.0  # it boots in 1.5 s; a loaded machine may need ten times that
+FETCH_S = 300.0  # 48 MB once
+
+_CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
+_POM = "dynamodb-local.pom.xml"
+
+
+class DynamoDBLocal:
+    """A running engine."""
+
+    def __init__(self, child: processes.Child, port: int) -> None:
+        self._child = child
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def wait(self) -> int:
+        """Return its exit code when it has ended."""
+        return await self._child.wait()
+
+    async def stop(self) -> None:
+        await self._child.end()
+
+
+async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
+    """
+    Start the engine on *port* (0: a free one), in memory or in the folder *data*.
+
+    Raises:
+        NoJava: there is no Java, or it is too old.
+        NoMaven: the engine is not in the cache and Maven is missing or fails.
+        EngineFailed: it ended, or did not listen in time.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise NoJava("no `java` on the PATH")
+    libraries = await fetch(log)
+    port = port or listening.free_port()
+    with log.open("ab") as output:
+        child = await processes.start(_command(java, libraries, port, data), output=output)
+    engine = DynamoDBLocal(child, port)
+    try:
+        await _wait_until_open(child, port, log)
+    except BaseException:
+        await engine.stop()
+        raise
+    return engine
+
+
+def is_fetched() -> bool:
+    """Whether the engine is in the cache, so that Maven is not needed."""
+    return _CACHE.is_dir()
+
+
+async def fetch(log: Path, cache: Path = _CACHE) -> Path:
+    """
+    Return the folder of the engine's jars, fetched now if it is not there.
+
+    Raises:
+        NoMaven: see `start`.
+    """
+    if cache.is_dir():
+        return cache
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NoMaven("no `mvn` on the PATH")
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    # Fetched beside the cache and renamed, so that a half-fetched engine is never used.
+    with tempfile.TemporaryDirectory(dir=cache.parent) as folder:
+        jars = Path(folder) / "jars"
+        await _copy_dependencies(maven, Path(folder), jars, log)
+        with contextlib.suppress(OSError):  # another twin was faster
+            jars.rename(cache)
+    return cache
+
+
+async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) -> None:
+    pom = folder / "pom.xml"
+    pom.write_bytes(resources.files("tidings.local").joinpath(_POM).read_bytes())
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    with log.open("ab") as output:
+        child = await processes.start([maven, "-q", "-B", "-f", str(pom), *goal], output=output)
+    try:
+        async with asyncio.timeout(FETCH_S):
+            code = await child.wait()
+    except TimeoutError:
+        raise NoMaven(f"it did not finish within {FETCH_S:.0f} s, see {log}") from None
+    finally:
+        child.kill()
+    if code != 0:
+        raise NoMaven(f"it failed, see {log}")
+
+
+def _command(java: str, libraries: Path, port: int, data: Path | None) -> list[str]:
+    where = ["-inMemory"] if data is None else ["-dbPath", str(data)]
+    return [
+        java,
+        # Beside the feed's own processes: a collector of one thread. The optimising compiler
+        # stays on: it does not slow the start and doubles what a busy feed gets.
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        f"-Dsqlite4java.library.path={libraries}",
+        "-cp",
+        f"{libraries}/*",
+        "software.amazon.dynamodb.services.local.main.ServerRunner",
+        *where,
+        "-sharedDb",  # otherwise each access key and region would see tables of its own
+        "-disableTelemetry",
+        "-port",
+        str(port),
+    ]
+
+
+async def _wait_until_open(child: processes.Child, port: int, log: Path) -> None:
+    opened = asyncio.ensure_future(listening.wait_until_open(port, START_S))
+    ended = asyncio.ensure_future(child.wait())
+    await asyncio.wait((opened, ended), return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if opened.done() and opened.exception() is None and child.exit_code is None:
+        return
+    opened.cancel()
+    if b"UnsupportedClassVersionError" in log.read_bytes():
+        raise NoJava("the `java` on the PATH is older")
+    if child.exit_code is not None:
+        raise EngineFailed(f"ended with exit code {child.exit_code}", str(log))
+    raise EngineFailed(f"did not listen within {START_S:.0f} s", str(log))

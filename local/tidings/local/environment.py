@@ -1,0 +1,157 @@
+"""
+The environment of a deployed function, from the same tables that `infra/` reads.
+
+What differs from AWS is only where its services are reached.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.aws import blueprint, metrics, settings
+from tidings.core import errors
+from tidings.local import engine, tables
+from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
+from tidings.local.problems import NoFunctions, Problem
+from tidings.local.workers import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a function reaches AWS's services."""
+
+    dynamodb_url: str
+    api_url: str
+
+    @property
+    def sockets_url(self) -> str:
+        return f"{self.api_url}/{STAGE}"
+
+
+_NOWHERE = Places("", "")
+
+
+def find_repository() -> Path:
+    """
+    Return the checkout this package is installed from.
+
+    Raises:
+        NoFunctions: it was installed without one.
+    """
+    here = Path(__file__).resolve().parent
+    for folder in here.parents:
+        if (folder / "functions").is_dir() and (folder / "pyproject.toml").is_file():
+            return folder
+    raise NoFunctions(str(here))
+
+
+def check(options: Options) -> None:
+    """
+    Refuse what no function would start with, before anything is started.
+
+    Raises:
+        Problem: a handler is missing, a variable is unknown, or its value breaks its rule.
+    """
+    known = {setting.variable for setting in settings.SETTINGS}
+    for variable in options.settings:
+        if variable not in known:
+            raise Problem(f"--setting {variable}: there is no such setting")
+    for function in blueprint.FUNCTIONS:
+        program(function, options, _NOWHERE)
+    try:
+        settings.parse(_settings(options, _NOWHERE, None))
+    except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
+        raise Problem(str(error)) from None
+
+
+def feeds(options: Options) -> frozenset[str]:
+    """The feeds this twin has."""
+    return settings.parse(_settings(options, _NOWHERE, None)).feeds
+
+
+def origins(options: Options) -> tuple[str, ...]:
+    """The origins a browser may read from."""
+    return settings.parse(_settings(options, _NOWHERE, None)).cors_origins
+
+
+def program(function: blueprint.Function, options: Options, places: Places) -> Program:
+    """
+    What the workers of *function* run.
+
+    Raises:
+        NoFunctions: its folder is not there.
+    """
+    repository = find_repository()
+    folder = (options.functions or repository / "functions").resolve() / function.folder
+    if not (folder / "handler.py").is_file():
+        raise NoFunctions(str(folder))
+    name = PREFIX + function.name
+    layers = sorted(str(layer) for layer in (repository / "layers").glob("*/python"))
+    return Program(
+        name=name,
+        folder=folder,
+        timeout_s=function.timeout_s,
+        arn=f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}",
+        environment={
+            **_platform(function, name, folder),
+            **_services(places),
+            **_settings(options, places, function),
+            "PYTHONPATH": os.pathsep.join([str(folder), *layers]),
+        },
+    )
+
+
+def _settings(
+    options: Options, places: Places, function: blueprint.Function | None
+) -> dict[str, str]:
+    values: dict[str, str] = {
+        setting.variable: setting.default for setting in settings.SETTINGS if setting.default
+    }
+    values |= {
+        "TIDINGS_STAGE": STAGE,
+        "TIDINGS_FUNCTION_PREFIX": PREFIX,
+        "TIDINGS_FEEDS": options.feeds,
+    }
+    values |= {table.setting: tables.name_of(table.name) for table in blueprint.TABLES}
+    values |= options.settings
+    if function is not None:
+        values |= function.environment
+        if function.sockets:
+            values["TIDINGS_SOCKETS_URL"] = places.sockets_url
+    return values
+
+
+def _platform(function: blueprint.Function, name: str, folder: Path) -> Mapping[str, str]:
+    return {
+        "AWS_LAMBDA_FUNCTION_NAME": name,
+        "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
+        "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{name}",
+        "AWS_LAMBDA_LOG_STREAM_NAME": STAGE,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "LAMBDA_TASK_ROOT": str(folder),
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+        "_HANDLER": "handler.handle",
+        metrics.SERVICE_VARIABLE: metrics.service(STAGE),
+        "POWERTOOLS_METRICS_NAMESPACE": metrics.NAMESPACE,
+        "PATH": os.defpath,
+        "LANG": "en_US.UTF-8",
+        "TZ": ":UTC",
+    }
+
+
+def _services(places: Places) -> Mapping[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": engine.ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": engine.SECRET_KEY,
+        "AWS_ENDPOINT_URL_DYNAMODB": places.dynamodb_url,
+        "AWS_ENDPOINT_URL_LAMBDA": places.api_url,
+        # A developer's own profile must not reach a function that believes it is on AWS.
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }

@@ -1,0 +1,173 @@
+"""
+The HTTP API: routes of the blueprint to functions, CORS preflight, and the live page.
+
+A function that streams is not invoked with an event; its requests go to its own server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+from tidings.aws.blueprint import DEFAULT_PATH, HttpRoute
+from tidings.core.errors import Rejected, TooLarge
+from tidings.local import asgi, clock, console_files, http_events
+from tidings.local.http_events import HttpRequest, HttpResponse
+from tidings.local.lambda_api import Invoke
+from tidings.local.stream_function import StreamFunction
+
+BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes
+INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
+PREFLIGHT_AGE_S = 600  # browsers cap it between 10 minutes and 2 hours
+
+_NOT_HANDLED = HttpResponse(
+    500, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
+)
+_NOT_FOUND = HttpResponse(404, [("content-type", "application/json")], b'{"message":"Not Found"}')
+_TOO_SLOW = HttpResponse(
+    503, [("content-type", "application/json")], b'{"message":"Service Unavailable"}'
+)
+
+
+class HttpGateway:
+    """Serves the requests of one HTTP API."""
+
+    def __init__(
+        self,
+        routes: Sequence[HttpRoute],
+        invoke: Invoke,
+        streams: Mapping[str, StreamFunction],
+        *,
+        console: Path,
+        origins: Sequence[str],
+    ) -> None:
+        self._routes = [(_pattern(route.path), route) for route in routes]
+        self._default = next((route for route in routes if route.path == DEFAULT_PATH), None)
+        self._invoke = invoke
+        self._streams = streams
+        self._console = console
+        self._origins = origins
+
+    async def serve(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """Answer one request of the ASGI server."""
+        try:
+            route, parameters = self._match(scope)
+            if isinstance(route, HttpResponse):
+                await asgi.respond(send, route)
+            elif route.function in self._streams:
+                await self._streams[route.function].proxy(scope, receive, send)
+            else:
+                request = await _request(scope, receive, route, parameters)
+                await asgi.respond(send, await self._call(route.function, request))
+        except Rejected as error:
+            await asgi.respond(send, self._refusal(error))
+
+    def _match(self, scope: asgi.Scope) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
+        path, method = _raw_path(scope), scope["method"]
+        matches = [
+            (route, found.groupdict())
+            for pattern, route in self._routes
+            if (found := pattern.fullmatch(path))
+        ]
+        for route, parameters in matches:
+            if route.method == method:
+                return route, {name: unquote(value) for name, value in parameters.items()}
+        methods = sorted({route.method for route, _ in matches})
+        if method == "OPTIONS" and methods:
+            return self._preflight(methods), {}
+        if method in ("GET", "HEAD") and (file := console_files.serve(self._console, path)):
+            return (replace(file, body=b"") if method == "HEAD" else file), {}
+        if self._default is None:
+            return _NOT_FOUND, {}
+        return self._default, {}
+
+    async def _call(self, function: str, request: HttpRequest) -> HttpResponse:
+        event = http_events.encode(request, now_ms=clock.now_ms(), request_id=clock.new_uuid())
+        payload = json.dumps(event, separators=(",", ":")).encode()
+        # A client that went away, or an answer that comes too late, does not stop the function.
+        running = asyncio.ensure_future(self._invoke(function, payload))
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(running), INTEGRATION_S)
+        except TimeoutError:
+            return _TOO_SLOW
+        if answer.error is not None:
+            return _NOT_HANDLED
+        try:
+            return http_events.decode(answer.payload)
+        except http_events.MalformedAnswer:
+            return _NOT_HANDLED
+
+    def _preflight(self, methods: Sequence[str]) -> HttpResponse:
+        return HttpResponse(
+            204,
+            [
+                *self._cors(),
+                ("access-control-allow-methods", ", ".join([*methods, "OPTIONS"])),
+                ("access-control-allow-headers", _CORS_HEADERS),
+                ("access-control-max-age", str(PREFLIGHT_AGE_S)),
+            ],
+        )
+
+    def _refusal(self, error: Rejected) -> HttpResponse:
+        body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
+        headers = [("content-type", "application/json"), *self._cors()]
+        return HttpResponse(error.status, headers, body)
+
+    def _cors(self) -> list[tuple[str, str]]:
+        return [("access-control-allow-origin", self._origins[0] if self._origins else "*")]
+
+
+_CORS_HEADERS = "content-type, last-event-id, idempotency-key, prefer"
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """`/feeds/{feed}/ops` as a pattern whose groups are the path's parameters."""
+    parts = re.split(r"\{(\w+)\}", path)
+    texts = [
+        re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)"
+        for index, part in enumerate(parts)
+    ]
+    return re.compile("".join(texts))
+
+
+def _raw_path(scope: asgi.Scope) -> str:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("latin-1").partition("?")[0]
+
+
+async def _request(
+    scope: asgi.Scope, receive: asgi.Receive, route: HttpRoute, parameters: Mapping[str, str]
+) -> HttpRequest:
+    return HttpRequest(
+        method=scope["method"],
+        path=_raw_path(scope),
+        query=scope["query_string"].decode("latin-1"),
+        headers=asgi.headers_of(scope),
+        body=await _body(receive),
+        source_ip=asgi.client_of(scope),
+        route=route.key,
+        parameters=parameters,
+    )
+
+
+async def _body(receive: asgi.Receive) -> bytes:
+    """Read the whole body even if it is too large: a client still sending hears no answer."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size <= BODY_BYTES_MAX:
+            parts.append(part)
+        if not message.get("more_body", False):
+            break
+    if size > BODY_BYTES_MAX:
+        rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
+        raise TooLarge(rule, field="body", value=size)
+    return b"".join(parts)

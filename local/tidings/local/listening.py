@@ -1,0 +1,58 @@
+"""Ports: take one, find a free one, wait until somebody listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+from tidings.local.problems import PortBusy
+
+CONNECT_EVERY_S = 0.02  # the engine boots in about a second; a closer look only costs CPU
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """
+    Take *port* of *host* (0: any free one) before anything slow is started.
+
+    Raises:
+        PortBusy: somebody else has it, or *host* is not ours.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        # Named as TCP, because asyncio turns Nagle off (40 ms an answer) only where it sees that.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        raise PortBusy(host, port, (error.strerror or str(error)).lower()) from None
+    return listener
+
+
+def free_port() -> int:
+    """A port of the loopback interface that is free now; nobody keeps it for the caller."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def wait_until_open(port: int, timeout_s: float) -> None:
+    """
+    Return when something on the loopback interface accepts connections on *port*.
+
+    Raises:
+        TimeoutError: nothing did for *timeout_s*.
+    """
+    async with asyncio.timeout(timeout_s):
+        while not await _accepts(port):
+            await asyncio.sleep(CONNECT_EVERY_S)
+
+
+async def _accepts(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        return True
+    return False

@@ -1,0 +1,33 @@
+"""What the command line can say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STAGE = "local"
+PREFIX = f"tidings-{STAGE}-"
+REGION = "us-east-1"
+ACCOUNT = "000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """
+    *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
+    on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
+    `tidings.aws.settings`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8042
+    endpoint_url: str | None = None
+    dynamodb_port: int = 0
+    data: Path | None = None
+    feeds: str = "main"
+    functions: Path | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    demo_repo: Path | None = None
+    demo: bool = False
+    verbose: bool = False

@@ -1,0 +1,46 @@
+"""What the operator is told in one sentence, without a traceback."""
+
+from __future__ import annotations
+
+
+class Problem(Exception):
+    """The twin cannot start or go on; the message is one sentence that says what to do."""
+
+
+class NoJava(Problem):
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"DynamoDB Local needs Java 17 or newer ({found}); install it, or name another"
+            " DynamoDB with --endpoint-url"
+        )
+
+
+class NoMaven(Problem):
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"Maven is needed once to fetch DynamoDB Local ({found}); install it, or name"
+            " another DynamoDB with --endpoint-url"
+        )
+
+
+class PortBusy(Problem):
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {host}:{port} ({reason}); choose another with --port")
+
+
+class NoFunctions(Problem):
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"the functions were not found at or above {where}; run from a checkout of the"
+            " repository, or name their folder with --functions"
+        )
+
+
+class DataInUse(Problem):
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder} is in use by another twin")
+
+
+class EngineFailed(Problem):
+    def __init__(self, what: str, log: str) -> None:
+        super().__init__(f"DynamoDB Local {what}; its output is in {log}")
