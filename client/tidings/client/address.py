@@ -1,0 +1,47 @@
+"""Addresses of a feed, made from the one a person gives."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from .errors import WrongUrl
+
+DEFAULT_URL = "http://127.0.0.1:8042"
+_SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
+
+
+def operations_url(url: str, feed: str) -> str:
+    """
+    Where to post to *feed* and to read it as Server-Sent Events.
+
+    Raises:
+        WrongUrl: *url* is not http or https with a host.
+    """
+    scheme, host, path = _parts(url, ("http", "https"))
+    return urlunsplit((scheme, host, f"{path}/feeds/{quote(feed, safe='')}/ops", "", ""))
+
+
+def socket_url(url: str, ws_url: str | None = None) -> str:
+    """
+    Where the WebSocket is: *ws_url* if given, else `/ws` on the host of *url*.
+
+    Raises:
+        WrongUrl: the address is not one of the right kind.
+    """
+    if ws_url:
+        scheme, host, path = _parts(ws_url, ("ws", "wss"))
+        return urlunsplit((scheme, host, path, urlsplit(ws_url).query, ""))
+    scheme, host, path = _parts(url, ("http", "https"))
+    return urlunsplit((_SOCKET_SCHEMES[scheme], host, f"{path}/ws", "", ""))
+
+
+def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
+    try:
+        parts = urlsplit(url)
+        port_is_number = parts.port is None or parts.port >= 0
+    except ValueError:
+        port_is_number = False
+    if not port_is_number or parts.scheme not in schemes or not parts.hostname:
+        wanted = " or ".join(f"{scheme}://" for scheme in schemes)
+        raise WrongUrl(f"{url!r} is not an address; it must start with {wanted} and name a host")
+    return parts.scheme, parts.netloc, parts.path.rstrip("/")

@@ -1,0 +1,125 @@
+"""
+The command line `tidings`.
+
+A subcommand is imported when it is run: `tidings --help` needs none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import click
+
+EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """`module.attribute` is the click command; it needs the packages of *extra* to run."""
+
+    module: str
+    attribute: str
+    help: str
+    extra: str = ""
+    packages: tuple[str, ...] = ()
+
+
+SUBCOMMANDS = {
+    "post": Subcommand("tidings.client.post_command", "post", "Post what changed to a feed."),
+    "tail": Subcommand("tidings.client.tail_command", "tail", "Show a feed as it moves."),
+    "local": Subcommand(
+        "tidings.local.command",
+        "local",
+        "Run Tidings on this machine, without an AWS account.",
+        extra="local",
+        packages=("awslambdaric", "boto3", "h11", "uvicorn"),
+    ),
+    "completion": Subcommand(
+        "tidings.client.completion_command", "completion", "Print the completion of a shell."
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its subcommands by `SUBCOMMANDS`, and imports the one that is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = SUBCOMMANDS.get(cmd_name)
+        if found is None:
+            return None
+        missing = _missing(found)
+        if missing:
+            return _unavailable(cmd_name, found, missing)
+        command = getattr(importlib.import_module(found.module), found.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, found.help) for name, found in SUBCOMMANDS.items()])
+
+
+def _missing(found: Subcommand) -> Sequence[str]:
+    return [name for name in found.packages if find_spec(name) is None]
+
+
+def _unavailable(name: str, found: Subcommand, missing: Sequence[str]) -> click.Command:
+    """Stands in for a command whose packages are not installed: any use of it says so."""
+
+    def refuse(arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(
+            f"`tidings {name}` needs {', '.join(missing)}, not installed here;"
+            f" install the extra: pip install 'tidings[{found.extra}]'"
+        )
+
+    return click.Command(
+        name,
+        callback=refuse,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        add_help_option=False,
+    )
+
+
+def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"tidings {version('tidings')}")
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"\b\n{EXIT_CODES}\nMore about one command: tidings COMMAND --help",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """
+    Tidings: a change feed. Post what changed; every consumer hears of it in order.
+
+    \b
+    Examples:
+      tidings local                        run everything on this machine
+      tidings tail --from 0                everything there is, then what happens
+      tidings post insert video x32        say that the video x32 is new
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""
+Every error the client raises.
+
+* ClientError
+    * WrongUrl      the address cannot be used; nothing was sent
+    * Refused       the server will answer the same again; trying again is useless
+    * Lost          the connection failed or ended; `follow` and `Poster` try again
+    * WrongState    a state file cannot be read or written
+"""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """Base class; its text is one sentence for a person."""
+
+
+class WrongUrl(ClientError):
+    """Not an address of the kind that is needed."""
+
+
+class Refused(ClientError):
+    """*status* is the HTTP status (0 on a WebSocket), *code* the one of PROTOCOL 4.6."""
+
+    def __init__(self, message: str, *, status: int = 0, code: str = "") -> None:
+        self.message, self.status, self.code = message, status, code
+        known = " ".join(part for part in (str(status or ""), code) if part)
+        super().__init__(f"refused ({known}): {message}" if known else f"refused: {message}")
+
+
+class Lost(ClientError):
+    """*after_s* is how long the server asks to be left alone."""
+
+    def __init__(self, reason: str, *, after_s: float = 0) -> None:
+        self.reason, self.after_s = reason, after_s
+        super().__init__(reason)
+
+
+class WrongState(ClientError):
+    """The state file is no state file, or its folder does not take one."""

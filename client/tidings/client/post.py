@@ -1,0 +1,115 @@
+"""Post operations so that each batch is appended once, however often it has to be sent."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from .address import operations_url
+from .backoff import Backoff
+from .errors import Lost, WrongUrl
+from .refusals import error_of, retry_after_s
+
+CONNECT_S = 10.0
+ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
+ATTEMPTS_MAX = 8  # some two minutes: longer than a deployment, shorter than a person waits
+
+
+class Poster:
+    """
+    A connection to post to one feed, kept open between batches. Close it, or use `with`.
+
+    *on_retry* hears of each failure and the seconds until the next attempt.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        feed: str = "main",
+        *,
+        attempts_max: int = ATTEMPTS_MAX,
+        on_retry: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url = operations_url(url, feed)
+        self._attempts_max = attempts_max
+        self._on_retry = on_retry
+        self._wait = wait
+        self._client = httpx.Client(timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S))
+
+    def __enter__(self) -> Poster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def post(self, operations: Iterable[Mapping[str, Any]], *, key: str = "") -> list[str]:
+        """Append *operations* as one page; their event ids. See `post_lines`."""
+        return self.post_lines([encode(operation) for operation in operations], key=key)
+
+    def post_lines(self, lines: Sequence[bytes], *, key: str = "") -> list[str]:
+        """
+        Append *lines*, one operation in JSON each, as one page; their event ids.
+
+        Repeated until it is answered, with the same Idempotency-Key (*key*, else a fresh
+        one), so it is appended once. A *key* that was used within a day appends nothing.
+
+        Raises:
+            Refused: the operations or the feed are wrong; nothing was appended.
+            Lost: no answer after all attempts; nobody knows whether it was appended.
+        """
+        headers = {
+            "Content-Type": "application/x-ndjson",
+            "Idempotency-Key": key or secrets.token_hex(16),
+            "Prefer": "return=representation",
+        }
+        body = b"\n".join(lines)
+        backoff = Backoff()
+        for _ in range(self._attempts_max - 1):
+            try:
+                return self._send(body, headers)
+            except Lost as lost:
+                delay_s = max(backoff.next_s(), lost.after_s)
+                self._on_retry(lost, delay_s)
+                self._wait(delay_s)
+        return self._send(body, headers)
+
+    def _send(self, body: bytes, headers: Mapping[str, str]) -> list[str]:
+        try:
+            answer = self._client.post(self._url, content=body, headers=headers)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise WrongUrl(f"{self._url!r} cannot be used: {error}") from None
+        except httpx.HTTPError as error:
+            raise Lost(str(error) or type(error).__name__) from None
+        if answer.status_code == 204:
+            return []
+        if answer.status_code != 200:
+            raise error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
+        return _ids(answer.content)
+
+
+def encode(operation: Mapping[str, Any]) -> bytes:
+    """One operation as a line of JSON; in ASCII, so that any text at all can be sent."""
+    return json.dumps(operation, separators=(",", ":")).encode()
+
+
+def _ids(content: bytes) -> list[str]:
+    """The ids of a success; something else in between may have answered 200 in its place."""
+    try:
+        return [str(event_id) for event_id in json.loads(content)["ids"]]
+    except (ValueError, KeyError, TypeError):
+        raise Lost("the answer is not one of a feed; is the address right?") from None

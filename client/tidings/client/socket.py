@@ -1,0 +1,238 @@
+"""
+One WebSocket connection: subscribe, receive, and ping so that it is neither cut nor dead.
+
+`Watch` decides what is due when; it never touches the socket or the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from tidings.core.cursors import NOW
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.sync.client import ClientConnection, connect
+
+from .errors import Lost, Refused, WrongUrl
+from .events import Event, Moved
+from .refusals import error_of
+
+CONNECT_S = 10.0
+CLOSE_S = 1.0  # a server that does not say goodbye within this is left without one
+MESSAGE_BYTES_MAX = 1024 * 1024  # the server sends at most 128 KB (API Gateway)
+_EVENT_ID = re.compile("[0-9a-f]{24}", re.ASCII | re.IGNORECASE)
+_PING = '{"action":"ping"}'
+_FOLLOWING = ("catching-up", "live")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """PROTOCOL 8.7. The subscription is given longer than a pong: its function may start cold."""
+
+    ping_every_s: float = 240.0
+    pong_within_s: float = 10.0
+    subscribed_within_s: float = 30.0
+
+
+class Watch:
+    """When to ping, and whether the server still answers. Times are monotonic seconds."""
+
+    def __init__(self, timing: Timing, now_s: float) -> None:
+        self._timing = timing
+        self._answer_due_s: float | None = now_s + timing.subscribed_within_s
+        self._ping_due_s = now_s + timing.ping_every_s
+        self._expected: tuple[str, ...] = _FOLLOWING
+
+    def wait_s(self, now_s: float) -> float:
+        """How long nothing is due; at least a moment, so that it can be waited for."""
+        due = [self._ping_due_s] if self._answer_due_s is None else [self._answer_due_s]
+        return max(0.001, min(due) - now_s)
+
+    def ping_is_due(self, now_s: float) -> bool:
+        return self._answer_due_s is None and now_s >= self._ping_due_s
+
+    def pinged(self, now_s: float) -> None:
+        self._answer_due_s = now_s + self._timing.pong_within_s
+        self._ping_due_s = now_s + self._timing.ping_every_s
+
+    def answered(self, state: str | None) -> None:
+        """
+        The subscription (*state* None) or a ping was answered.
+
+        Raises:
+            Lost: the server is not following on this connection any more.
+        """
+        self._answer_due_s = None
+        if state is None:
+            return
+        if state not in self._expected:
+            raise Lost(f"the server says the connection is {state!r}")
+        if state == "live":  # there is no way back (PROTOCOL 8.3)
+            self._expected = ("live",)
+
+    def check(self, now_s: float) -> None:
+        """
+        Raises:
+            Lost: an answer is overdue.
+        """
+        if self._answer_due_s is not None and now_s >= self._answer_due_s:
+            raise Lost("the server does not answer")
+
+
+class Reader:
+    """
+    Messages to events, for a subscription from *cursor*.
+
+    The cursor of `subscribed` counts only for one from the end of the log, which has no cursor
+    of its own yet, and only before anything else moved it.
+    """
+
+    def __init__(self, watch: Watch, cursor: str) -> None:
+        self._watch = watch
+        self._moved = cursor not in ("", NOW)
+
+    def signs(self, text: str | bytes) -> Iterator[Event | Moved]:
+        """
+        What one message brings.
+
+        Raises:
+            Refused: the server will not have this subscription.
+            Lost: the connection is of no more use.
+        """
+        message = _decode(text)
+        if "error" in message:
+            raise _refusal(message["error"])
+        if "reply" in message:
+            yield from self._reply(message)
+        elif "events" in message:
+            yield from self._events(message)
+        elif "requestId" in message:  # API Gateway speaks for a function that failed
+            raise Lost(str(message.get("message", "the server failed")))
+
+    def _reply(self, message: dict[str, Any]) -> Iterator[Moved]:
+        if message["reply"] == "pong":
+            self._watch.answered(str(message.get("state")))
+        elif message["reply"] == "subscribed":
+            self._watch.answered(None)
+            cursor = message.get("cursor")
+            if isinstance(cursor, str) and cursor and not self._moved:
+                self._moved = True
+                yield Moved(cursor)
+
+    def _events(self, message: dict[str, Any]) -> Iterator[Event | Moved]:
+        self._moved = True
+        for raw in message["events"]:
+            yield _event(raw)
+        cursor = message.get("cursor")
+        if isinstance(cursor, str) and cursor:
+            yield Moved(cursor)
+
+
+def listen(
+    url: str,
+    cursor: str,
+    *,
+    feed: str,
+    types: Sequence[str],
+    parents: Sequence[str],
+    timing: Timing | None = None,
+) -> Generator[Event | Moved, None, None]:
+    """
+    One connection to *url* from *cursor* on, until it ends.
+
+    Raises:
+        Refused: the server will not answer otherwise.
+        Lost: the connection failed, ended or stopped answering.
+        WrongUrl: *url* is no WebSocket address.
+    """
+    with ExitStack() as stack:
+        socket = _connect(url, stack)
+        try:
+            socket.send(subscription(cursor, feed=feed, types=types, parents=parents))
+            watch = Watch(timing or Timing(), time.monotonic())
+            yield from _receive(socket, watch, Reader(watch, cursor))
+        except ConnectionClosed as closed:
+            raise Lost(_goodbye(closed)) from None
+
+
+def subscription(cursor: str, *, feed: str, types: Sequence[str], parents: Sequence[str]) -> str:
+    """The message that asks for *feed* from *cursor* on; empty filters are left out."""
+    message: dict[str, Any] = {"action": "subscribe", "feed": feed, "from": cursor or NOW}
+    if _EVENT_ID.fullmatch(cursor):
+        message = {"action": "resume", "feed": feed, "cursor": cursor}
+    if types:
+        message["types"] = list(types)
+    if parents:
+        message["parents"] = list(parents)
+    return json.dumps(message, separators=(",", ":"))
+
+
+def _receive(socket: ClientConnection, watch: Watch, reader: Reader) -> Iterator[Event | Moved]:
+    while True:
+        now_s = time.monotonic()
+        watch.check(now_s)
+        if watch.ping_is_due(now_s):
+            socket.send(_PING)
+            watch.pinged(now_s)
+        try:
+            text = socket.recv(timeout=watch.wait_s(now_s))
+        except TimeoutError:
+            continue
+        yield from reader.signs(text)
+
+
+def _connect(url: str, stack: ExitStack) -> ClientConnection:
+    """Errors of connecting are told apart from those of what follows: *stack* closes it."""
+    try:
+        opened = connect(
+            url,
+            open_timeout=CONNECT_S,
+            close_timeout=CLOSE_S,
+            max_size=MESSAGE_BYTES_MAX,
+            ping_interval=None,  # the protocol has pings of its own, which reach the functions
+        )
+        return stack.enter_context(opened)
+    except InvalidStatus as error:
+        raise error_of(error.response.status_code, bytes(error.response.body or b"")) from None
+    except InvalidURI as error:
+        raise WrongUrl(f"{url!r} cannot be used: {error}") from None
+    except (OSError, InvalidHandshake, EOFError) as error:  # TimeoutError is an OSError
+        raise Lost(str(error) or type(error).__name__) from None
+
+
+def _goodbye(closed: ConnectionClosed) -> str:
+    frame = closed.rcvd
+    if frame is None:
+        return "the connection broke"
+    why = f"{frame.code} {frame.reason}".strip()
+    return f"the server closed the connection ({why})"
+
+
+def _decode(text: str | bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(text)
+    except ValueError:
+        message = None
+    if not isinstance(message, dict):
+        raise Lost("the server sent a message that is not a JSON object")
+    return message
+
+
+def _event(raw: Any) -> Event:
+    try:
+        return Event(str(raw["id"]), str(raw["event"]), dict(raw.get("data") or {}))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Lost("the server sent an event without id or name") from None
+
+
+def _refusal(error: Any) -> Refused | Lost:
+    told = error if isinstance(error, dict) else {}
+    code, message = str(told.get("code", "")), str(told.get("message", error))
+    if code == "unavailable":
+        return Lost(message)
+    return Refused(message, code=code)

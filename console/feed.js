@@ -1,0 +1,247 @@
+// One feed over a WebSocket: connects, resumes from the last cursor, and says what it sees.
+//
+// Knows the protocol (docs/PROTOCOL.md, sections 6 and 8) and nothing of the page.
+
+const DELAY_MS_MIN = 1000;
+const DELAY_MS_MAX = 32000; // a longer wait would be felt after an outage
+const PING_EVERY_MS = 240000; // idle connections are cut after ten minutes (8.7)
+const PONG_WITHIN_MS = 10000; // 8.7
+const SUBSCRIBED_WITHIN_MS = 30000; // a function that starts cold needs longer than a pong
+const CAUGHT_UP_PING_MS = 300; // while catching up: ask this often whether it is done
+const SETTLE_MS = 500; // what was on its way at the hand-over still counts as missed
+const UNPLUGGED_MS = 5000; // long enough to see the feed go on without us
+
+const REPLICATION_SLOT = 0x800000; // slots from here up are rows of a copy (5.2)
+
+// Page and slot of an event id of the log; null for a row of a copy or anything else.
+export function placeOf(id) {
+  if (!/^[0-9a-f]{24}$/i.test(id)) return null;
+  const page = parseInt(id.slice(8, 18), 16);
+  const slot = parseInt(id.slice(18), 16);
+  return slot < REPLICATION_SLOT ? { page, slot } : null;
+}
+
+const isAfter = (place, last) =>
+  place.page > last.page || (place.page === last.page && place.slot > last.slot);
+
+// What was handled last, to know a repeated operation (6.4). A copy starts anew (5.6).
+export class Handled {
+  constructor(cursor = "") {
+    this.last = placeOf(cursor);
+  }
+
+  repeats(event) {
+    const place = Handled.#place(event);
+    return place !== null && this.last !== null && !isAfter(place, this.last);
+  }
+
+  note(event) {
+    this.last = Handled.#place(event);
+  }
+
+  noteMoved(cursor) {
+    this.last = placeOf(cursor);
+  }
+
+  static #place(event) {
+    return event.event === "reset" || event.event === "live" ? null : placeOf(event.id);
+  }
+}
+
+// Milliseconds before attempt *attempt* (from 0): doubling, half of it by chance.
+export function delayMs(attempt, chance = Math.random()) {
+  const full = Math.min(DELAY_MS_MIN * 2 ** Math.min(attempt, 8), DELAY_MS_MAX);
+  return full * (0.5 + 0.5 * chance);
+}
+
+// Follows `{feed, types, parents, from}` from *cursor* (or `from`) until `stop()`.
+//
+// *tell* hears: state(name, detail), events(list), cursor(text), resumed({cursor, missed}),
+// refused(message). States: connecting, catching-up, live, waiting, unplugged, refused.
+export class Feed {
+  #url;
+  #choice;
+  #tell;
+  #socket = null;
+  #timers = new Map();
+  #attempt = 0;
+  #handled;
+  #resuming = null;
+  #moved = false;
+  #stopped = false;
+
+  constructor(url, choice, cursor, tell) {
+    this.#url = url;
+    this.#choice = choice;
+    this.#tell = tell;
+    this.cursor = cursor || choice.from;
+    this.#handled = new Handled(this.cursor);
+  }
+
+  start() {
+    this.#connect();
+  }
+
+  stop() {
+    this.#stopped = true;
+    this.#drop();
+  }
+
+  // Drop the connection as if the network had gone, and come back after a while.
+  unplug() {
+    this.#drop();
+    this.#tell.state("unplugged", UNPLUGGED_MS);
+    this.#after("reconnect", UNPLUGGED_MS, () => this.#connect());
+  }
+
+  plugIn() {
+    this.#connect();
+  }
+
+  #connect() {
+    this.#drop();
+    if (this.#stopped) return;
+    this.#tell.state("connecting");
+    this.#moved = !["", "now"].includes(this.cursor); // only the end has no cursor of its own yet
+    const socket = new WebSocket(this.#url);
+    this.#socket = socket;
+    this.#after("answer", SUBSCRIBED_WITHIN_MS, () => this.#lost("no answer"));
+    const mine = (act) => (what) => {
+      if (this.#socket === socket) act(what); // a dropped socket may still have something to say
+    };
+    socket.onopen = mine(() => this.#subscribe());
+    socket.onmessage = mine((message) => this.#receive(message.data));
+    socket.onclose = mine(() => this.#lost("connection lost"));
+  }
+
+  #drop() {
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
+    const socket = this.#socket;
+    this.#socket = null;
+    if (socket) socket.close();
+  }
+
+  #lost(why) {
+    this.#drop();
+    if (this.#stopped) return;
+    const wait = delayMs(this.#attempt);
+    this.#attempt += 1;
+    this.#tell.state("waiting", wait, why);
+    this.#after("reconnect", wait, () => this.#connect());
+  }
+
+  #after(name, ms, act) {
+    clearTimeout(this.#timers.get(name));
+    this.#timers.set(name, setTimeout(act, ms));
+  }
+
+  #clear(name) {
+    clearTimeout(this.#timers.get(name));
+    this.#timers.delete(name);
+  }
+
+  #send(message) {
+    this.#socket.send(JSON.stringify(message));
+  }
+
+  #subscribe() {
+    const { feed, types, parents } = this.#choice;
+    const message = { action: "subscribe", feed, from: this.cursor };
+    if (placeOf(this.cursor)) {
+      delete message.from;
+      Object.assign(message, { action: "resume", cursor: this.cursor });
+      this.#resuming = { cursor: this.cursor, missed: 0, second: Math.floor(Date.now() / 1000) };
+    } else {
+      this.#resuming = null;
+    }
+    if (types.length) message.types = types;
+    if (parents.length) message.parents = parents;
+    this.#send(message);
+  }
+
+  #receive(text) {
+    let message;
+    try {
+      message = JSON.parse(text);
+    } catch {
+      return this.#lost("not JSON");
+    }
+    if (message.error) return this.#refused(message.error);
+    if (message.reply === "subscribed") return this.#subscribed(message);
+    if (message.reply === "pong") return this.#pong(message.state);
+    if (Array.isArray(message.events)) return this.#events(message);
+    if (message.requestId) return this.#lost(String(message.message)); // the gateway's own words
+    return undefined;
+  }
+
+  #refused(error) {
+    if (error.code === "unavailable") return this.#lost("unavailable");
+    this.stop();
+    this.#tell.state("refused");
+    return this.#tell.refused(String(error.message ?? "refused"));
+  }
+
+  #subscribed(message) {
+    this.#tell.state("catching-up");
+    if (!this.#moved && message.cursor) this.#move(message.cursor);
+    this.#ping();
+  }
+
+  #ping() {
+    this.#clear("ping");
+    this.#send({ action: "ping" });
+    this.#after("answer", PONG_WITHIN_MS, () => this.#lost("no pong"));
+  }
+
+  #pong(state) {
+    this.#clear("answer");
+    if (state === "live") {
+      this.#tell.state("live");
+      if (this.#resuming) this.#after("settle", SETTLE_MS, () => this.#caughtUp());
+      this.#after("ping", PING_EVERY_MS, () => this.#ping());
+    } else if (state === "catching-up") {
+      this.#after("ping", CAUGHT_UP_PING_MS, () => this.#ping());
+    } else {
+      this.#lost(`the server says ${state}`);
+    }
+  }
+
+  #caughtUp() {
+    const { cursor, missed } = this.#resuming;
+    this.#resuming = null;
+    this.#tell.resumed({ cursor, missed });
+  }
+
+  #events(message) {
+    this.#moved = true;
+    const fresh = [];
+    for (const raw of message.events) {
+      const event = { id: String(raw.id ?? ""), event: String(raw.event ?? ""), data: raw.data ?? {} };
+      if (this.#handled.repeats(event)) continue;
+      this.#handled.note(event);
+      fresh.push(event);
+      this.#count(event);
+    }
+    if (fresh.length) {
+      this.#attempt = 0; // an event shows that the server is well; a bare connection does not
+      this.cursor = fresh[fresh.length - 1].id || this.cursor;
+      this.#tell.events(fresh);
+    }
+    if (message.cursor) this.#move(message.cursor);
+    else this.#tell.cursor(this.cursor);
+  }
+
+  // Missed is what was committed before we came back; the second is in the id (5.1).
+  #count(event) {
+    if (this.#resuming && parseInt(event.id.slice(0, 8), 16) <= this.#resuming.second) {
+      this.#resuming.missed += 1;
+    }
+  }
+
+  #move(cursor) {
+    this.cursor = String(cursor);
+    this.#handled.noteMoved(this.cursor);
+    this.#tell.cursor(this.cursor);
+  }
+}
