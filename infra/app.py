@@ -1,0 +1,15 @@
+"""Which stages are synthesised: all of them, or one with `-c stage=dev`."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+import cdk_nag
+
+from infra import settings
+from infra.stack import TidingsStack
+
+app = cdk.App()
+for stage in settings.chosen(app.node.try_get_context("stage")):
+    TidingsStack(app, stage)
+cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
+app.synth()

@@ -1,0 +1,135 @@
+"""
+MiniStack on this machine: an emulator of AWS that executes the CDK's templates without Docker.
+
+What it gets wrong is in docs/EMULATORS.md. It lives in an environment of its own, with boto3 and
+without Tidings, so that the functions find Tidings in their layers or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from infra.paths import BUILD
+from infra.processes import stopped_at_exit
+
+PACKAGES = ("ministack", "boto3")  # boto3 is part of Lambda's Python runtime
+START_S = 30  # it is up in less than one second on an idle machine
+POLL_S = 0.05
+ACCOUNT, REGION = "000000000000", "us-east-1"
+
+
+class EmulatorFailed(Exception):
+    """MiniStack could not be installed or did not come up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """*url* is every AWS endpoint at once; *log* is what MiniStack prints."""
+
+    url: str
+    log: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What AWS clients read to end up here."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ENDPOINT_URL_S3": self.url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+        }
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Emulator]:
+    """
+    A fresh MiniStack that keeps everything in *folder*, stopped at the end.
+
+    Raises:
+        EmulatorFailed: see there.
+    """
+    program = _installed()
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("state", "s3", "tmp"):
+        (folder / part).mkdir(parents=True)
+    port = free_port()
+    found = Emulator(f"http://127.0.0.1:{port}", folder / "ministack.log")
+    with found.log.open("wb") as log:
+        process = subprocess.Popen(
+            [program],
+            env=_environment(folder, port),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        with stopped_at_exit(process):
+            _wait(found, process)
+            yield found
+
+
+def free_port() -> int:
+    """A port nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _environment(folder: Path, port: int) -> dict[str, str]:
+    own = {
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": "127.0.0.1",
+        "MINISTACK_HOST": "127.0.0.1",
+        "LAMBDA_EXECUTOR": "local",
+        "STATE_DIR": str(folder / "state"),
+        "S3_DATA_DIR": str(folder / "s3"),
+        "TMPDIR": str(folder / "tmp"),
+    }
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return kept | own
+
+
+def _installed() -> Path:
+    folder = BUILD / "emulator"
+    wanted = [f"{package}=={version(package)}" for package in PACKAGES]
+    stamp = folder / "tidings.txt"
+    if not (stamp.is_file() and stamp.read_text().split() == wanted):
+        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        _run([*pip, "--disable-pip-version-check", *wanted])
+        stamp.write_text("\n".join(wanted))
+    return folder / "bin" / "ministack"
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise EmulatorFailed(f"MiniStack was not installed: {last}")
+
+
+def _wait(found: Emulator, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise EmulatorFailed(f"MiniStack ended at once; see {found.log}")
+        try:
+            urllib.request.urlopen(f"{found.url}/_ministack/health", timeout=1).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(POLL_S)
+        else:
+            return
+    raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {found.log}")

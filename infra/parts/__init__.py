@@ -1,0 +1,1 @@
+"""One construct per capability; `infra.stack` puts them together."""

@@ -1,0 +1,100 @@
+"""The alarms of a stage, all to one topic. docs/OPERATIONS.md says what to do about each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from infra.parts import measures
+from infra.parts.function import TidingsFunction
+from infra.parts.http_api import FeedHttpApi
+from infra.parts.socket_api import FeedSocketApi
+from infra.parts.stream_source import StreamSource
+from infra.parts.tables import Tables
+from infra.settings import Stage
+
+ITERATOR_AGE_MS_MAX = 60_000  # the sweep rings each minute, so a slower stream is of no use
+LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
+
+# The sweep makes up for a throttled follower, but it says that the account lacks concurrency.
+_FUNCTION_METRICS = ("Errors", "Throttles")
+_MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
+_TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
+
+
+class Alarms(Construct):
+    """`topic` is what to subscribe to. An alarm without data is a quiet feed, not a broken one."""
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
+        super().__init__(scope, name)
+        self.stage = stage
+        self.topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
+        # A topic with a policy of its own is closed to CloudWatch unless the policy says otherwise.
+        account = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
+        self.topic.grant_publish(
+            iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account)
+        )
+        self.made: list[cloudwatch.Alarm] = []
+
+    def watch_function(self, target: TidingsFunction) -> None:
+        """Any error and any refused invocation."""
+        called = target.function.function_name
+        for metric in _FUNCTION_METRICS:
+            self._any(f"{target.node.id}{metric}", measures.of_function(metric, called))
+
+    def watch_source(self, source: StreamSource) -> None:
+        """Records that come late, were given up, or went to the bucket."""
+        for metric in _MAPPING_METRICS:
+            self._any(f"{source.node.id}{metric}", measures.of_mapping(metric, source))
+        called = source.target.function.function_name
+        age = measures.of_function("IteratorAge", called, statistic="Maximum")
+        self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
+
+    def watch_followers(self) -> None:
+        """A follower far behind its feed for a while, or one that retention overtook."""
+        lag = measures.of_feed("FollowerLag", self.stage, statistic="Maximum")
+        self._above("FollowerLag", lag, self.stage.lag_pages_max, periods=LAG_PERIODS)
+        self._any("FollowerFellOff", measures.of_feed("FollowerFellOff", self.stage))
+
+    def watch_tables(self, tables: Tables) -> None:
+        """DynamoDB refusing reads or writes."""
+        for name, table in tables.by_name.items():
+            for metric in _TABLE_METRICS:
+                refused = table.metric(metric, statistic="Sum", period=measures.PERIOD)
+                self._any(f"{name.title()}{metric}", refused)
+
+    def watch_apis(self, http: FeedHttpApi, sockets: FeedSocketApi) -> None:
+        """Answers of 5xx, and WebSocket messages whose function failed."""
+        self._any("Http5xx", http.api.metric_server_error(period=measures.PERIOD))
+        failed = sockets.deployed.metric(
+            "IntegrationError", statistic="Sum", period=measures.PERIOD
+        )
+        self._any("SocketErrors", failed)
+
+    def _any(self, name: str, metric: cloudwatch.IMetric) -> None:
+        self._above(name, metric, 0)
+
+    def _above(
+        self, name: str, metric: cloudwatch.IMetric, threshold: int, *, periods: int = 1
+    ) -> None:
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=periods,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        self.made.append(alarm)
+
+    def alarms(self) -> Iterable[cloudwatch.IAlarm]:
+        return self.made

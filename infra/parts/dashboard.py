@@ -1,0 +1,55 @@
+"""One dashboard a stage: alarms first, then every metric of the feed, then what AWS measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+from tidings.aws import metrics
+
+from infra.parts import measures
+from infra.parts.alarms import Alarms
+from infra.parts.function import TidingsFunction
+from infra.settings import Stage
+
+FULL_WIDTH, WIDTH = 24, 8  # CloudWatch's grid has 24 columns
+_STATISTICS = {"FollowerLag": "Maximum"}  # all others are counts
+_PER_FUNCTION = (("Invocations", "Sum"), ("Errors", "Sum"), ("Duration", "p99"))
+
+
+class FeedDashboard(Construct):
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        stage: Stage,
+        alarms: Alarms,
+        functions: Sequence[TidingsFunction],
+    ) -> None:
+        super().__init__(scope, name)
+        board = cloudwatch.Dashboard(self, "Board", dashboard_name=f"tidings-{stage.name}")
+        board.add_widgets(
+            cloudwatch.AlarmStatusWidget(
+                alarms=list(alarms.alarms()), width=FULL_WIDTH, title="Alarms"
+            )
+        )
+        board.add_widgets(*[_metric(metric, stage) for metric in metrics.METRICS])
+        board.add_widgets(*[_functions(*each, functions) for each in _PER_FUNCTION])
+
+
+def _metric(metric: metrics.Metric, stage: Stage) -> cloudwatch.GraphWidget:
+    measured = measures.of_feed(metric.name, stage, statistic=_STATISTICS.get(metric.name, "Sum"))
+    title = f"{metric.name}: {metric.meaning}"
+    return cloudwatch.GraphWidget(title=title, left=[measured], width=WIDTH)
+
+
+def _functions(
+    name: str, statistic: str, functions: Sequence[TidingsFunction]
+) -> cloudwatch.GraphWidget:
+    series = [
+        measures.of_function(name, each.function.function_name, statistic=statistic)
+        for each in functions
+    ]
+    return cloudwatch.GraphWidget(title=f"{name} ({statistic})", left=list(series), width=WIDTH)

@@ -1,0 +1,92 @@
+"""The HTTP API: every HTTP route of the blueprint that is not streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_apigatewayv2 as apigateway
+from aws_cdk import aws_apigatewayv2_authorizers as authorizers
+from aws_cdk import aws_apigatewayv2_integrations as integrations
+from constructs import Construct
+from tidings.aws import blueprint
+
+from infra.parts.access_log import HTTP_FIELDS, AccessLog
+from infra.parts.function import TidingsFunction
+from infra.settings import Stage
+
+CORS_HOURS = 24  # browsers keep the answer to a preflight at most this long
+CORS_HEADERS = ["authorization", "content-type", "idempotency-key", "prefer"]
+
+
+class FeedHttpApi(Construct):
+    """`url` is the address of the API, without a path."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        stage: Stage,
+        functions: Mapping[str, TidingsFunction],
+        cors_origins: Sequence[str],
+    ) -> None:
+        super().__init__(scope, name)
+        self.api = apigateway.HttpApi(
+            self,
+            "Api",
+            api_name=f"tidings-{stage.name}-http",
+            create_default_stage=False,
+            cors_preflight=apigateway.CorsPreflightOptions(
+                allow_origins=list(cors_origins),
+                allow_methods=[apigateway.CorsHttpMethod.POST],
+                allow_headers=CORS_HEADERS,
+                max_age=cdk.Duration.hours(CORS_HOURS),
+            ),
+            default_authorizer=None if stage.public else authorizers.HttpIamAuthorizer(),
+        )
+        apigateway.HttpStage(
+            self,
+            "Stage",
+            http_api=self.api,
+            stage_name="$default",
+            auto_deploy=True,
+            throttle=apigateway.ThrottleSettings(
+                rate_limit=stage.requests_per_s, burst_limit=stage.burst
+            ),
+            access_log_settings=AccessLog(
+                self,
+                "Logs",
+                stage,
+                path=f"/aws/apigateway/tidings-{stage.name}-http",
+                fields=HTTP_FIELDS,
+            ),
+            detailed_metrics_enabled=True,
+        )
+        self.url = self.api.api_endpoint
+        for function in functions.values():
+            self._routes(function)
+
+    def _routes(self, target: TidingsFunction) -> None:
+        """One integration a function, so that it gets one permission a route and no more."""
+        routes = [r for r in blueprint.HTTP_ROUTES if r.function == target.blueprint.name]
+        if target.blueprint.streams or not routes:
+            return
+        integration = integrations.HttpLambdaIntegration(
+            f"{target.node.id}Integration", target.function
+        )
+        for route in routes:
+            if route.path == blueprint.DEFAULT_PATH:
+                apigateway.HttpRoute(
+                    self,
+                    "Default",
+                    http_api=self.api,
+                    route_key=apigateway.HttpRouteKey.DEFAULT,
+                    integration=integration,
+                )
+                continue
+            self.api.add_routes(
+                path=route.path,
+                methods=[apigateway.HttpMethod(route.method)],
+                integration=integration,
+            )

@@ -1,0 +1,37 @@
+"""The layers: our two packages as they are, and wheels built for Lambda."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra import build_layers
+from infra.paths import LAYERS, NOT_DEPLOYED
+
+RUNTIME = lambda_.Runtime.PYTHON_3_13
+ARCHITECTURE = lambda_.Architecture.ARM_64
+
+
+class Layers(Construct):
+    """`shared` is under every function; `stream` under the streaming one as well."""
+
+    def __init__(self, scope: Construct, name: str) -> None:
+        super().__init__(scope, name)
+        self.shared = [
+            self._layer("Vendor", build_layers.build("functions"), exclude=[]),
+            # `tidings` is a namespace package: the two merge below /opt/python.
+            self._layer("Core", LAYERS / "core", exclude=NOT_DEPLOYED[:2]),
+            self._layer("Aws", LAYERS / "aws", exclude=NOT_DEPLOYED[:2]),
+        ]
+        self.stream = self._layer("VendorStream", build_layers.build("stream"), exclude=[])
+
+    def _layer(self, name: str, folder: Path, *, exclude: list[str]) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            name,
+            code=lambda_.Code.from_asset(str(folder), exclude=exclude),
+            compatible_runtimes=[RUNTIME],
+            compatible_architectures=[ARCHITECTURE],
+        )

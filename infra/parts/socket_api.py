@@ -1,0 +1,81 @@
+"""The WebSocket API: every WebSocket route of the blueprint, and the way back to its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aws_cdk as cdk
+from aws_cdk import aws_apigatewayv2 as apigateway
+from aws_cdk import aws_apigatewayv2_authorizers as authorizers
+from aws_cdk import aws_apigatewayv2_integrations as integrations
+from constructs import Construct
+from tidings.aws import blueprint
+
+from infra.names import SOCKET_STAGE
+from infra.parts.access_log import SOCKET_FIELDS, AccessLog
+from infra.parts.function import TidingsFunction
+from infra.settings import Stage
+
+METHODS = ("POST", "DELETE")  # send a message, cut a connection
+
+
+class FeedSocketApi(Construct):
+    """
+    The API and its one stage; `connect` adds the routes once the functions exist.
+
+    The functions need its address, and it needs the functions: hence two steps.
+    """
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
+        super().__init__(scope, name)
+        self.api = apigateway.WebSocketApi(self, "Api", api_name=f"tidings-{stage.name}-sockets")
+        self.stage = stage
+        self.deployed = apigateway.WebSocketStage(
+            self,
+            "Stage",
+            web_socket_api=self.api,
+            stage_name=SOCKET_STAGE,
+            auto_deploy=True,
+            throttle=apigateway.ThrottleSettings(
+                rate_limit=stage.requests_per_s, burst_limit=stage.burst
+            ),
+            access_log_settings=AccessLog(
+                self,
+                "Logs",
+                stage,
+                path=f"/aws/apigateway/tidings-{stage.name}-sockets",
+                fields=SOCKET_FIELDS,
+            ),
+            detailed_metrics_enabled=True,
+        )
+        self.url = self.deployed.url
+        self.callback_url = self.deployed.callback_url
+
+    @property
+    def connection_arns(self) -> list[str]:
+        """Every connection of this stage; API Gateway has nothing narrower than its id."""
+        stack = cdk.Stack.of(self)
+        return [
+            stack.format_arn(
+                service="execute-api",
+                resource=self.api.api_id,
+                resource_name=f"{SOCKET_STAGE}/{method}/@connections/*",
+            )
+            for method in METHODS
+        ]
+
+    def connect(self, functions: Mapping[str, TidingsFunction]) -> None:
+        """Route every key of the blueprint to its function."""
+        for route in blueprint.SOCKET_ROUTES:
+            self._route(route.key, functions[route.function])
+
+    def _route(self, key: str, target: TidingsFunction) -> None:
+        signed = key == "$connect" and not self.stage.public
+        self.api.add_route(
+            key,
+            integration=integrations.WebSocketLambdaIntegration(
+                f"{target.node.id}Integration", target.function
+            ),
+            # The handshake is what can carry a signature; later messages belong to it.
+            authorizer=authorizers.WebSocketIamAuthorizer() if signed else None,
+        )

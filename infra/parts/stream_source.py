@@ -1,0 +1,86 @@
+"""A table's stream that invokes a function, and the bucket for what it gave up."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+from tidings.aws import blueprint
+
+from infra.parts.function import TidingsFunction
+from infra.parts.tables import kept
+from infra.settings import Stage
+
+KEEP_DAYS = 30  # long enough for somebody to look at what was given up
+KEY_PREFIX = "aws/lambda"  # where Lambda writes it: aws/lambda/<mapping>/<shard>/<date>/...
+
+_READ = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
+
+
+class GivenUp(Construct):
+    """Where stream records go that could not be handled. Nothing is lost: the log is the truth."""
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
+        super().__init__(scope, name)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            lifecycle_rules=[s3.LifecycleRule(expiration=cdk.Duration.days(KEEP_DAYS))],
+            removal_policy=kept(stage),
+        )
+
+
+class StreamSource(Construct):
+    """The event source mapping of one (table, function); `mapping` names its metrics."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        source: blueprint.StreamSource,
+        table: dynamodb.Table,
+        target: TidingsFunction,
+        given_up: GivenUp,
+    ) -> None:
+        super().__init__(scope, name)
+        assert table.table_stream_arn is not None
+        self.source = source
+        self.target = target
+        _allow(target.role, table, given_up.bucket)
+        # The CDK's own mapping would grant reading, writing and deleting in the whole bucket.
+        self.mapping = lambda_.CfnEventSourceMapping(
+            self,
+            "Mapping",
+            function_name=target.function.function_name,
+            event_source_arn=table.table_stream_arn,
+            starting_position="TRIM_HORIZON",
+            batch_size=source.batch_size,
+            maximum_batching_window_in_seconds=source.window_s,
+            bisect_batch_on_function_error=True,
+            function_response_types=["ReportBatchItemFailures"],
+            maximum_record_age_in_seconds=source.age_max_s,
+            maximum_retry_attempts=source.retries_max,
+            destination_config={"onFailure": {"destination": given_up.bucket.bucket_arn}},
+            metrics_config={"metrics": ["EventCount"]},
+        )
+        # Lambda tries the role's permissions when the mapping is made.
+        self.mapping.node.add_dependency(target.role)
+
+
+def _allow(role: iam.Role, table: dynamodb.Table, bucket: s3.Bucket) -> None:
+    for actions, resource in (
+        (_READ, table.table_stream_arn or ""),
+        # Authorised against all streams of the table; there is nothing narrower.
+        (("dynamodb:ListStreams",), f"{table.table_arn}/stream/*"),
+        (("s3:ListBucket",), bucket.bucket_arn),
+        (("s3:PutObject",), bucket.arn_for_objects(f"{KEY_PREFIX}/*")),
+    ):
+        role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[resource]))

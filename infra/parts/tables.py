@@ -1,0 +1,76 @@
+"""The tables of the blueprint: on demand, encrypted, recoverable to any second, with TTL."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+from tidings.aws import blueprint
+
+from infra.settings import Stage
+
+RECOVERY_DAYS = 35  # as far back as DynamoDB can restore
+
+_TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
+
+
+class Tables(Construct):
+    """`by_name` holds every table of the blueprint."""
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
+        super().__init__(scope, name)
+        self.key = key
+        self.by_name = {table.name: self._table(table, stage) for table in blueprint.TABLES}
+
+    def allow(self, role: iam.Role, grant: blueprint.Grant) -> None:
+        """Exactly the actions of *grant* on exactly its table."""
+        table = self.by_name[grant.table]
+        role.add_to_policy(
+            iam.PolicyStatement(actions=list(grant.actions), resources=[table.table_arn])
+        )
+
+    def allow_key(self, role: iam.Role) -> None:
+        """The stage's own key, for DynamoDB's use only; nothing where AWS manages the keys."""
+        if self.key is None:
+            return
+        through = {"kms:ViaService": f"dynamodb.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"}
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
+                resources=[self.key.key_arn],
+                conditions={"StringEquals": through},
+            )
+        )
+
+    def _table(self, table: blueprint.Table, stage: Stage) -> dynamodb.Table:
+        sort_name, sort_type = table.sort_key
+        return dynamodb.Table(
+            self,
+            table.name.capitalize(),
+            partition_key=dynamodb.Attribute(
+                name=table.partition_key, type=dynamodb.AttributeType.STRING
+            ),
+            sort_key=dynamodb.Attribute(name=sort_name, type=_TYPES[sort_type]),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            encryption=(
+                dynamodb.TableEncryption.CUSTOMER_MANAGED
+                if self.key
+                else dynamodb.TableEncryption.AWS_MANAGED
+            ),
+            encryption_key=self.key,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True, recovery_period_in_days=RECOVERY_DAYS
+            ),
+            time_to_live_attribute=table.ttl_attribute,
+            # A record is a doorbell: whoever hears it reads the table.
+            stream=dynamodb.StreamViewType.KEYS_ONLY if table.stream else None,
+            deletion_protection=stage.keep_data,
+            removal_policy=kept(stage),
+        )
+
+
+def kept(stage: Stage) -> cdk.RemovalPolicy:
+    """What becomes of stored data when its stack is deleted."""
+    return cdk.RemovalPolicy.RETAIN if stage.keep_data else cdk.RemovalPolicy.DESTROY

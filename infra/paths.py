@@ -1,0 +1,14 @@
+"""Where things are in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTIONS = ROOT / "functions"
+LAYERS = ROOT / "layers"
+VENDOR = LAYERS / "vendor"
+ASSEMBLY = ROOT / "cdk.out"
+BUILD = ROOT / "build"
+
+NOT_DEPLOYED = ["**/__pycache__", "**/*.pyc", "__init__.py"]

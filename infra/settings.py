@@ -1,0 +1,88 @@
+"""What differs from stage to stage, and nothing else. No value is looked up anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """
+    One deployment of the feed.
+
+    *keep_data* protects tables and logs from deletion. *customer_key* encrypts with a KMS key of
+    this stage ($1 a month and a charge per request) instead of a key AWS manages. *public* lets
+    anybody call the endpoints; otherwise every call is signed (IAM). *requests_per_s* and *burst*
+    bound each API. *streams_max* is how many SSE readers may hold a function at once (None:
+    whatever the account has). A follower more than *lag_pages_max* behind its feed for a while
+    raises an alarm. *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
+    """
+
+    name: str
+    keep_data: bool
+    customer_key: bool
+    public: bool
+    log_days: int
+    requests_per_s: int
+    burst: int
+    streams_max: int | None
+    lag_pages_max: int
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class UnknownStage(Exception):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no stage {name!r}; there are {', '.join(s.name for s in STAGES)}")
+
+
+# API Gateway gives an account 10,000 requests/s and a burst of 5,000 for all its APIs together,
+# callbacks to WebSockets included; a stage leaves room for the others and for its own push.
+STAGES = (
+    Stage(
+        "dev",
+        keep_data=False,
+        customer_key=False,
+        public=True,
+        log_days=7,
+        requests_per_s=100,
+        burst=200,
+        streams_max=None,
+        lag_pages_max=1000,
+        environment={"TIDINGS_RETENTION_HOURS": "24"},
+    ),
+    Stage(
+        "staging",
+        keep_data=False,
+        customer_key=True,
+        public=False,
+        log_days=14,
+        requests_per_s=500,
+        burst=500,
+        streams_max=100,
+        lag_pages_max=1000,
+    ),
+    Stage(
+        "prod",
+        keep_data=True,
+        customer_key=True,
+        public=False,
+        log_days=90,
+        requests_per_s=2000,
+        burst=1000,
+        streams_max=400,
+        lag_pages_max=1000,
+    ),
+)
+
+
+def chosen(name: str | None) -> tuple[Stage, ...]:
+    """
+    The stage called *name*; every stage without one.
+
+    Raises:
+        UnknownStage: there is no such stage.
+    """
+    stages = tuple(stage for stage in STAGES if name in (None, stage.name))
+    if not stages:
+        raise UnknownStage(str(name))
+    return stages

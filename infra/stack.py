@@ -1,0 +1,133 @@
+"""One stage of the feed: what is composed of what, and who may do what."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+from tidings.aws import blueprint, metrics, settings
+
+from infra import suppressions
+from infra.names import prefix
+from infra.parts.alarms import Alarms
+from infra.parts.dashboard import FeedDashboard
+from infra.parts.function import TidingsFunction
+from infra.parts.gateway_logging import GatewayLogging
+from infra.parts.http_api import FeedHttpApi
+from infra.parts.key import stage_key
+from infra.parts.layers import Layers
+from infra.parts.schedules import FunctionSchedule
+from infra.parts.socket_api import FeedSocketApi
+from infra.parts.stream_function import StreamFunction
+from infra.parts.stream_source import GivenUp, StreamSource
+from infra.parts.tables import Tables
+from infra.settings import Stage
+
+
+class TidingsStack(cdk.Stack):
+    """Everything of one stage. Needs no account to be synthesised."""
+
+    def __init__(self, scope: Construct, stage: Stage) -> None:
+        super().__init__(scope, f"tidings-{stage.name}", description=f"Tidings, {stage.name}")
+        self.stage = stage
+        self.key = stage_key(self, "Key", stage)
+        self.tables = Tables(self, "Tables", stage=stage, key=self.key)
+        self.sockets = FeedSocketApi(self, "Sockets", stage=stage)
+        self.sockets.deployed.node.add_dependency(GatewayLogging(self, "GatewayLogging"))
+        self.values = self._environment()
+        self.layers = Layers(self, "Layers")
+        self.functions = {each.name: self._function(each) for each in blueprint.FUNCTIONS}
+        self.http = FeedHttpApi(
+            self,
+            "Http",
+            stage=stage,
+            functions=self.functions,
+            cors_origins=self.values["TIDINGS_CORS_ORIGINS"].split(","),
+        )
+        self.sockets.connect(self.functions)
+        self.sources = self._sources()
+        for schedule in blueprint.SCHEDULES:
+            name, target = schedule.function, self.functions[schedule.function]
+            FunctionSchedule(self, f"{_id(name)}Clock", schedule=schedule, target=target)
+        self._watch()
+        self._outputs()
+        suppressions.apply(self, stage)
+
+    def _environment(self) -> dict[str, str]:
+        """What every function is told: the defaults, then the stage's choices, then addresses."""
+        defaults = {s.variable: s.default for s in settings.SETTINGS if s.default}
+        tables = {t.setting: self.tables.by_name[t.name].table_name for t in blueprint.TABLES}
+        return (
+            defaults
+            | self.stage.environment
+            | tables
+            | {
+                "TIDINGS_STAGE": self.stage.name,
+                "TIDINGS_FUNCTION_PREFIX": prefix(self.stage),
+                "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
+                metrics.SERVICE_VARIABLE: metrics.service(self.stage.name),
+            }
+        )
+
+    def _function(self, function: blueprint.Function) -> TidingsFunction:
+        kind = StreamFunction if function.streams else TidingsFunction
+        vendored = [self.layers.stream] if function.streams else []
+        made = kind(
+            self,
+            _id(function.name),
+            stage=self.stage,
+            function=function,
+            layers=[*self.layers.shared, *vendored],
+            environment=self.values,
+        )
+        for grant in function.grants:
+            self.tables.allow(made.role, grant)
+        self.tables.allow_key(made.role)
+        made.allow_sockets(self.sockets.connection_arns if function.sockets else [])
+        made.allow_wakes(self.stage)
+        if any(function.name in other.invokes for other in blueprint.FUNCTIONS):
+            made.forget_missed_wakes()
+        return made
+
+    def _sources(self) -> list[StreamSource]:
+        given_up = GivenUp(self, "GivenUp", stage=self.stage)
+        return [
+            StreamSource(
+                self,
+                f"{_id(source.table)}To{_id(source.function)}",
+                source=source,
+                table=self.tables.by_name[source.table],
+                target=self.functions[source.function],
+                given_up=given_up,
+            )
+            for source in blueprint.STREAM_SOURCES
+        ]
+
+    def _watch(self) -> None:
+        self.alarms = Alarms(self, "Alarms", stage=self.stage, key=self.key)
+        for function in self.functions.values():
+            self.alarms.watch_function(function)
+        for source in self.sources:
+            self.alarms.watch_source(source)
+        self.alarms.watch_followers()
+        self.alarms.watch_tables(self.tables)
+        self.alarms.watch_apis(self.http, self.sockets)
+        FeedDashboard(
+            self,
+            "Dashboard",
+            stage=self.stage,
+            alarms=self.alarms,
+            functions=list(self.functions.values()),
+        )
+
+    def _outputs(self) -> None:
+        cdk.CfnOutput(self, "FeedUrl", value=self.http.url)
+        cdk.CfnOutput(self, "SocketsUrl", value=self.sockets.url)
+        cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
+        for function in self.functions.values():
+            if isinstance(function, StreamFunction):
+                cdk.CfnOutput(self, f"{function.node.id}Url", value=function.url.url)
+
+
+def _id(name: str) -> str:
+    """`follow-push` as CloudFormation likes it: `FollowPush`."""
+    return "".join(part.title() for part in name.split("-"))

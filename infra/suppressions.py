@@ -1,0 +1,87 @@
+"""
+Where we go against cdk-nag's AwsSolutions rules, and why.
+
+What is not listed here fails `make synth`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import aws_cdk as cdk
+import cdk_nag
+
+from infra.settings import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """*finding* narrows a rule to the findings that match it (a regular expression)."""
+
+    rule: str
+    reason: str
+    finding: str | None = None
+
+
+WEBSOCKET_ROUTES = Suppression(
+    "AwsSolutions-APIG4",
+    "API Gateway authorises the $connect route of a WebSocket API only; $disconnect and $default "
+    "belong to a connection that was let in there.",
+)
+OPEN_ENDPOINTS = Suppression(
+    "AwsSolutions-APIG4",
+    "This stage is public (infra/settings.py): it is for development, takes unsigned requests, "
+    "and holds no data that must be kept.",
+)
+EVERYWHERE = (
+    Suppression(
+        "AwsSolutions-IAM4",
+        "API Gateway's logging role is one for the whole account and takes AWS's own policy "
+        "for it; a narrower one would break the logs of the account's other APIs.",
+        r"Policy::.*/service-role/AmazonAPIGatewayPushToCloudWatchLogs$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "A connection gets its id when a client connects; the grant is for one stage of one API "
+        "and the two methods that are used.",
+        r"Resource::.*/live/(POST|DELETE)/@connections/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "ListStreams is authorised against all streams of a table; it is one table.",
+        r"Resource::<TablesLog.*>/stream/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "Lambda names each object it writes by mapping, shard and time; the grant is to put "
+        "objects below one prefix of one bucket.",
+        r"Resource::<GivenUp.*>/aws/lambda/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-L1",
+        "The runtime is chosen, not followed: the vendor layers hold wheels for Python 3.13, and "
+        "a newer runtime is a change that the tests have to pass first.",
+    ),
+    Suppression(
+        "AwsSolutions-S1",
+        "The bucket holds copies of stream keys that Lambda gave up, written by Lambda alone and "
+        "gone after 30 days; an access log would be larger than what it watches.",
+    ),
+)
+
+
+def apply(stack: cdk.Stack, stage: Stage) -> None:
+    """Accept the findings above in *stack*, and no others."""
+    routes = OPEN_ENDPOINTS if stage.public else WEBSOCKET_ROUTES
+    cdk_nag.NagSuppressions.add_stack_suppressions(
+        stack, [_as_nag(suppression) for suppression in (*EVERYWHERE, routes)]
+    )
+
+
+def _as_nag(suppression: Suppression) -> cdk_nag.NagPackSuppression:
+    applies_to = None
+    if suppression.finding is not None:
+        applies_to = [cdk_nag.RegexAppliesTo(regex=f"/^{suppression.finding}/g")]
+    return cdk_nag.NagPackSuppression(
+        id=suppression.rule, reason=suppression.reason, applies_to=applies_to
+    )

@@ -1,0 +1,95 @@
+"""
+`make synth`: every stage into cdk.out, without an account, Docker or the CDK's command line.
+
+Fails on a finding of cdk-nag that infra/suppressions.py does not name, and on anything cfn-lint
+has to say about the templates.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cfnlint.api  # type: ignore[import-untyped]
+import cfnlint.config  # type: ignore[import-untyped]
+
+from infra import build_layers, node
+from infra.paths import ASSEMBLY, ROOT
+
+# The CDK makes a function depend on its role and on the role's policy; cfn-lint notes that the
+# first of the two is implied.
+LINT_IGNORED = "W3005"
+
+
+class SynthFailed(Exception):
+    """The app could not be synthesised, or a checker refused what came out."""
+
+
+def synth(outdir: Path, *, stage: str | None = None) -> list[Path]:
+    """
+    The templates of *stage*, or of all stages, written to *outdir*.
+
+    Raises:
+        NodeMissing: no Node.js.
+        LayerNotBuilt: the wheels of a layer could not be fetched.
+        SynthFailed: the app raised.
+    """
+    node.require()
+    for name in build_layers.LAYERS:
+        build_layers.build(name)
+    shutil.rmtree(outdir, ignore_errors=True)
+    context = json.dumps({"stage": stage} if stage else {})
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.app"],
+        cwd=ROOT,
+        env=os.environ | {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": context},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SynthFailed(done.stderr)
+    return sorted(outdir.glob("*.template.json"))
+
+
+def nag_findings(outdir: Path) -> list[str]:
+    """What cdk-nag found and nobody accepted: `rule resource: what it asks for`."""
+    found = []
+    for report in sorted(outdir.glob("AwsSolutions-*-NagReport.csv")):
+        with report.open(newline="") as lines:
+            found += [
+                f"{row['Rule ID']} {row['Resource ID']}: {row['Rule Info']}"
+                for row in csv.DictReader(lines)
+                if row["Compliance"] in ("Non-Compliant", "UNKNOWN")
+            ]
+    return found
+
+
+def lint_findings(templates: list[Path]) -> list[str]:
+    """What cfn-lint has to say: `file:line rule message`."""
+    config = cfnlint.config.ManualArgs(ignore_checks=[LINT_IGNORED])
+    return [
+        f"{template.name}:{match.linenumber} {match.rule.id} {match.message}"
+        for template in templates
+        for match in cfnlint.api.lint(template.read_text(), config=config)
+    ]
+
+
+def main() -> None:
+    try:
+        templates = synth(ASSEMBLY)
+    except (node.NodeMissing, build_layers.LayerNotBuilt, SynthFailed) as problem:
+        sys.exit(str(problem))
+    findings = nag_findings(ASSEMBLY) + lint_findings(templates)
+    if findings:
+        sys.exit("\n".join(findings))
+    sys.stdout.write(f"{len(templates)} templates in {ASSEMBLY.name}, nothing to report\n")
+
+
+if __name__ == "__main__":
+    main()
