@@ -1,0 +1,165 @@
+"""
+Every interleaving of a few actors, each stopped before every effect it has on a store.
+
+There are no threads and no luck: a schedule is a list of choices, and a state is reached by
+running its schedule from the start. Schedules that lead to the same state (the same stores,
+and every actor having seen the same answers) go on alike, so each state is visited once and
+the schedules through it are counted instead of run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+
+class Broken(Exception):
+    """An invariant does not hold; the message ends with the schedule."""
+
+
+class Actor:
+    """One process. What it has seen decides, with the stores, what it does next."""
+
+    def __init__(self, name: str, body: Callable[[Actor], None], *, may_crash: bool) -> None:
+        self.name, self.may_crash = name, may_crash
+        self.seen: list[str] = []
+        self.ended = ""
+        self._hub = getcurrent()
+        self._fiber = greenlet(lambda: body(self))
+
+    def step(self) -> None:
+        """Have the effect it waits for, and go on to the next."""
+        self._fiber.switch()
+        if self._fiber.dead:
+            self.ended = "done"
+
+    def crash(self) -> None:
+        self._fiber.throw(GreenletExit)
+        self.ended = "crashed"
+
+    def through(self, target: object, *effects: str) -> Any:
+        """*target*, whose methods named in *effects* wait for their turn."""
+        return _Turns(self, target, effects)
+
+    def wait(self) -> None:
+        self._hub.switch()
+
+
+class _Turns:
+    def __init__(self, actor: Actor, target: object, effects: tuple[str, ...]) -> None:
+        self._actor, self._target, self._effects = actor, target, effects
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._target, name)
+        if name not in self._effects:
+            return method
+
+        def effect(*args: Any, **named: Any) -> Any:
+            self._actor.wait()
+            result = method(*args, **named)
+            self._actor.seen.append(f"{name}={result!r}")
+            return result
+
+        return effect
+
+
+class World(Protocol):
+    """What a scenario sets up afresh for each schedule."""
+
+    actors: list[Actor]
+
+    def stores(self) -> object:
+        """Everything the actors share, as a value with a `repr`."""
+        ...
+
+    def check(self) -> None:
+        """
+        Called after every step.
+
+        Raises:
+            Broken: an invariant does not hold.
+        """
+        ...
+
+
+@dataclass
+class Explored:
+    """*schedules* is how many interleavings there are, *states* how many were looked at."""
+
+    schedules: int = 0
+    states: int = 0
+    ends: int = 0
+    deepest: int = 0
+    _known: dict[str, int] = field(default_factory=dict)
+
+
+Choice = tuple[int, bool]  # which actor, and whether it crashes instead of going on
+
+
+def explore(build: Callable[[], World], *, crashes_max: int) -> Explored:
+    """
+    Every schedule of what *build* sets up, with up to *crashes_max* crashes anywhere.
+
+    Raises:
+        Broken: with the first schedule that breaks an invariant.
+    """
+    sys.setrecursionlimit(10_000)
+    explored = Explored()
+    explored.schedules = _visit(build, (), crashes_max, explored)
+    return explored
+
+
+def _visit(
+    build: Callable[[], World], schedule: tuple[Choice, ...], crashes_max: int, explored: Explored
+) -> int:
+    """How many schedules begin with *schedule*."""
+    world = _replay(build, schedule)
+    crashed = sum(actor.ended == "crashed" for actor in world.actors)
+    choices = _choices(world.actors, crashed < crashes_max)
+    key = repr((world.stores(), [(actor.seen, actor.ended) for actor in world.actors]))
+    _drop(world)
+    if key in explored._known:
+        return explored._known[key]
+    explored.states += 1
+    explored.ends += not choices
+    explored.deepest = max(explored.deepest, len(schedule))
+    total = 0 if choices else 1
+    for choice in choices:
+        total += _visit(build, (*schedule, choice), crashes_max, explored)
+    explored._known[key] = total
+    return total
+
+
+def _choices(actors: list[Actor], may_crash: bool) -> list[Choice]:
+    alive = [at for at, actor in enumerate(actors) if not actor.ended]
+    crashing = [(at, True) for at in alive if may_crash and actors[at].may_crash]
+    return [(at, False) for at in alive] + crashing
+
+
+def _replay(build: Callable[[], World], schedule: tuple[Choice, ...]) -> World:
+    world = build()
+    for actor in world.actors:
+        actor.step()  # up to its first effect
+    try:
+        for at, crashes in schedule:
+            actor = world.actors[at]
+            if crashes:
+                actor.crash()
+            else:
+                actor.step()
+        world.check()
+    except Broken as broken:
+        steps = [f"{world.actors[at].name}{'!' if crashes else ''}" for at, crashes in schedule]
+        raise Broken(f"{broken}; schedule: {' '.join(steps)}") from None
+    return world
+
+
+def _drop(world: World) -> None:
+    """Greenlets that never end would stay for ever."""
+    for actor in world.actors:
+        if not actor.ended:
+            actor.crash()

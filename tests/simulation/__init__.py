@@ -1,0 +1,1 @@
+"""The feed in a simulated world: many seeds, every fault, the promises checked."""

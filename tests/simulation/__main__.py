@@ -1,0 +1,74 @@
+"""
+Run many seeds, or one again: `python -m tests.simulation --seeds 500`.
+
+Stops at the first seed that breaks a promise, tells how, and writes its history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from .story import Failed, Outcome, Plan, tell
+
+_EVERY_S = 5.0
+_LAST = 40
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
+    parser.add_argument("--minutes", type=float, default=0, help="stop after this long")
+    parser.add_argument("--history", type=Path, help="write the last seed's history here")
+    chosen = parser.parse_args(arguments)
+    try:
+        outcome = _run(chosen.seed, chosen.seeds, chosen.minutes * 60)
+    except Failed as failed:
+        return _report(failed, chosen.history)
+    if chosen.history:
+        chosen.history.write_text("\n".join(outcome.history.lines()) + "\n")
+    return 0
+
+
+def _run(first: int, count: int, limit_s: float) -> Outcome:
+    began = told = time.monotonic()
+    fired: Counter[str] = Counter()
+    steps = 0
+    for done, seed in enumerate(range(first, first + max(1, count)), 1):
+        outcome = tell(Plan(seed))
+        fired += outcome.fired
+        steps += outcome.steps
+        now = time.monotonic()
+        if now - told > _EVERY_S:
+            told = now
+            _say(f"{done} seeds, {steps:,} steps, {now - began:.0f} s")
+        if limit_s and now - began > limit_s:
+            break
+    _say(f"{done} seeds from {first} on, {steps:,} steps, every promise kept")
+    _say(", ".join(f"{kind} {times:,}" for kind, times in sorted(fired.items())))
+    return outcome
+
+
+def _report(failed: Failed, wanted: Path | None) -> int:
+    seed = failed.plan.seed
+    path = wanted or Path(tempfile.gettempdir()) / f"tidings-seed-{seed}.jsonl"
+    path.write_text("\n".join(failed.history.lines()) + "\n")
+    _say("\n".join(failed.history.lines(_LAST)))
+    _say(f"seed {seed} broke a promise: {failed.reason}")
+    _say(f"history: {path}")
+    _say(f"again: python -m tests.simulation --seed {seed}")
+    return 1
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""How a simulated consumer begins: its filter, its first cursor, its manners."""
+
+from __future__ import annotations
+
+from random import Random
+
+from .consumer import Consumer
+from .model import Wanted
+from .producer import PARENTS, TYPES
+from .world import HOUR_MS, World
+
+_FILTERS = (
+    Wanted(),
+    Wanted(),
+    Wanted(types=frozenset(TYPES[:1])),
+    Wanted(types=frozenset(TYPES[1:])),
+    Wanted(parents=frozenset(PARENTS[:1])),
+    Wanted(parents=frozenset(PARENTS[1:])),
+    Wanted(types=frozenset(TYPES[:2]), parents=frozenset(PARENTS[:2])),
+)
+
+
+def new_consumer(world: World, name: str) -> Consumer:
+    """Somebody who was never here: from the start, from now, from a time, or a stranger's id."""
+    random = world.random
+    wanted = random.choice(_FILTERS)
+    kind = random.choice(("0", "0", "now", "now", "since", "foreign"))
+    cursor, since_ms = _cursor(random, world.scheduler.now_ms, kind)
+    consumer = Consumer(name, world.model, wanted, cursor, careful=random.random() < 0.5)
+    consumer.since_ms = since_ms
+    world.machine.note(name, "begins", kind, cursor, sorted(wanted.types or ()))
+    return consumer
+
+
+def _cursor(random: Random, now_ms: int, kind: str) -> tuple[str, int | None]:
+    if kind in ("0", "now"):
+        return kind, None
+    past_ms = now_ms - random.randint(1_000, 3 * HOUR_MS)
+    if kind == "since":
+        return str(past_ms), past_ms
+    rest = random.getrandbits(64)
+    return f"{past_ms // 1000:08x}{rest:016x}", past_ms

@@ -1,0 +1,186 @@
+"""
+A consumer as PROTOCOL.md wants it, and the check that it got what it was promised.
+
+`Consumer` is the client: a cursor and a copy of the objects it hears of. `Session` watches
+one subscription on one connection: nothing skipped, nothing backwards but for a repetition
+that goes on in order, nothing that does not match, nothing beyond a hole.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .model import DELETED, PAGE_END, Broken, Log, Place, Position, Wanted
+
+RESET, LIVE, ROW_OR_OP = "reset", "live", ("insert", "update", "delete")
+
+
+class Consumer:
+    """
+    *careful* ones ignore an operation that is not above the last they handled (6.4), the
+    others apply whatever comes.
+    """
+
+    def __init__(self, name: str, log: Log, wanted: Wanted, cursor: str, *, careful: bool) -> None:
+        self.name, self.log, self.wanted = name, log, wanted
+        self.cursor, self.careful = cursor, careful
+        self.objects: dict[tuple[str, str], dict[str, Any] | None] = {}
+        self.handled: Position = (0, 0)
+        self.from_place: Position | None = None  # it must know everything behind this
+        self.since_ms: int | None = None  # or everything committed since
+        self.everything = False
+        self.repeats = 0
+        self.events = self.resets = self.rows = 0
+
+    def apply(self, id: str, name: str, data: dict[str, Any]) -> None:
+        self.events += 1
+        if name == RESET:
+            self.resets += 1
+            self.objects.clear()
+            self.handled, self.everything = (0, 0), True
+            return
+        if name == LIVE:
+            return
+        place = Place.of(id)
+        if not place.replicates and self.careful:
+            if place.at <= self.handled:
+                return
+            self.handled = place.at
+        self.rows += place.replicates
+        self.objects[data["type"], data["id"]] = DELETED if name == "delete" else data
+
+    def forgets(self) -> None:
+        """It starts anew from now: what it knew is of no use any more."""
+        self.objects.clear()
+        self.from_place, self.since_ms, self.everything = None, None, False
+
+    def check(self) -> None:
+        """At rest, what it holds is what the log says, as far as it was told."""
+        if self.wanted.parents is not None:
+            return  # an object may leave its parents unseen: only the sequence is promised
+        latest = self.log.latest(self.wanted)
+        for key in self.objects.keys() - latest.keys():
+            raise Broken(f"{self.name} holds {key}, which the log never had")
+        for key, op in latest.items():
+            if not self._must_know(op.at, op.at_ms) and self.objects.get(key) is DELETED:
+                continue
+            expected = DELETED if op.event == "delete" else op.data
+            if self.objects.get(key) != expected:
+                found = self.objects.get(key)
+                raise Broken(f"{self.name}: {key} is {found}, the log's last is {op}")
+
+    def _must_know(self, at: Position, at_ms: int) -> bool:
+        if self.everything or (self.from_place is not None and at > self.from_place):
+            return True
+        return self.since_ms is not None and at_ms >= self.since_ms
+
+
+class Session:
+    """
+    *high* is how far the connection has told the log, None where that is unknown (before or
+    within a copy); *last* is where it is, below *high* while it repeats.
+    """
+
+    def __init__(self, consumer: Consumer, floor: Any) -> None:
+        self.consumer, self.log, self._floor = consumer, consumer.log, floor
+        self.high: Position | None = None
+        self.last: Position | None = None
+        self._fresh = True
+        self._wants_copy = True
+
+    def starts(self, cursor: str) -> None:
+        """Resuming behind *cursor*; known only where it is a place in this log."""
+        if len(cursor) != 24:
+            return
+        place = Place.of(cursor)
+        if place.replicates:
+            self.high = self.last = None
+        elif self.log.seconds.get(place.page) == place.seconds or place.at == (0, PAGE_END):
+            self.high = self.last = place.at
+
+    def starts_now(self) -> None:
+        """Behind the frontier of this moment at the latest; copies are not expected."""
+        self.high = self.last = (self.log.frontier, PAGE_END)
+        self._wants_copy = False
+        self.consumer.forgets()
+        self.consumer.from_place = self.high
+
+    def event(self, id: str, name: str, data: dict[str, Any]) -> None:
+        if not self._wants_copy and (name == RESET or Place.of(id).replicates):
+            raise Broken(f"{self.consumer.name} asked for now and is told a copy")
+        if name == RESET:
+            self.high = self.last = None
+        elif name == LIVE:
+            self._moved(Place.of(id))
+        elif Place.of(id).replicates:
+            self._row(Place.of(id), data)
+        else:
+            self._operation(Place.of(id), name, data)
+        self.consumer.apply(id, name, data)
+
+    def cursor(self, text: str) -> None:
+        """A frame says: everything up to here was sent."""
+        place = Place.of(text)
+        if place.replicates:
+            self.high = self.last = (place.page, PAGE_END)
+            self._fresh = False
+        else:
+            self._moved(place)
+
+    def complete(self) -> None:
+        """At rest nothing is outstanding."""
+        if self.high is None:
+            raise Broken(f"{self.consumer.name} is still within a copy")
+        self._check_gap(self.high, (self.log.frontier + 1, 0), "was never told")
+
+    def _row(self, place: Place, data: dict[str, Any]) -> None:
+        self.high = self.last = (place.page, PAGE_END)
+        self._fresh = False
+        types = self.consumer.wanted.types
+        if types is not None and data["type"] not in types:
+            raise Broken(f"{self.consumer.name} was told of {data}, which it filters out")
+
+    def _operation(self, place: Place, name: str, data: dict[str, Any]) -> None:
+        who, op = self.consumer.name, self.log.op(place.at)
+        if place.page > self.log.frontier:
+            raise Broken(f"{who} saw page {place.page} beyond frontier {self.log.frontier}")
+        if op is None or (op.event, op.data) != (name, data):
+            raise Broken(f"{who} saw {name} {data} at {place.at}; the log has {op}")
+        if self.log.seconds[place.page] != place.seconds:
+            raise Broken(f"{who}: id of {place.at} has another second")
+        if not self.consumer.wanted.matches(op):
+            raise Broken(f"{who} was told of {op}, which it filters out")
+        self._step(place.at)
+
+    def _step(self, at: Position) -> None:
+        if self.last is not None and at > self.last:
+            self._check_gap(self.last, at, "was skipped")
+        elif self.last is not None:
+            self.consumer.repeats += 1
+        self.last = at
+        self.high = at if self.high is None else max(self.high, at)
+        self._fresh = False
+
+    def _moved(self, place: Place) -> None:
+        if self.last is not None and place.at > self.last:
+            self._check_gap(self.last, place.at, "is below a cursor but was not told")
+        self.last = place.at
+        self.high = place.at if self.high is None else max(self.high, place.at)
+        self._fresh = False
+
+    def _check_gap(self, behind: Position, before: Position, what: str) -> None:
+        if self._fresh and behind[0] + 1 < self._floor():
+            return  # it was served from the state, which tells the latest of each object
+        missed = self.log.missed(behind, before, self.consumer.wanted)
+        if missed is not None:
+            raise Broken(f"{self.consumer.name}: {missed.at} {what}, between {behind} and {before}")
+
+
+def sse_blocks(text: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Whole blocks of an event stream; comments are left out."""
+    found = []
+    for block in text.split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        found.append((fields["id"], fields["event"], json.loads(fields["data"])))
+    return found

@@ -1,0 +1,172 @@
+"""The deployed functions, each built from the core for one process, as `tidings.aws.app` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.core.append import Appender
+from tidings.core.catchup import CatchUp
+from tidings.core.connections import Connection
+from tidings.core.delivery import Delivery
+from tidings.core.feeds import Retention
+from tidings.core.followers import Follower, Handler
+from tidings.core.ingesting import Ingester
+from tidings.core.ports import Spread
+from tidings.core.projecting import STATE, Projector
+from tidings.core.reader import Filler, Reader
+from tidings.core.receiving import Receiver
+from tidings.core.replaying import Replayer
+from tidings.core.retention import Trimmer
+from tidings.core.streaming import Streamer
+from tidings.core.sweeping import Sweeper
+
+from .parts import RETENTION_MS, Parts
+from .process import Process
+from .stores import Stores
+
+FEED = "main"
+FEEDS = frozenset({FEED})
+TOMBSTONE_MS = RETENTION_MS + 6 * 3_600_000
+
+
+@dataclass
+class Functions:
+    """*bells* implements `Bells`; *told* is what a warm push function remembers."""
+
+    parts: Parts
+    stores: Stores
+    bells: object
+    records_min: int
+    told: dict[str, int] = field(default_factory=dict)
+
+    def ingester(self, process: Process) -> Ingester:
+        log, claims = self._log(process), process.through("claims", self.stores.claims)
+        appender: Appender = self.parts.appender(
+            log, claims, process.clock, process.new_id, self.parts.page_ms
+        )
+        return Ingester(appender, process.clock, process.count, FEEDS)
+
+    def follow(self, process: Process, name: str) -> None:
+        log = self._log(process)
+        Follower(
+            process.through("followers", self.stores.followers),
+            self._reader(process),
+            Filler(log, log, process.clock, self.parts.page_ms, process.count),
+            process.through("bells", self.bells),
+            process.clock,
+            process.sleep,
+            process.new_id,
+            process.count,
+        ).run(FEED, self._handler(process, name))
+
+    def connect(self, process: Process, connection_id: str) -> None:
+        self._connections(process).open(Connection(connection_id, process.clock()))
+
+    def disconnect(self, process: Process, connection_id: str) -> None:
+        self._connections(process).remove(connection_id)
+
+    def receive(self, process: Process, connection_id: str, text: str) -> None:
+        Receiver(
+            self._connections(process),
+            self._inbox(process),
+            process.through("sockets", self.stores.sockets),
+            process.through("bells", self.bells),
+            self.catch_up(process),
+            process.new_id,
+            FEEDS,
+        ).receive(connection_id, text)
+
+    def replay(self, process: Process, connection_id: str) -> None:
+        Replayer(
+            self._connections(process),
+            self._inbox(process),
+            self._delivery(process),
+            process.through("bells", self.bells),
+            self.catch_up(process),
+            process.clock,
+            process.new_id,
+        ).run(connection_id)
+
+    def sweep(self, process: Process) -> None:
+        log, followers = self._log(process), self._followers(process)
+        trimmer = Trimmer(
+            log,
+            log,
+            followers,
+            self._reader(process),
+            Retention(RETENTION_MS, self.records_min),
+            process.clock,
+            process.count,
+        )
+        Sweeper(
+            log,
+            followers,
+            trimmer,
+            self._connections(process),
+            self._inbox(process),
+            self._delivery(process),
+            process.through("bells", self.bells),
+            process.clock,
+            process.new_id,
+            process.count,
+        ).run(FEEDS)
+
+    def streamer(self, process: Process) -> Streamer:
+        return Streamer(self.catch_up(process), FEEDS)
+
+    def catch_up(self, process: Process) -> CatchUp:
+        state = process.through("state", self.stores.state)
+        followers = self._followers(process)
+        return CatchUp(self._reader(process), state, followers, process.clock, TOMBSTONE_MS)
+
+    def _handler(self, process: Process, name: str) -> Handler:
+        if name == STATE:
+            return Projector(process.through("state", self.stores.state), TOMBSTONE_MS)
+        warm = process.machine.random.random() < 0.8
+        return self.parts.pusher(
+            self._connections(process),
+            self._inbox(process),
+            process.through("watches", self.stores.watches),
+            self._delivery(process),
+            self._reader(process),
+            shuffled(process),
+            self.told if warm else {},
+        )
+
+    def _reader(self, process: Process) -> Reader:
+        log = self._log(process)
+        return self.parts.reader(log, log)
+
+    def _log(self, process: Process) -> Any:
+        return process.through("log", self.stores.log)
+
+    def _followers(self, process: Process) -> Any:
+        return process.through("followers", self.stores.followers)
+
+    def _connections(self, process: Process) -> Any:
+        return process.through("connections", self.stores.connections)
+
+    def _inbox(self, process: Process) -> Any:
+        return process.through("inbox", self.stores.inbox)
+
+    def _delivery(self, process: Process) -> Delivery:
+        sockets = process.through("sockets", self.stores.sockets)
+        return Delivery(sockets, self._connections(process), process.sleep, process.count)
+
+
+def shuffled(process: Process) -> Spread:
+    """Implements `Spread`: each task is tried, in any order; then the first error is raised."""
+
+    def spread(task: Callable[[str], None], items: Sequence[str]) -> None:
+        errors = []
+        for item in process.machine.random.sample(items, len(items)):
+            try:
+                task(item)
+            except Exception as error:  # noqa: BLE001 - as a pool of threads does
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    return spread

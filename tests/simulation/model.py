@@ -1,0 +1,135 @@
+"""
+The promises of the feed, written down a second time as simply as possible.
+
+Nothing here uses the code under test: pages are read as plain JSON and cursors as plain hex.
+A broken promise raises `Broken` at the moment it is seen.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+PAGE_END = 0x7FFFFF
+REPLICATION = 0x800000
+DELETED = None
+
+Position = tuple[int, int]
+
+
+class Broken(Exception):
+    """A promise was broken; the message says which and where."""
+
+
+class Op(NamedTuple):
+    at: Position
+    at_ms: int
+    event: str
+    key: tuple[str, str]
+    parents: tuple[str, ...]
+    data: dict[str, Any]  # without its event, as consumers get it
+    marker: str  # names the request it came in
+
+
+class Wanted(NamedTuple):
+    """A filter; None does not filter."""
+
+    types: frozenset[str] | None = None
+    parents: frozenset[str] | None = None
+
+    def matches(self, op: Op) -> bool:
+        if self.types is not None and op.key[0] not in self.types:
+            return False
+        return self.parents is None or any(parent in self.parents for parent in op.parents)
+
+
+@dataclass(frozen=True)
+class Place:
+    seconds: int
+    page: int
+    slot: int
+
+    @staticmethod
+    def of(text: str) -> Place:
+        return Place(int(text[:8], 16), int(text[8:18], 16), int(text[18:], 16))
+
+    @property
+    def replicates(self) -> bool:
+        return self.slot >= REPLICATION
+
+    @property
+    def at(self) -> Position:
+        return self.page, self.slot
+
+
+class Log:
+    """Every page that was ever written, whatever became of it."""
+
+    def __init__(self) -> None:
+        self.frontier = 0
+        self.ops: list[Op] = []  # of the pages up to the frontier, in order
+        self.seconds: dict[int, int] = {}
+        self.of_marker: dict[str, int] = {}
+        self._pages: dict[int, tuple[str, ...]] = {}
+        self._waiting: dict[int, list[Op]] = {}
+        self._positions: list[Position] = []
+
+    def written(self, number: int, lines: list[str], at_ms: int) -> None:
+        """A store accepted a page; *lines* is empty for a filler."""
+        if number in self._pages:
+            if self._pages[number] != tuple(lines):
+                raise Broken(f"page {number} was written twice")
+            return
+        self._pages[number], self.seconds[number] = tuple(lines), at_ms // 1000
+        ops = [_op(number, slot, at_ms, line) for slot, line in enumerate(lines)]
+        for marker in {op.marker for op in ops}:
+            if self.of_marker.setdefault(marker, number) != number:
+                raise Broken(f"{marker} is on pages {self.of_marker[marker]} and {number}")
+        self._waiting[number] = ops
+        while (more := self._waiting.pop(self.frontier + 1, None)) is not None:
+            self.frontier += 1
+            self.ops += more
+            self._positions += [op.at for op in more]
+
+    def check_acknowledged(self, ids: list[str], marker: str, count: int) -> None:
+        """Promise 1: the ids of an answer are where the operations are."""
+        for slot, place in enumerate(map(Place.of, ids)):
+            page = self._pages.get(place.page)
+            if page is None or place.slot != slot or len(page) != count:
+                raise Broken(f"{marker} was acknowledged at page {place.page} without being there")
+            if self.of_marker.get(marker) != place.page:
+                raise Broken(f"{marker} was acknowledged at page {place.page}, not its own")
+            if self.seconds[place.page] != place.seconds:
+                raise Broken(f"{marker}: id of page {place.page} has another second")
+
+    def index(self, at: Position) -> int:
+        """How many operations stand before *at*."""
+        return bisect_left(self._positions, at)
+
+    def after(self, at: Position) -> int:
+        """Index of the first operation behind *at*."""
+        found = self.index(at)
+        return found + (found < len(self._positions) and self._positions[found] == at)
+
+    def op(self, at: Position) -> Op | None:
+        found = self.index(at)
+        return self.ops[found] if found < len(self.ops) and self.ops[found].at == at else None
+
+    def missed(self, behind: Position, before: Position, wanted: Wanted) -> Op | None:
+        """The first matching operation strictly between two places."""
+        for op in self.ops[self.after(behind) : self.index(before)]:
+            if wanted.matches(op):
+                return op
+        return None
+
+    def latest(self, wanted: Wanted) -> dict[tuple[str, str], Op]:
+        """The fold: the last matching operation of each object."""
+        return {op.key: op for op in self.ops if wanted.matches(op)}
+
+
+def _op(page: int, slot: int, at_ms: int, line: str) -> Op:
+    data = json.loads(line)
+    event, key = data.pop("event"), (data["type"], data["id"])
+    return Op((page, slot), at_ms, event, key, tuple(data["parents"]), data, data["data"]["of"])

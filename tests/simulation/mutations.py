@@ -1,0 +1,154 @@
+"""
+Broken protocols: the simulation is worth its time only if it notices each of them.
+
+Every mutation is the real code with one rule taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tidings.core import limits
+from tidings.core.append import Appender
+from tidings.core.connections import Change, Connection, Watch
+from tidings.core.leases import Lease
+from tidings.core.memory import MemoryConnections, MemoryFollowers
+from tidings.core.pages import Page, encode
+from tidings.core.pushing import Pusher
+from tidings.core.reader import Reader, Run
+from tidings.core.session import State
+
+from .parts import RETENTION_MS, Parts
+from .process import Process
+from .stores import WatchedLog
+from .story import Failed, Plan, tell
+
+
+class UnconditionalFiller(WatchedLog):
+    """(a) A filler is put whether or not the number is taken."""
+
+    def put(self, feed: str, page: Page) -> str:
+        if page.is_filler:
+            self._feeds[feed].pages.pop(page.number, None)
+            numbers = self._feeds[feed].numbers
+            self._feeds[feed].numbers = [number for number in numbers if number != page.number]
+        return super().put(feed, page)
+
+
+class HoleReader(Reader):
+    """(b) Reads on behind a hole."""
+
+    def read(self, feed: str, after: int, limit: int | None = None) -> Run:
+        pages = self.log.read(feed, after, limit)
+        return Run(pages) if pages else super().read(feed, after, limit)
+
+
+class EarlyAppender(Appender):
+    """(c) Answers before the page is written; the write comes a little later, if at all."""
+
+    def append(self, feed: str, lines: Sequence[str]) -> Page:
+        page = self._page(self.log.take(feed), encode(lines), self.new_id())
+        process: Process = self.clock.__self__  # type: ignore[attr-defined]
+        put = self.log.put
+        process.machine.scheduler.spawn(process.name, lambda: put(feed, page))
+        return page
+
+
+class ForgetfulFollowers(MemoryFollowers):
+    """(e) A lease is let go although a bell left its mark: its wake-up is lost."""
+
+    def release(self, lease: Lease, *, force: bool = False) -> bool:
+        return super().release(lease, force=True)
+
+
+class HastyPusher(Pusher):
+    """(f) A joining connection is not sent what it missed on the way."""
+
+    def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
+        return True
+
+
+class TrustingPusher(Pusher):
+    """(h) An old change that was posted late is believed instead of the connection."""
+
+    def _join(self, feed: str, change: Change, checkpoint: int) -> None:
+        connection = self.connections.get(change.connection_id)
+        if connection is None or connection.state is not State.JOINING:
+            return
+        asked = replace(connection, filter=change.filter, since=change.since)
+        if self._send_missed(asked, checkpoint):
+            watch = Watch(connection.id, change.filter, max(change.since, checkpoint))
+            self.watches.add(feed, watch)
+            if not self.connections.update(connection, connection.changed(state=State.LIVE)):
+                self.watches.remove(feed, watch)
+
+    def _leave(self, feed: str, change: Change) -> None:
+        self.watches.remove(feed, Watch(change.connection_id, change.filter, change.since))
+        super()._leave(feed, change)
+
+
+class BlindConnections(MemoryConnections):
+    """(i) A connection is replaced whatever its version."""
+
+    def update(self, old: Connection, new: Connection) -> bool:
+        standing = self.get(old.id)
+        return super().update(standing, new) if standing is not None else False
+
+
+@contextmanager
+def short_lease() -> Iterator[None]:
+    """(d) A lease ends before its holder is dead."""
+    kept, limits.LEASE_MS = limits.LEASE_MS, 4_000
+    try:
+        yield
+    finally:
+        limits.LEASE_MS = kept
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """
+    *took* is how many seeds from 0 on it took when this was written. The test begins a few
+    before that and goes on to *seeds_max*, because any change of the core moves the dice.
+
+    *clear* looks for it without faults and without the safety net of the sweep.
+    """
+
+    name: str
+    parts: Parts
+    took: int
+    seeds_max: int
+    clear: bool = False
+
+    def plan(self, seed: int) -> Plan:
+        return Plan(seed, clear=self.clear, sweeps=not self.clear)
+
+
+MUTATIONS = (
+    Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 10, 100),
+    Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
+    Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 8, 400),
+    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 1, 20, clear=True),
+    Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 8, 100),
+    Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 4, 60),
+    Mutation("an old change is believed", Parts(pusher=TrustingPusher), 5, 200),
+    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 57, 400),
+)
+_BEFORE = 5
+
+
+def seeds_to_catch(mutation: Mutation, first: int = 0) -> tuple[int, str] | None:
+    """The number of the seed that noticed, counted from 1, and what was seen; None: unnoticed."""
+    for seed in range(first, mutation.seeds_max):
+        try:
+            tell(mutation.plan(seed), mutation.parts)
+        except Failed as failed:
+            return seed + 1, failed.reason
+    return None
+
+
+def starting_at(mutation: Mutation) -> int:
+    return max(0, mutation.took - _BEFORE)

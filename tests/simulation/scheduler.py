@@ -1,0 +1,106 @@
+"""
+Virtual time and cooperative tasks: the only clock and the only thread of a simulated world.
+
+A task runs until it sleeps; whoever is due next goes on. Equal times are served in the order
+in which they were asked for, so a run depends on its seed and on nothing else.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+START_US = 1_795_000_000_000_000  # some day in 2026; event ids hold its seconds
+
+
+class Task:
+    """Something that runs by itself and can be killed between two steps."""
+
+    __slots__ = ("_fiber", "_scheduler", "done", "name")
+
+    def __init__(self, scheduler: Scheduler, name: str, body: Callable[[], object]) -> None:
+        self._scheduler, self.name, self.done = scheduler, name, False
+        self._fiber = greenlet(body, scheduler.hub)  # where it goes when it ends
+
+    def resume(self) -> None:
+        """Run it until it sleeps or ends. Only the scheduler calls this."""
+        if self.done:
+            return
+        self._scheduler.current = self
+        self._fiber.switch()
+        self._after()
+
+    def kill(self) -> None:
+        """End it where it sleeps; what it did so far stays done."""
+        if self.done:
+            return
+        if self._fiber:
+            self._fiber.throw(GreenletExit)
+        self._after(killed=True)
+
+    def _after(self, *, killed: bool = False) -> None:
+        self._scheduler.current = None
+        self.done = self._fiber.dead or killed
+        if self.done:
+            self._scheduler.ended(self)
+
+
+class Scheduler:
+    def __init__(self) -> None:
+        self.now_us = START_US
+        self.current: Task | None = None
+        self.steps = 0
+        self._due: list[tuple[int, int, Callable[[], object]]] = []
+        self._asked = 0
+        self._tasks: dict[Task, None] = {}  # in the order they began
+        self.hub = getcurrent()
+
+    @property
+    def now_ms(self) -> int:
+        return self.now_us // 1000
+
+    def after(self, ms: float, action: Callable[[], object]) -> None:
+        """Call *action* in *ms* of virtual time."""
+        self._asked += 1
+        heapq.heappush(self._due, (self.now_us + int(ms * 1000), self._asked, action))
+
+    def spawn(self, name: str, body: Callable[[], object]) -> Task:
+        """Start *body* now as a task."""
+        task = Task(self, name, body)
+        self._tasks[task] = None
+        self.after(0, task.resume)
+        return task
+
+    def ended(self, task: Task) -> None:
+        self._tasks.pop(task, None)
+
+    def close(self) -> None:
+        """The world ends: a task that sleeps for ever would keep all of it in memory."""
+        for task in list(self._tasks):
+            task.kill()
+        self._due.clear()
+
+    def kill(self, task: Task) -> None:
+        """Kill *task* as soon as nobody runs."""
+        self.after(0, task.kill)
+
+    def sleep(self, ms: float) -> None:
+        """Let others run; the calling task goes on in *ms*."""
+        assert self.current is not None, "only tasks sleep"
+        self.after(ms, self.current.resume)
+        self.hub.switch()
+
+    def die(self) -> None:
+        """End the calling task at once, as a crash does."""
+        raise GreenletExit
+
+    def run(self, ms: float) -> None:
+        """Let *ms* of virtual time pass."""
+        until = self.now_us + int(ms * 1000)
+        while self._due and self._due[0][0] <= until:
+            self.now_us, _, action = heapq.heappop(self._due)
+            self.steps += 1
+            action()
+        self.now_us = until

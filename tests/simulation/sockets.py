@@ -1,0 +1,199 @@
+"""
+A WebSocket client after PROTOCOL.md section 8: subscribes, pings, unsubscribes, comes back.
+
+What the feed sends is handled the moment it is sent; what the client says travels a while.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from .choosing import new_consumer
+from .consumer import Session
+from .functions import FEED
+from .model import Broken, Place
+from .world import World
+
+_ANSWER_MS = 10_000  # 8.7: no answer within this means connect again
+_SWALLOW_MS = 3_000
+_THINK_MS = (300, 3_000, 20_000)  # some clients are restless
+_SERVED = ("catching-up", "joining", "live")
+
+
+class SocketClient:
+    """*session* is the subscription it has now, None without one."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.consumer = new_consumer(world, name)
+        self.session: Session | None = None
+        self.connection_id = ""
+        self.state = ""  # as the last pong told
+        self._think_ms = world.random.choice(_THINK_MS)
+        self._asked_at = 0  # the frontier when it subscribed
+        self.connections = 0
+        self._replies: list[dict[str, Any]] = []
+        world.scheduler.spawn(name, self._live)
+
+    @property
+    def connected(self) -> bool:
+        return self.connection_id != ""
+
+    # --- the life of a client -------------------------------------------------------------------
+
+    def _live(self) -> None:
+        while True:
+            if self.world.sleep_through_lull() and self.world.random.random() < 0.5:
+                self.consumer = new_consumer(self.world, self.name)
+            if self._connect():
+                while self.connected and self._subscribed() and self._stay():
+                    pass
+            self._leave("gives up")
+            self.world.scheduler.sleep(self.world.random.uniform(100, 3_000))
+
+    def _stay(self) -> bool:
+        """Listen, until something else is wanted; True to subscribe again on this connection."""
+        weather = self.world.weather
+        while self.connected:
+            self.world.scheduler.sleep(self.world.random.uniform(50, self._think_ms))
+            if self.world.in_lull or weather.strikes("hang_up"):
+                return False
+            if weather.strikes("vanish"):
+                self._vanish()
+                return False
+            if weather.strikes("unsubscribe"):
+                return self._unsubscribe()
+            if not self._ping():
+                return False
+        return False
+
+    def _connect(self) -> bool:
+        self.connections += 1
+        connection_id = f"{self.name}.{self.connections}"
+        opened: list[bool] = []
+        self.world.connect(connection_id, lambda: opened.append(True))
+        if not self._until(lambda: bool(opened)):
+            return False
+        self.connection_id = connection_id
+        self.world.stores.sockets.heard[connection_id] = self._hear
+        self.world.stores.sockets.closed[connection_id] = self._closed
+        return True
+
+    def _leave(self, why: str) -> None:
+        """Close the connection; the gateway tells the feed, if it does."""
+        if not self.connected:
+            return
+        self.world.machine.note(self.name, why, self.consumer.cursor)
+        self.world.stores.sockets.heard.pop(self.connection_id, None)
+        self.world.stores.sockets.closed.pop(self.connection_id, None)
+        self.world.disconnect(self.connection_id)
+        self._closed()
+
+    def _vanish(self) -> None:
+        """Gone without a word: what is sent for a while is taken and lost."""
+        lines, connection_id = self.world.stores.sockets, self.connection_id
+        lines.swallowing.add(connection_id)
+        self.world.scheduler.after(_SWALLOW_MS, lambda: lines.swallowing.discard(connection_id))
+        self._leave("vanishes")
+
+    def _closed(self) -> None:
+        self.connection_id, self.session = "", None
+
+    # --- what it says ---------------------------------------------------------------------------
+
+    def _say(self, **message: Any) -> None:
+        connection_id, text = self.connection_id, json.dumps(message)
+        delay = self.world.random.uniform(5, 60)
+        self.world.scheduler.after(delay, lambda: self.world.receive(connection_id, text))
+
+    def _ask(self, reply: str, **message: Any) -> dict[str, Any] | None:
+        """Say it and wait for *reply*; None when it does not come."""
+        self._replies.clear()
+        self._say(**message)
+
+        def answer() -> dict[str, Any] | None:
+            return next((each for each in self._replies if each.get("reply") == reply), None)
+
+        self._until(lambda: not self.connected or answer() is not None)
+        return answer() if self.connected else None
+
+    def _subscribed(self) -> bool:
+        consumer, wanted = self.consumer, self.consumer.wanted
+        session = Session(consumer, lambda: self.world.stores.log.floor(FEED))
+        session.starts(consumer.cursor)
+        self.session = session
+        filters = {
+            name: sorted(values)
+            for name, values in (("types", wanted.types), ("parents", wanted.parents))
+            if values is not None
+        }
+        resumes = len(consumer.cursor) == 24 and self.world.random.random() < 0.5
+        ask = {"action": "resume", "cursor": consumer.cursor}
+        if not resumes:
+            ask = {"action": "subscribe", "from": consumer.cursor}
+        if consumer.cursor == "now":
+            consumer.forgets()
+        self._asked_at = self.world.model.frontier
+        if self.world.weather.strikes("impatient"):
+            self._replies.clear()
+            self._say(**ask, **filters)
+            self.world.scheduler.sleep(self.world.random.uniform(50, 800))
+            confirmed = any(each.get("reply") == "subscribed" for each in self._replies)
+            # Two messages at a time may be handled in any order, so begin anew if they were.
+            return self._unsubscribe() and confirmed and self._subscribed()
+        return self._ask("subscribed", **ask, **filters) is not None
+
+    def _unsubscribe(self) -> bool:
+        if not self.connected or self._ask("unsubscribed", action="unsubscribe") is None:
+            return False
+        if self.world.random.random() < 0.5:
+            self.consumer = new_consumer(self.world, self.name)
+        return True
+
+    def _ping(self) -> bool:
+        pong = self._ask("pong", action="ping")
+        self.state = pong["state"] if pong else ""
+        return self.state in _SERVED
+
+    def _until(self, true: Callable[[], bool]) -> bool:
+        until = self.world.scheduler.now_ms + _ANSWER_MS
+        while not true() and self.world.scheduler.now_ms < until:
+            self.world.scheduler.sleep(100)
+        return true()
+
+    # --- what it hears --------------------------------------------------------------------------
+
+    def _hear(self, frame: str) -> None:
+        message = json.loads(frame)
+        if "events" in message:
+            self._events(message)
+            return
+        self._replies.append(message)
+        if message.get("reply") == "subscribed" and self.session is not None:
+            self._confirmed(message["cursor"])
+        if message.get("reply") == "unsubscribed":
+            self.session = None
+
+    def _confirmed(self, cursor: str) -> None:
+        """8.5: the feed vouches for everything behind the cursor it confirms."""
+        if self.consumer.cursor == "now":
+            if Place.of(cursor).page < self._asked_at:
+                raise Broken(f"{self.name}: now is {cursor}, the frontier is {self._asked_at}")
+            self.consumer.cursor = cursor
+            self.consumer.from_place = Place.of(cursor).at
+        if self.session is not None and self.session.high is None:
+            self.session.starts(cursor)
+
+    def _events(self, message: dict[str, Any]) -> None:
+        session, consumer = self.session, self.consumer
+        if session is None:
+            return
+        for event in message["events"]:
+            session.event(event["id"], event["event"], event.get("data", {}))
+        if "cursor" in message:
+            session.cursor(message["cursor"])
+            consumer.cursor = message["cursor"]
+        else:  # 5.1; a copy asked for again from its start would not tell what it told before
+            consumer.cursor = message["events"][-1]["id"]

@@ -1,0 +1,109 @@
+"""The memory adapters of one world, watched: the model hears of every page as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidings.core.connections import Outcome
+from tidings.core.memory import (
+    MemoryClaims,
+    MemoryConnections,
+    MemoryFollowers,
+    MemoryInbox,
+    MemoryLog,
+    MemoryState,
+    MemoryWatches,
+)
+from tidings.core.pages import Page
+
+from .model import Log
+
+Heard = Callable[[str], None]
+
+
+class WatchedLog(MemoryLog):
+    """Tells the model what was written and the doorbells that something was."""
+
+    def __init__(self, model: Log, moved: Callable[[], None], saw: Callable[[str], None]) -> None:
+        super().__init__()
+        self._model, self._moved, self._saw = model, moved, saw
+
+    def put(self, feed: str, page: Page) -> str:
+        taken = page.number in self._feeds[feed].pages
+        found = super().put(feed, page)
+        if taken and found != page.append_id:
+            self._saw("filler came late" if page.is_filler else "writer was overtaken")
+        if not taken:
+            if page.is_filler:
+                self._saw("hole was filled")
+            self._model.written(page.number, list(page.lines), page.at_ms)
+            self._moved()
+        return found
+
+    def raise_floor(self, feed: str, page: int) -> None:
+        self._saw("floor was raised")
+        super().raise_floor(feed, page)
+
+    def expire_some(self, now_ms: int, chosen: Callable[[], bool]) -> int:
+        """TTL deletes some of the expired pages now, in no order; how many."""
+        gone = 0
+        for log in self._feeds.values():
+            for number, page in list(log.pages.items()):
+                if 0 < page.expires_ms <= now_ms and chosen():
+                    del log.pages[number]
+                    gone += 1
+            log.numbers = sorted(log.pages)
+        return gone
+
+
+class Lines:
+    """
+    Implements `Sockets`: the way from the feed to the simulated clients.
+
+    A client that vanished swallows what is sent for a while; then it counts as gone.
+    """
+
+    def __init__(self, busy: Callable[[str], bool], saw: Callable[[str], None]) -> None:
+        self.heard: dict[str, Heard] = {}
+        self.closed: dict[str, Callable[[], None]] = {}
+        self.swallowing: set[str] = set()
+        self._busy, self._saw = busy, saw
+
+    def send(self, connection_id: str, frame: str) -> Outcome:
+        if connection_id in self.swallowing:
+            return Outcome.SENT
+        if connection_id not in self.heard:
+            self._saw("socket was gone")
+            return Outcome.GONE
+        if self._busy(connection_id):
+            return Outcome.BUSY
+        self.heard[connection_id](frame)
+        return Outcome.SENT
+
+    def close(self, connection_id: str) -> None:
+        self.heard.pop(connection_id, None)
+        self.swallowing.discard(connection_id)
+        closed = self.closed.pop(connection_id, None)
+        if closed is not None:
+            self._saw("connection was cut")
+            closed()
+
+
+class Stores:
+    """One of each, wired as in `tidings.aws.app`."""
+
+    def __init__(
+        self,
+        log: WatchedLog,
+        followers: MemoryFollowers,
+        connections: type[MemoryConnections],
+        busy: Callable[[str], bool],
+        saw: Callable[[str], None],
+    ) -> None:
+        self.log, self.followers = log, followers
+        self.state = MemoryState()
+        self.claims = MemoryClaims()
+        self.inbox = MemoryInbox()
+        self.watches = MemoryWatches()
+        self.connections = connections(self.inbox, self.watches)
+        self.sockets = Lines(busy, saw)

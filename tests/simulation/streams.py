@@ -1,0 +1,79 @@
+"""An SSE consumer: opens a stream behind its last id, reads, is cut off, comes back."""
+
+from __future__ import annotations
+
+from tidings.core import limits
+from tidings.core.streaming import Stream
+
+from .choosing import new_consumer
+from .consumer import Consumer, Session, sse_blocks
+from .functions import FEED
+from .process import Process
+from .world import STREAM_TIMEOUT_S, World
+
+_POLL_MS = 1_000
+_RETRY_MS = 2_000
+_THINK_MS = 10_000
+_SILENCE_MS = 30_000  # 7.3: the feed speaks every 25 s, so by now the stream is dead
+
+
+class StreamConsumer:
+    """*session* is the stream it reads now, None between two."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.consumer: Consumer = new_consumer(world, name)
+        self.session: Session | None = None
+        self._serving: Process | None = None
+        self._spoke_ms = 0
+        world.scheduler.spawn(name, self._live)
+
+    def _live(self) -> None:
+        while True:
+            if self.world.sleep_through_lull() and self.world.random.random() < 0.5:
+                self.consumer = new_consumer(self.world, self.consumer.name)
+            self._serving = self.world.machine.start("stream", STREAM_TIMEOUT_S, self._serve)
+            self._stay()
+            self.session = None
+            self.world.scheduler.sleep(self.world.random.uniform(100, _RETRY_MS))
+
+    def _stay(self) -> None:
+        """Until the stream ends or falls silent, or we have had enough of it."""
+        serving, self._spoke_ms = self._serving, self.world.scheduler.now_ms
+        while serving is not None and serving.task is not None and not serving.task.done:
+            self.world.scheduler.sleep(self.world.random.uniform(_POLL_MS, _THINK_MS))
+            silent = self.world.scheduler.now_ms - self._spoke_ms > _SILENCE_MS
+            if silent or self.world.weather.strikes("hang_up") or self.world.in_lull:
+                self.world.machine.note(self.consumer.name, "hangs up", self.consumer.cursor)
+                self.world.scheduler.kill(serving.task)
+                self._serving = None
+                return
+
+    def _serve(self, process: Process) -> None:
+        """The function's side; each block reaches the consumer by itself."""
+        consumer = self.consumer
+        session = Session(consumer, lambda: self.world.stores.log.floor(FEED))
+        asked = consumer.cursor
+        stream = self._open(process, asked)
+        session.starts(asked)
+        if asked in ("", "now"):
+            session.starts_now()
+        self.session = session
+        while True:
+            chunk = stream.next()
+            self._spoke_ms = self.world.scheduler.now_ms
+            for id, name, data in sse_blocks(chunk.text):
+                process.sleep(0.5)
+                if self._serving is not process:
+                    return
+                session.event(id, name, data)
+                consumer.cursor = id
+            if chunk.at_frontier:
+                process.sleep(_POLL_MS)
+
+    def _open(self, process: Process, cursor: str) -> Stream:
+        wanted = self.consumer.wanted
+        types = None if wanted.types is None else ",".join(sorted(wanted.types))
+        parents = None if wanted.parents is None else ",".join(sorted(wanted.parents))
+        assert len(cursor) <= limits.CURSOR_CHARS_MAX
+        return self.world.functions.streamer(process).open(FEED, cursor, types, parents)

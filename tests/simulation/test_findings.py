@@ -1,0 +1,111 @@
+"""What the simulation found, or what it meets too rarely, each in the fewest steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from tidings.core import cursors
+from tidings.core.catchup import CatchUp
+from tidings.core.filters import EVERYTHING
+from tidings.core.frames import Event
+from tidings.core.ingesting import Request
+
+from .functions import FEED, TOMBSTONE_MS
+from .parts import SOUND
+from .process import Process
+from .weather import Weather
+from .world import HOUR_MS, World
+
+
+class Scene:
+    """A world in clear weather in which one thing happens after the other."""
+
+    def __init__(self) -> None:
+        random = Random(0)
+        self.world = World(random, Weather(random, clear=True, without=frozenset()), SOUND)
+        self.world.functions.records_min = 0
+        self.log, self.state = self.world.stores.log, self.world.stores.state
+
+    def pass_time(self, ms: int) -> None:
+        self.world.sweeps = False
+        self.world.scheduler.run(ms)
+
+    def post(self, event: str, id: str) -> None:
+        body = json.dumps({"event": event, "type": "t", "id": id, "data": {"of": f"{event} {id}"}})
+        request = Request(FEED, body.encode(), "application/json")
+        self.world.ingest(lambda process: self._accept(process, request))
+        self.pass_time(1_000)
+
+    def trim(self) -> None:
+        """The floor passes everything and DynamoDB deletes it."""
+        self.world.machine.start("sweep", 55, self.world.functions.sweep)
+        self.pass_time(5_000)
+        self.log.expire_some(self.world.scheduler.now_ms, lambda: True)
+
+    def follow(self, cursor: str) -> tuple[list[str], str]:
+        """The names and objects told behind *cursor*, and the cursor behind them."""
+        catch_up = self.catch_up()
+        progress = catch_up.start(FEED, cursors.parse(cursor))
+        told: list[str] = []
+        while True:
+            step = catch_up.step(FEED, progress, EVERYTHING)
+            told += [_brief(event) for event in step.events]
+            progress = step.progress
+            if step.at_frontier:
+                return told, progress.cursor
+
+    def catch_up(self) -> CatchUp:
+        stores = self.world.stores
+        reader = SOUND.reader(stores.log, stores.log)
+        return CatchUp(reader, stores.state, stores.followers, self._now_ms, TOMBSTONE_MS)
+
+    def _now_ms(self) -> int:
+        return self.world.scheduler.now_ms
+
+    def _accept(self, process: Process, request: Request) -> None:
+        self.world.functions.ingester(process).accept(request)
+
+
+def _brief(event: Event) -> str:
+    return f"{event.name} {json.loads(event.data or '{}').get('id', '')}"
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.world.scheduler.close()
+
+
+def test_now_is_the_end_of_a_log_that_is_all_trimmed(scene: Scene) -> None:
+    """Where no page is left, `now` tells nothing old, and its cursor resumes without a reset."""
+    scene.post("insert", "a")
+    scene.pass_time(30 * HOUR_MS)
+    scene.trim()
+
+    told, cursor = scene.follow("now")
+    scene.post("insert", "b")
+
+    assert told == []
+    assert scene.follow(cursor)[0] == ["insert b", "live "]
+
+
+def test_a_copy_goes_on_only_while_deletions_are_remembered(scene: Scene) -> None:
+    """
+    A copy of what changed since was broken off before it told a deletion. Once that is
+    forgotten, the copy cannot go on: it begins anew with a reset.
+    """
+    scene.post("insert", "a")
+    scene.post("delete", "a")
+    since_s = scene.world.scheduler.now_ms // 1000 - 60
+    halfway = cursors.Replication(since_s, page=2, bucket=0, tombstones=True).encode()
+
+    before = scene.follow(halfway)[0]
+    scene.pass_time(TOMBSTONE_MS + HOUR_MS)
+    scene.state.expire(scene.world.scheduler.now_ms)
+
+    assert before == ["delete a", "live "]
+    assert scene.follow(halfway)[0] == ["reset ", "live "]

@@ -1,0 +1,90 @@
+"""A short run of the simulation. `make sim` runs it long."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from .story import Outcome, Plan, tell
+from .weather import MANNERS, RATES
+
+SEEDS = 80
+_LEADS_TO = (
+    "connection was cut",
+    "event was repeated",
+    "filler came late",
+    "floor was raised",
+    "hole was filled",
+    "killed at the time limit",
+    "page expired",
+    "reset was told",
+    "row was told",
+    "socket was gone",
+    "writer was overtaken",
+)
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return [tell(Plan(seed)) for seed in range(SEEDS)]
+
+
+def test_every_promise_is_kept_whatever_fails(outcomes: list[Outcome]) -> None:
+    """`tell` raises where a promise is broken; here it was not, and there was something to keep."""
+    assert sum(outcome.acknowledged for outcome in outcomes) > 1_000
+    assert sum(outcome.events for outcome in outcomes) > 5_000
+
+
+def test_every_fault_has_struck(outcomes: list[Outcome]) -> None:
+    """A fault that never fires proves nothing; nor one that leads to nothing."""
+    fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
+
+    assert [kind for kind in (*RATES, *MANNERS, *_LEADS_TO) if not fired[kind]] == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clear_weather_repeats_nothing(seed: int) -> None:
+    """Without faults no connection hears anything twice, and all that is asked is acknowledged."""
+    outcome = tell(Plan(seed, clear=True))
+
+    assert outcome.fired["event was repeated"] == 0
+    assert outcome.unknown == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_wake_up_is_lost_without_the_sweep(seed: int) -> None:
+    """The safety net is for faults only: marks and bells alone wake whoever is needed."""
+    tell(Plan(seed, clear=True, sweeps=False))
+
+
+def test_a_seed_is_the_same_run_every_time() -> None:
+    """Byte for byte, and in another process with other hashes too."""
+    ours = "\n".join(tell(Plan(7)).history.lines()) + "\n"
+    code = (
+        "import hashlib; from tests.simulation.story import Plan, tell;"
+        "text = '\\n'.join(tell(Plan(7)).history.lines()) + '\\n';"
+        "print(hashlib.sha256(text.encode()).hexdigest())"
+    )
+    paths = [".", "layers/core/python"]
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(paths)}
+
+    again = "\n".join(tell(Plan(7)).history.lines()) + "\n"
+    theirs = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+
+    assert ours == again
+    assert hashlib.sha256(ours.encode()).hexdigest() == theirs.stdout.strip()

@@ -1,0 +1,180 @@
+"""
+The world: stores, functions, the network of doorbells, the schedule and the clients' lines.
+
+Producers and consumers live in modules of their own; `story` sets a world going and checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from tidings.core import limits
+from tidings.core.projecting import STATE
+from tidings.core.pushing import PUSH
+
+from .functions import FEED, Functions
+from .history import History
+from .model import Log
+from .parts import Parts
+from .process import Machine, Process
+from .stores import Stores, WatchedLog
+from .weather import Weather
+
+INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
+STREAM_TIMEOUT_S = 900
+SKEW_MS_MAX = 20_000  # writers' clocks; with a slow writer still within CLOCK_SKEW_MS_MAX
+HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+
+
+class World:
+    def __init__(self, random: Random, weather: Weather, parts: Parts) -> None:
+        self.random, self.weather = random, weather
+        self.machine = Machine(random, weather, History())
+        self.scheduler = self.machine.scheduler
+        self.model = Log()
+        self.acknowledged_page = 0  # the highest so far
+        self.lull_until_ms = 0
+        self.sweeps = True
+        self._busy_until: dict[str, int] = {}
+        stores = Stores(
+            parts.log(self.model, self._moved, weather.saw),
+            parts.followers(),
+            parts.connections,
+            self._busy,
+            weather.saw,
+        )
+        self.stores = stores
+        records_min = random.choice((0, 0, 20))
+        self.functions = Functions(parts, stores, self, records_min)
+        self.skewed = weather.strikes("skew")
+        self.scheduler.spawn("schedule", self._schedule)
+        self.scheduler.spawn("ttl", self._delete_expired)
+
+    # --- invocations -------------------------------------------------------------------------
+
+    def ingest(self, body: Callable[[Process], None]) -> Process:
+        process = self.machine.start("ingest", INGEST_TIMEOUT_S, body)
+        if self.skewed:
+            process.skew_ms = self.random.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+        return process
+
+    def receive(self, connection_id: str, text: str) -> None:
+        self.machine.start(
+            "receive",
+            RECEIVE_TIMEOUT_S,
+            lambda process: self.functions.receive(process, connection_id, text),
+        )
+
+    def connect(self, connection_id: str, opened: Callable[[], None]) -> None:
+        def body(process: Process) -> None:
+            self.functions.connect(process, connection_id)
+            opened()
+
+        self.machine.start("connect", CONNECT_TIMEOUT_S, body)
+
+    def disconnect(self, connection_id: str) -> None:
+        """The notice of the gateway, late or never."""
+        if not self.weather.strikes("goodbye_lost"):
+            self._late(
+                lambda: self.machine.start(
+                    "disconnect",
+                    CONNECT_TIMEOUT_S,
+                    lambda process: self.functions.disconnect(process, connection_id),
+                )
+            )
+
+    # --- doorbells: `Bells`, and the stream of the log table -----------------------------------
+
+    def ring(self, feed: str, follower: str) -> None:
+        assert feed == FEED
+        self._network(lambda: self._follow(follower))
+
+    def replay(self, connection_id: str) -> None:
+        self._network(
+            lambda: self.machine.start(
+                "replay",
+                limits.REPLAY_TIMEOUT_S,
+                lambda process: self.functions.replay(process, connection_id),
+            )
+        )
+
+    def _moved(self) -> None:
+        for follower in (STATE, PUSH):
+            self._network(partial(self._follow, follower))
+
+    def _follow(self, follower: str) -> None:
+        def body(process: Process) -> None:
+            if self.weather.strikes("slow_filler"):
+                process.slow["log.put"] = self.random.uniform(0, 6_000)
+            self.functions.follow(process, follower)
+
+        self.machine.start(f"follow-{follower}", limits.FOLLOW_TIMEOUT_S, body, retries=1)
+
+    def _network(self, call: Callable[[], object]) -> None:
+        """A bell on its way: lost, repeated, late, and so in any order."""
+        if self.weather.strikes("bell_lost"):
+            return
+        self._late(call)
+        if self.weather.strikes("bell_repeated"):
+            self._late(call)
+
+    def _late(self, call: Callable[[], object]) -> None:
+        longest = 20_000 if self.weather.strikes("bell_late") else 300
+        self.scheduler.after(self.random.uniform(5, longest), call)
+
+    # --- sockets ------------------------------------------------------------------------------
+
+    def _busy(self, connection_id: str) -> bool:
+        now = self.scheduler.now_ms
+        if self.weather.strikes("throttle"):
+            self._busy_until[connection_id] = now + self.random.randint(1, 300)
+        elif self.weather.strikes("throttle_long"):
+            self._busy_until[connection_id] = now + 5_000
+        return self._busy_until.get(connection_id, 0) > now
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def lull(self, hours: int) -> None:
+        """For the next *hours* the schedule works but once an hour, so that they pass quickly."""
+        self.lull_until_ms = self.scheduler.now_ms + hours * HOUR_MS
+
+    @property
+    def in_lull(self) -> bool:
+        return self.scheduler.now_ms < self.lull_until_ms
+
+    def sleep_through_lull(self) -> bool:
+        """Whether there was one."""
+        slept = self.in_lull
+        while self.in_lull:
+            self.scheduler.sleep(self.lull_until_ms - self.scheduler.now_ms + 1)
+        return slept
+
+    def _schedule(self) -> None:
+        while True:
+            now = self.scheduler.now_ms
+            pause = MINUTE_MS - now % MINUTE_MS
+            if self.in_lull:
+                pause = min(HOUR_MS - now % HOUR_MS, self.lull_until_ms - now + pause)
+            self.scheduler.sleep(pause)
+            if self.sweeps:
+                self._sweep()
+                if self.weather.strikes("sweep_repeated"):
+                    for _ in range(3):
+                        self.scheduler.after(self.random.uniform(0, MINUTE_MS), self._sweep)
+
+    def _sweep(self) -> None:
+        self.machine.start("sweep", SWEEP_TIMEOUT_S, self.functions.sweep)
+
+    def _delete_expired(self) -> None:
+        """TTL: what has expired goes, some now, some later, in no order."""
+        while True:
+            self.scheduler.sleep(20 * MINUTE_MS if self.in_lull else 30_000)
+            log: WatchedLog = self.stores.log
+            gone = log.expire_some(self.scheduler.now_ms, lambda: self.weather.strikes("expire"))
+            if gone:
+                self.weather.saw("page expired", gone)
+                self.machine.note("ttl", "expired", gone)
+            if self.weather.strikes("expire"):
+                self.stores.state.expire(self.scheduler.now_ms)
