@@ -1,0 +1,176 @@
+"""What every store of connections keeps to: `ConnectionStore`, `Roster`, `Inbox`, `WatchStore`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tidings.core.connections import Change, Connection, Watch
+from tidings.core.filters import EVERYTHING, Filter, parent_key, type_key
+from tidings.core.session import State
+
+from tests.contract.stores import Stores
+
+NOW = 1_763_000_000_123
+FILTERS = [
+    EVERYTHING,
+    Filter(types=frozenset({"video", "ä€𝄞"})),
+    Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"})),
+    Filter(parents=frozenset()),
+]
+
+
+def connection(feed: str, name: str = "c", wanted: Filter = EVERYTHING) -> Connection:
+    return Connection(f"{feed}-{name}=", NOW, feed=feed, filter=wanted)
+
+
+class ConnectionStoreContract:
+    @pytest.mark.parametrize("wanted", FILTERS)
+    def test_a_connection_comes_back_as_it_was(
+        self, stores: Stores, feed: str, wanted: Filter
+    ) -> None:
+        """With its filter, progress and runner."""
+        opened = Connection(
+            f"{feed}=",
+            NOW,
+            State.CATCHING_UP,
+            feed,
+            wanted,
+            progress='{"page":1}',
+            since=9,
+            runner="runner",
+            runner_expires_ms=NOW,
+            version=4,
+        )
+        assert stores.connections.get(opened.id) is None
+        stores.connections.open(opened)
+        assert stores.connections.get(opened.id) == opened
+
+    def test_update_needs_the_version(self, stores: Stores, feed: str) -> None:
+        """The second of two updates of one version is refused and writes nothing."""
+        old = connection(feed)
+        stores.connections.open(old)
+        assert stores.connections.update(old, replace(old, state=State.CATCHING_UP))
+        assert not stores.connections.update(old, replace(old, state=State.LIVE))
+        stored = stores.connections.get(old.id)
+        assert stored == replace(old, state=State.CATCHING_UP, version=1)
+
+    def test_an_unknown_connection_cannot_be_updated(self, stores: Stores, feed: str) -> None:
+        """It was removed: nothing is created."""
+        old = connection(feed)
+        assert not stores.connections.update(old, replace(old, state=State.LIVE))
+        assert stores.connections.get(old.id) is None
+
+    @pytest.mark.parametrize("wanted", FILTERS)
+    def test_remove_forgets_everything(self, stores: Stores, feed: str, wanted: Filter) -> None:
+        """The connection, its change and its subscription; those of others stay."""
+        mine, other = connection(feed, "a", wanted), connection(feed, "b", wanted)
+        for each in (mine, other):
+            stores.connections.open(each)
+            stores.inbox.post(feed, Change(each.id, True, wanted, 1, "t"))
+            stores.watches.add(feed, Watch(each.id, wanted, 1))
+        stores.connections.remove(mine.id)
+        stores.connections.remove(mine.id)  # again: nothing happens
+        assert stores.connections.get(mine.id) is None
+        assert stores.connections.get(other.id) == other
+        assert [change.connection_id for change in stores.inbox.list(feed)] == [other.id]
+        left = [watch.connection_id for watch in stores.watches.all(feed)]
+        assert left == ([other.id] if wanted.keys() else [])
+
+    def test_remove_ends_the_subscription_of_a_change(self, stores: Stores, feed: str) -> None:
+        """A change may name another filter than the connection has by now."""
+        leaving = Filter(types=frozenset({"video"}))
+        mine = connection(feed)
+        stores.connections.open(mine)
+        stores.watches.add(feed, Watch(mine.id, leaving, 1))
+        stores.inbox.post(feed, Change(mine.id, False, leaving, 1, "t"))
+        stores.connections.remove(mine.id)
+        assert stores.watches.all(feed) == []
+
+    def test_the_roster_names_connections_only(self, stores: Stores, feed: str) -> None:
+        """All that are open, without their changes and subscriptions."""
+        mine = [connection(feed, "a"), connection(feed, "b")]
+        for each in mine:
+            stores.connections.open(each)
+            stores.inbox.post(feed, Change(each.id, True, EVERYTHING, 1, "t"))
+            stores.watches.add(feed, Watch(each.id, EVERYTHING, 1))
+        found = [each for each in stores.connections.connections() if each.feed == feed]
+        assert found == mine
+
+
+class InboxContract:
+    @pytest.mark.parametrize("wanted", FILTERS)
+    def test_a_change_comes_back_as_it_was(self, stores: Stores, feed: str, wanted: Filter) -> None:
+        """In its feed's list only."""
+        change = Change("c1=", True, wanted, 7, "token")
+        stores.inbox.post(feed, change)
+        assert stores.inbox.list(feed) == [change]
+        assert stores.inbox.list(f"{feed}-other") == []
+
+    def test_a_later_change_replaces_the_earlier(self, stores: Stores, feed: str) -> None:
+        """One change for each connection; done with the earlier one does not touch it."""
+        first = Change("c1", True, EVERYTHING, 7, "first")
+        second = Change("c1", False, EVERYTHING, 8, "second")
+        stores.inbox.post(feed, first)
+        stores.inbox.post(feed, second)
+        stores.inbox.done(feed, first)
+        assert stores.inbox.list(feed) == [second]
+        stores.inbox.done(feed, second)
+        stores.inbox.done(feed, second)
+        assert stores.inbox.list(feed) == []
+
+    def test_changes_of_several_connections(self, stores: Stores, feed: str) -> None:
+        """All are listed; done removes one."""
+        changes = [Change(f"c{number}", True, EVERYTHING, 1, "t") for number in range(3)]
+        for change in changes:
+            stores.inbox.post(feed, change)
+        stores.inbox.done(feed, changes[1])
+        assert stores.inbox.list(feed) == [changes[0], changes[2]]
+
+
+class WatchStoreContract:
+    def test_a_watch_is_found_under_each_of_its_keys(self, stores: Stores, feed: str) -> None:
+        """Filed under its parents if it has any, and not under its types."""
+        wanted = Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"}))
+        watch = Watch("c1=", wanted, 7)
+        stores.watches.add(feed, watch)
+        for parent in ("user/x1", "user/x2"):
+            assert stores.watches.find(feed, parent_key(parent)) == [watch]
+        assert stores.watches.find(feed, type_key("video")) == []
+        assert stores.watches.find(f"{feed}-other", parent_key("user/x1")) == []
+        assert stores.watches.all(feed) == [watch]
+
+    def test_a_key_is_not_its_beginning(self, stores: Stores, feed: str) -> None:
+        """`a`, `ab`, `a/`, `a/b` are four keys, and so is one that ends like an id."""
+        for number, parent in enumerate(("a", "ab", "a/", "a/b", "a#", "a c0")):
+            watch = Watch(f"c{number}", Filter(parents=frozenset({parent})), 1)
+            stores.watches.add(feed, watch)
+        for number, parent in enumerate(("a", "ab", "a/", "a/b", "a#", "a c0")):
+            found = stores.watches.find(feed, parent_key(parent))
+            assert [watch.connection_id for watch in found] == [f"c{number}"]
+        assert stores.watches.find(feed, parent_key("")) == []
+
+    def test_adding_again_replaces(self, stores: Stores, feed: str) -> None:
+        """A connection has one subscription under a key."""
+        for since in (1, 9):
+            stores.watches.add(feed, Watch("c1", EVERYTHING, since))
+        assert stores.watches.find(feed, "*") == [Watch("c1", EVERYTHING, 9)]
+
+    def test_remove_takes_out_all_keys(self, stores: Stores, feed: str) -> None:
+        """Of this connection only; twice is fine."""
+        wanted = Filter(parents=frozenset(f"user/{number}" for number in range(10)))
+        mine, other = Watch("c1", wanted, 1), Watch("c2", wanted, 1)
+        stores.watches.add(feed, mine)
+        stores.watches.add(feed, other)
+        stores.watches.remove(feed, mine)
+        stores.watches.remove(feed, mine)
+        assert stores.watches.find(feed, parent_key("user/3")) == [other]
+        assert stores.watches.all(feed) == [other]
+
+    def test_strings_no_store_takes_are_survived(self, stores: Stores, feed: str) -> None:
+        """A client may filter on a lone surrogate, which no operation ever holds."""
+        odd = Watch("c1", Filter(types=frozenset({"\ud800"})), 1)
+        stores.watches.add(feed, odd)
+        assert stores.watches.all(feed) == [odd]
+        stores.watches.remove(feed, odd)
+        assert stores.watches.all(feed) == []

@@ -1,0 +1,126 @@
+"""What every store of followers keeps to: `FollowerStore` and `Checkpoints`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.errors import LeaseLost
+from tidings.core.leases import Lease
+
+from tests.contract.stores import Stores
+
+NOW = 1_763_000_000_123
+
+
+def take(stores: Stores, feed: str, owner: str = "a", now_ms: int = NOW) -> Lease:
+    lease = stores.followers.take(feed, "state", owner=owner, now_ms=now_ms)
+    assert lease is not None
+    return lease
+
+
+class FollowerStoreContract:
+    def test_a_new_follower_starts_before_the_first_page(self, stores: Stores, feed: str) -> None:
+        """Its first lease has fence 1, no marks and checkpoint 0."""
+        until = NOW + limits.LEASE_MS
+        assert take(stores, feed) == Lease(feed, "state", "a", 1, 0, 0, until)
+        assert stores.followers.checkpoints(feed) == {"state": 0}
+
+    def test_a_live_lease_is_exclusive(self, stores: Stores, feed: str) -> None:
+        """Nobody else gets it; other followers and feeds are free."""
+        take(stores, feed)
+        assert stores.followers.take(feed, "state", owner="b", now_ms=NOW) is None
+        assert stores.followers.take(feed, "push", owner="b", now_ms=NOW) is not None
+        assert stores.followers.take(f"{feed}-other", "state", owner="b", now_ms=NOW) is not None
+
+    def test_a_repeated_take_of_one_owner_is_one_take(self, stores: Stores, feed: str) -> None:
+        """An owner whose answer was lost gets its lease, not a new fence."""
+        assert take(stores, feed) == take(stores, feed)
+
+    def test_an_expired_lease_can_be_taken(self, stores: Stores, feed: str) -> None:
+        """The next holder goes on at the checkpoint, with a higher fence."""
+        stores.followers.save(take(stores, feed), 7, now_ms=NOW)
+        late = NOW + limits.LEASE_MS
+        assert stores.followers.take(feed, "state", owner="b", now_ms=late - 1) is None
+        taken = take(stores, feed, "b", late)
+        assert (taken.fence, taken.checkpoint, taken.owner) == (2, 7, "b")
+
+    def test_save_moves_the_checkpoint_and_renews(self, stores: Stores, feed: str) -> None:
+        """Everybody sees the checkpoint; the lease lasts from now on."""
+        saved = stores.followers.save(take(stores, feed), 5, now_ms=NOW + 1000)
+        assert (saved.checkpoint, saved.expires_ms) == (5, NOW + 1000 + limits.LEASE_MS)
+        assert stores.followers.checkpoints(feed) == {"state": 5}
+
+    def test_save_by_an_old_fence_writes_nothing(self, stores: Stores, feed: str) -> None:
+        """A holder that was overtaken learns it and leaves the checkpoint alone."""
+        old = take(stores, feed)
+        new = take(stores, feed, "b", NOW + limits.LEASE_MS)
+        stores.followers.save(new, 3, now_ms=NOW + limits.LEASE_MS)
+        with pytest.raises(LeaseLost):
+            stores.followers.save(old, 9, now_ms=NOW + limits.LEASE_MS)
+        assert stores.followers.checkpoints(feed) == {"state": 3}
+
+    def test_save_after_letting_go_writes_nothing(self, stores: Stores, feed: str) -> None:
+        """A lease that was let go is lost, though nobody has taken it since."""
+        lease = take(stores, feed)
+        assert stores.followers.release(lease)
+        with pytest.raises(LeaseLost):
+            stores.followers.save(lease, 9, now_ms=NOW)
+        assert stores.followers.checkpoints(feed) == {"state": 0}
+
+    def test_release_stores_the_checkpoint_and_frees(self, stores: Stores, feed: str) -> None:
+        """The next one takes it at once and goes on there."""
+        assert stores.followers.release(replace(take(stores, feed), checkpoint=4))
+        assert take(stores, feed, "b").checkpoint == 4
+
+    def test_a_mark_keeps_the_holder(self, stores: Stores, feed: str) -> None:
+        """Release refuses after a mark and writes nothing; a save shows the mark."""
+        lease = take(stores, feed)
+        assert stores.followers.mark(feed, "state", now_ms=NOW)
+        assert not stores.followers.release(replace(lease, checkpoint=4))
+        assert stores.followers.checkpoints(feed) == {"state": 0}
+        saved = stores.followers.save(lease, 4, now_ms=NOW)
+        assert saved.bell == lease.bell + 1
+        assert stores.followers.release(saved)
+
+    def test_force_lets_go_in_spite_of_a_mark(self, stores: Stores, feed: str) -> None:
+        """And stores the checkpoint too."""
+        lease = take(stores, feed)
+        assert stores.followers.mark(feed, "state", now_ms=NOW)
+        assert stores.followers.release(replace(lease, checkpoint=4), force=True)
+        assert take(stores, feed, "b").checkpoint == 4
+
+    def test_marks_of_former_holders_do_not_count(self, stores: Stores, feed: str) -> None:
+        """A new holder has seen what was marked before it came."""
+        take(stores, feed)
+        assert stores.followers.mark(feed, "state", now_ms=NOW)
+        assert stores.followers.release(take(stores, feed, "b", NOW + limits.LEASE_MS))
+
+    def test_a_free_lease_takes_no_mark(self, stores: Stores, feed: str) -> None:
+        """Never taken, let go, or expired: the bell has to take the lease itself."""
+        assert not stores.followers.mark(feed, "state", now_ms=NOW)
+        assert stores.followers.checkpoints(feed) == {}
+        lease = take(stores, feed)
+        assert not stores.followers.mark(feed, "state", now_ms=NOW + limits.LEASE_MS)
+        assert stores.followers.release(lease)
+        assert not stores.followers.mark(feed, "state", now_ms=NOW)
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_release_by_an_old_fence_is_harmless(
+        self, stores: Stores, feed: str, force: bool
+    ) -> None:
+        """It counts as let go; the new holder keeps lease and checkpoint."""
+        old = take(stores, feed)
+        new = take(stores, feed, "b", NOW + limits.LEASE_MS)
+        assert stores.followers.release(replace(old, checkpoint=9), force=force)
+        assert stores.followers.save(new, 1, now_ms=NOW).fence == new.fence
+
+    def test_checkpoints_of_all_followers(self, stores: Stores, feed: str) -> None:
+        """By name; a new feed has none."""
+        assert stores.followers.checkpoints(feed) == {}
+        for name, page in (("push", 3), ("state", 5)):
+            lease = stores.followers.take(feed, name, owner="a", now_ms=NOW)
+            assert lease is not None
+            stores.followers.save(lease, page, now_ms=NOW)
+        assert stores.followers.checkpoints(feed) == {"push": 3, "state": 5}

@@ -1,0 +1,117 @@
+"""What every log keeps to: `LogStore` and `TrimStore`."""
+
+from __future__ import annotations
+
+from tidings.core import limits
+from tidings.core.pages import Page, encode, filler
+
+from tests.contract.stores import Stores
+
+AT = 1_763_000_000_123
+EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
+
+
+def page(number: int, append_id: str = "a" * 32, body: str | bytes = "{}") -> Page:
+    return Page(number, body, append_id, AT + number, EXPIRES)
+
+
+def seen(written: Page) -> Page:
+    """What readers get of a page."""
+    return Page(written.number, written.body, "", written.at_ms)
+
+
+class LogStoreContract:
+    def test_numbers_start_with_one_and_follow_each_other(self, stores: Stores, feed: str) -> None:
+        """The counter counts per feed; `head` is the last number taken."""
+        assert stores.log.head(feed) == 0
+        assert [stores.log.take(feed) for _ in range(3)] == [1, 2, 3]
+        assert stores.log.head(feed) == 3
+        assert stores.log.head(f"{feed}-other") == 0
+
+    def test_the_first_of_two_writers_wins(self, stores: Stores, feed: str) -> None:
+        """The second one learns the first one's append id and writes nothing."""
+        assert stores.log.put(feed, page(1, "first", "one")) == "first"
+        assert stores.log.put(feed, page(1, "second", "two")) == "first"
+        assert [found.body for found in stores.log.read(feed, 0)] == ["one"]
+
+    def test_a_retry_finds_itself(self, stores: Stores, feed: str) -> None:
+        """Writing the same page again names our own append id: it is written."""
+        assert stores.log.put(feed, page(1, "ours")) == "ours"
+        assert stores.log.put(feed, page(1, "ours")) == "ours"
+
+    def test_a_writer_overtaken_by_a_filler_learns_it(self, stores: Stores, feed: str) -> None:
+        """The filler stands; the late page is not written."""
+        closed = filler(1, at_ms=AT, expires_ms=EXPIRES)
+        assert stores.log.put(feed, closed) == closed.append_id
+        assert stores.log.put(feed, page(1, "late")) == closed.append_id
+        assert stores.log.read(feed, 0)[0].is_filler
+
+    def test_bodies_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
+        """Text stays text, deflated bytes stay bytes, whatever characters they hold."""
+        lines = ['{"data":"ä€𝄞\\u0000\\n"}'] * 100
+        pages = [page(1, body=lines[0]), page(2, body=encode(lines))]
+        for each in pages:
+            stores.log.put(feed, each)
+        found = stores.log.read(feed, 0)
+        assert found == [seen(each) for each in pages]
+        assert found[1].lines == lines
+
+    def test_read_neither_repeats_nor_skips(self, stores: Stores, feed: str) -> None:
+        """Reading on after the last page seen gives each page once, in order."""
+        for number in (1, 2, 3, 9, 10, 11, 100):  # in the order of numbers, not of text
+            stores.log.put(feed, page(number))
+        numbers, after = [], 0
+        while found := stores.log.read(feed, after, 2):
+            numbers += [each.number for each in found]
+            after = found[-1].number
+        assert numbers == [1, 2, 3, 9, 10, 11, 100]
+
+    def test_read_shows_what_is_above_a_hole(self, stores: Stores, feed: str) -> None:
+        """Missing numbers are simply missing; the caller judges them."""
+        for number in (2, 5):
+            stores.log.put(feed, page(number))
+        assert [each.number for each in stores.log.read(feed, 0)] == [2, 5]
+        assert [each.number for each in stores.log.read(feed, 3)] == [5]
+        assert stores.log.read(feed, 5) == []
+
+    def test_read_is_bounded_by_bytes(self, stores: Stores, feed: str) -> None:
+        """Four pages of 380 KB come in more than one read; none is lost between them."""
+        for number in range(1, 5):
+            stores.log.put(feed, page(number, body=b"x" * limits.PAGE_BYTES_MAX))
+        reads, found = 0, [0]
+        while pages := stores.log.read(feed, found[-1]):
+            reads += 1
+            found += [each.number for each in pages]
+        assert found == [0, 1, 2, 3, 4]
+        assert reads > 1
+
+    def test_feeds_do_not_mix(self, stores: Stores, feed: str) -> None:
+        """The page of one feed is not seen in another, be its name the beginning of it."""
+        stores.log.put(feed, page(1))
+        assert stores.log.read(f"{feed}0", 0) == []
+        assert stores.log.read(feed[:-1], 0) == []
+
+    def test_the_floor_only_grows(self, stores: Stores, feed: str) -> None:
+        """A new feed's floor is 1; raising it to less changes nothing."""
+        assert stores.log.floor(feed) == 1
+        for raised, floor in ((5, 5), (3, 5), (5, 5), (9, 9)):
+            stores.log.raise_floor(feed, raised)
+            assert stores.log.floor(feed) == floor
+
+    def test_extending_a_missing_page_creates_nothing(self, stores: Stores, feed: str) -> None:
+        """A page that was deleted stays deleted."""
+        stores.log.extend(feed, 1, EXPIRES)
+        assert stores.log.read(feed, 0) == []
+        assert stores.log.put(feed, page(1, "ours")) == "ours"
+
+    def test_extended_pages_expire_later(self, stores: Stores, feed: str) -> None:
+        """`expiring` names the pages up to a number whose time comes before a moment."""
+        for number in range(1, 5):
+            stores.log.put(feed, page(number))
+        stores.log.extend(feed, 2, EXPIRES + 60_000)
+        stores.log.extend(feed, 2, EXPIRES)  # never back
+        assert stores.log.expiring(feed, 1, 3, EXPIRES) == []
+        assert stores.log.expiring(feed, 1, 3, EXPIRES + 1000) == [1, 3]
+        assert stores.log.expiring(feed, 2, 3, EXPIRES + 1000) == [3]
+        assert stores.log.expiring(feed, 1, 3, EXPIRES + 61_000) == [1, 2, 3]
+        assert stores.log.read(feed, 1, 1) == [seen(page(2))]

@@ -1,0 +1,77 @@
+"""
+Who wins when several writers come at once.
+
+Apart from the other contracts, since moto, unlike DynamoDB, loses updates of several threads.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tests.contract.claim_store import CLAIM
+from tests.contract.claim_store import NOW as CLAIMED
+from tests.contract.connection_store import connection
+from tests.contract.follower_store import NOW, take
+
+if TYPE_CHECKING:
+    from tidings.core.claims import Claim
+    from tidings.core.leases import Lease
+
+    from tests.contract.stores import Stores
+
+
+class RacesContract:
+    def test_nobody_shares_a_number(self, stores: Stores, feed: str) -> None:
+        """Eight writers at once get eighty different numbers."""
+        with ThreadPoolExecutor(8) as pool:
+            taken = list(pool.map(lambda _: stores.log.take(feed), range(80)))
+        assert sorted(taken) == list(range(1, 81))
+
+    def test_of_many_takers_one_gets_the_lease(self, stores: Stores, feed: str) -> None:
+        """Eight takers, one lease."""
+
+        def attempt(owner: int) -> Lease | None:
+            return stores.followers.take(feed, "state", owner=str(owner), now_ms=NOW)
+
+        with ThreadPoolExecutor(8) as pool:
+            leases = [lease for lease in pool.map(attempt, range(8)) if lease is not None]
+        assert len(leases) == 1
+
+    def test_a_mark_and_a_release_never_miss_each_other(self, stores: Stores, feed: str) -> None:
+        """Whoever is first: the mark is refused or the release is, never neither."""
+        for turn in range(20):
+            lease = take(stores, feed, f"owner-{turn}")
+            with ThreadPoolExecutor(2) as pool:
+                marking = pool.submit(stores.followers.mark, feed, "state", now_ms=NOW)
+                releasing = pool.submit(stores.followers.release, lease)
+            assert marking.result() != releasing.result()
+            stores.followers.release(lease, force=True)
+
+    def test_of_many_claims_one_stands(self, stores: Stores, feed: str) -> None:
+        """Eight requests with one key agree on one claim."""
+
+        def attempt(page: int) -> Claim:
+            return stores.claims.claim(feed, replace(CLAIM, page=page), now_ms=CLAIMED)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(attempt, range(1, 9)))) == 1
+
+    def test_of_many_moves_one_counts(self, stores: Stores, feed: str) -> None:
+        """Eight retries at once agree on one page."""
+        stores.claims.claim(feed, CLAIM, now_ms=CLAIMED)
+        with ThreadPoolExecutor(8) as pool:
+            moves = pool.map(lambda page: stores.claims.move(feed, CLAIM, page), range(11, 19))
+        assert len({claim.page for claim in moves}) == 1
+
+    def test_of_many_updates_at_once_one_counts(self, stores: Stores, feed: str) -> None:
+        """Eight runners want the connection, one has it."""
+        old = connection(feed)
+        stores.connections.open(old)
+
+        def attempt(runner: int) -> bool:
+            return stores.connections.update(old, replace(old, runner=f"r{runner}"))
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(attempt, range(8))) == 1

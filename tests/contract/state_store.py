@@ -1,0 +1,85 @@
+"""What every state keeps to: `StateStore`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tidings.core import limits
+from tidings.core.state import Row, bucket_of
+
+from tests.contract.stores import Stores
+
+AT = 1_763_000_000_123
+EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
+
+
+def row(key: str, page: int = 1, line: str = '{"event":"update"}', expires_ms: int = 0) -> Row:
+    return Row(key, page, slot=3, at_ms=AT, line=line, expires_ms=expires_ms)
+
+
+def of_one_bucket(count: int) -> list[str]:
+    """Keys that share a bucket, sorted."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for number in range(10_000):
+        key = f"video/{number}"
+        found[bucket_of(key)].append(key)
+        if len(found[bucket_of(key)]) == count:
+            return sorted(found[bucket_of(key)])
+    raise AssertionError("unreachable: ten thousand keys in 64 buckets")
+
+
+class StateStoreContract:
+    def test_rows_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
+        """Position, time, line and expiry of any key survive."""
+        rows = [row("video/ä€𝄞 #%2F"), row("video/x", expires_ms=EXPIRES)]
+        stores.state.write(feed, rows)
+        for each in rows:
+            assert stores.state.read(feed, each.bucket) == [each]
+
+    def test_the_last_write_stands(self, stores: Stores, feed: str) -> None:
+        """A row replaces the one before; what it lacks does not linger."""
+        stores.state.write(feed, [row("video/x", 1, expires_ms=EXPIRES)])
+        stores.state.write(feed, [row("video/x", 2)])
+        assert stores.state.read(feed, bucket_of("video/x")) == [row("video/x", 2)]
+
+    def test_many_rows_are_all_written(self, stores: Stores, feed: str) -> None:
+        """More than a batch, spread over the buckets: each is found in its own, once."""
+        rows = [row(f"video/{number}") for number in range(333)]
+        stores.state.write(feed, rows)
+        found = [
+            each for bucket in range(limits.BUCKETS) for each in stores.state.read(feed, bucket)
+        ]
+        assert sorted(each.key for each in found) == sorted(each.key for each in rows)
+
+    def test_nothing_to_write_is_fine(self, stores: Stores, feed: str) -> None:
+        """An empty write writes nothing."""
+        stores.state.write(feed, [])
+        assert stores.state.read(feed, 0) == []
+
+    def test_read_goes_on_behind_a_key(self, stores: Stores, feed: str) -> None:
+        """Rows come in the order of their keys; the key given is not repeated."""
+        keys = of_one_bucket(4)
+        stores.state.write(feed, [row(key) for key in reversed(keys)])
+        bucket = bucket_of(keys[0])
+        assert [each.key for each in stores.state.read(feed, bucket)] == keys
+        assert [each.key for each in stores.state.read(feed, bucket, keys[1])] == keys[2:]
+        assert stores.state.read(feed, bucket, keys[3]) == []
+
+    def test_read_is_bounded_by_bytes(self, stores: Stores, feed: str) -> None:
+        """Rows of 64 KB come in several reads; none is lost between them."""
+        keys = of_one_bucket(20)
+        line = "x" * (limits.OPERATION_BYTES_MAX - 100)
+        stores.state.write(feed, [row(key, line=line) for key in keys])
+        bucket, seen = bucket_of(keys[0]), list[str]()
+        reads = 0
+        while found := stores.state.read(feed, bucket, seen[-1] if seen else None):
+            seen += [each.key for each in found]
+            reads += 1
+        assert seen == keys
+        assert reads > 1
+
+    def test_feeds_do_not_mix(self, stores: Stores, feed: str) -> None:
+        """The same object in another feed is another row."""
+        stores.state.write(feed, [row("video/x", 1)])
+        stores.state.write(f"{feed}-other", [row("video/x", 2)])
+        assert stores.state.read(feed, bucket_of("video/x")) == [row("video/x", 1)]

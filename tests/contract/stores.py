@@ -1,0 +1,120 @@
+"""Everything a contract looks at, whatever it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pytest
+from mypy_boto3_dynamodb import DynamoDBClient
+from tidings.aws import clients
+from tidings.aws.blueprint import TABLES, Table
+from tidings.aws.dynamodb_claims import DynamoDBClaims
+from tidings.aws.dynamodb_connections import (
+    DynamoDBConnections,
+    DynamoDBInbox,
+    DynamoDBWatches,
+)
+from tidings.aws.dynamodb_followers import DynamoDBFollowers
+from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.core import ports
+from tidings.core.memory import (
+    MemoryClaims,
+    MemoryConnections,
+    MemoryFollowers,
+    MemoryInbox,
+    MemoryLog,
+    MemoryState,
+    MemoryWatches,
+)
+
+
+class Log(ports.LogStore, ports.TrimStore, Protocol): ...
+
+
+class Followers(ports.FollowerStore, ports.Checkpoints, Protocol): ...
+
+
+class Connections(ports.ConnectionStore, ports.Roster, Protocol): ...
+
+
+@dataclass(frozen=True)
+class Stores:
+    log: Log
+    state: ports.StateStore
+    followers: Followers
+    claims: ports.ClaimStore
+    connections: Connections
+    inbox: ports.Inbox
+    watches: ports.WatchStore
+
+
+def in_memory() -> Stores:
+    inbox, watches = MemoryInbox(), MemoryWatches()
+    return Stores(
+        MemoryLog(),
+        MemoryState(),
+        MemoryFollowers(),
+        MemoryClaims(),
+        MemoryConnections(inbox, watches),
+        inbox,
+        watches,
+    )
+
+
+def on_dynamodb(client: DynamoDBClient) -> Stores:
+    return Stores(
+        DynamoDBLog(client, "log", "control"),
+        DynamoDBState(client, "state"),
+        DynamoDBFollowers(client, "control"),
+        DynamoDBClaims(client, "control"),
+        DynamoDBConnections(client, "connections"),
+        DynamoDBInbox(client, "connections"),
+        DynamoDBWatches(client, "connections"),
+    )
+
+
+@contextmanager
+def client_in(environment: dict[str, str]) -> Iterator[DynamoDBClient]:
+    """The client a function would make in this environment, with the tables of the blueprint."""
+    account = {
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**account, **environment}.items():
+            patch.setenv(name, value)
+        client = clients.dynamodb.__wrapped__()
+        for table in TABLES:
+            create(client, table)
+        yield client
+
+
+def create(client: DynamoDBClient, table: Table) -> None:
+    sort_key, sort_type = table.sort_key
+    options: dict[str, Any] = {}
+    if table.stream:
+        view = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
+        options["StreamSpecification"] = view
+    client.create_table(
+        TableName=table.name,
+        KeySchema=[
+            {"AttributeName": table.partition_key, "KeyType": "HASH"},
+            {"AttributeName": sort_key, "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": table.partition_key, "AttributeType": "S"},
+            {"AttributeName": sort_key, "AttributeType": "N" if sort_type == "N" else "S"},
+        ],
+        BillingMode="PAY_PER_REQUEST",
+        **options,
+    )
+    client.update_time_to_live(
+        TableName=table.name,
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": table.ttl_attribute},
+    )

@@ -1,0 +1,175 @@
+"""
+The stores on DynamoDB keep the contracts, against AWS's own engine; and what that one alone
+tells: what a write costs, what a stream says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from mypy_boto3_dynamodb import DynamoDBClient
+from tidings.aws.blueprint import TABLES
+from tidings.core.pages import Page, encode
+from tidings.local import dynamodb_local
+
+from tests.contract.claim_store import ClaimStoreContract
+from tests.contract.connection_store import (
+    ConnectionStoreContract,
+    InboxContract,
+    WatchStoreContract,
+)
+from tests.contract.follower_store import FollowerStoreContract
+from tests.contract.log_store import LogStoreContract
+from tests.contract.races import RacesContract
+from tests.contract.state_store import StateStoreContract, row
+from tests.contract.stores import Stores, client_in, on_dynamodb
+
+pytestmark = pytest.mark.java
+
+AT = 1_763_000_000_123
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDBClient]:
+    log = tmp_path_factory.mktemp("dynamodb-local") / "log"
+    log.touch()
+    with asyncio.Runner() as runner:
+        engine = runner.run(dynamodb_local.start(port=0, data=None, log=log))
+        try:
+            with client_in({"AWS_ENDPOINT_URL": engine.url}) as made:
+                yield made
+        finally:
+            runner.run(engine.stop())
+
+
+@pytest.fixture
+def stores(client: DynamoDBClient) -> Stores:
+    return on_dynamodb(client)
+
+
+@pytest.fixture
+def spent(client: DynamoDBClient) -> Iterator[dict[str, float]]:
+    """Capacity units of what is called meanwhile, by table."""
+    units: dict[str, float] = {}
+
+    def ask(params: dict[str, Any], **_: object) -> None:
+        params["ReturnConsumedCapacity"] = "TOTAL"
+
+    def add(parsed: dict[str, Any], **_: object) -> None:
+        told = parsed.get("ConsumedCapacity", [])
+        for each in told if isinstance(told, list) else [told]:
+            table = each["TableName"]
+            units[table] = units.get(table, 0) + each["CapacityUnits"]
+
+    events = client.meta.events
+    events.register("before-parameter-build.dynamodb", ask)
+    events.register("after-call.dynamodb", add)
+    yield units
+    events.unregister("before-parameter-build.dynamodb", ask)
+    events.unregister("after-call.dynamodb", add)
+
+
+def lines(count: int) -> list[str]:
+    """Operations as producers send them: ids that do not repeat, a few channels, one type."""
+    digits = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
+    return [
+        f'{{"event":"update","timestamp":"2026-11-20T17:19:{number % 60:02d}.94Z",'
+        f'"parents":["user/x{digit[:6]}","channel/music"],"type":"video","id":"x{digit[-7:]}"}}'
+        for number, digit in enumerate(digits)
+    ]
+
+
+class TestLog(LogStoreContract): ...
+
+
+class TestState(StateStoreContract): ...
+
+
+class TestFollowers(FollowerStoreContract): ...
+
+
+class TestClaims(ClaimStoreContract): ...
+
+
+class TestConnections(ConnectionStoreContract): ...
+
+
+class TestInbox(InboxContract): ...
+
+
+class TestWatches(WatchStoreContract): ...
+
+
+class TestRaces(RacesContract): ...
+
+
+class TestCosts:
+    @pytest.mark.parametrize(("count", "units"), [(1, 1), (100, 2)])
+    def test_an_append_costs_few_write_units(
+        self, stores: Stores, feed: str, spent: dict[str, float], count: int, units: int
+    ) -> None:
+        """One for the counter; for the page one for a single operation, two for a hundred."""
+        number = stores.log.take(feed)
+        body = encode(lines(count))
+        stores.log.put(feed, Page(number, body, "a" * 32, AT, AT + 86_400_000))
+        assert spent == {"control": 1, "log": units}
+
+    def test_a_row_costs_one_write_unit(
+        self, stores: Stores, feed: str, spent: dict[str, float]
+    ) -> None:
+        """Whatever the number of rows in a batch."""
+        stores.state.write(feed, [row(f"video/{n}", line=lines(1)[0]) for n in range(30)])
+        assert spent == {"state": 30}
+
+    def test_reading_is_billed_by_size(
+        self, stores: Stores, feed: str, spent: dict[str, float]
+    ) -> None:
+        """Thirty pages of one operation, some 250 bytes each, are two units of 4 KB."""
+        for number in range(1, 31):
+            body = encode(lines(1))
+            stores.log.put(feed, Page(number, body, "a" * 32, AT, AT + 86_400_000))
+        spent.clear()
+        assert len(stores.log.read(feed, 0)) == 30
+        assert spent == {"log": 2}
+
+
+class TestStream:
+    def test_a_record_holds_the_keys_and_nothing_else(
+        self, client: DynamoDBClient, stores: Stores, feed: str
+    ) -> None:
+        """A bell says which feed moved; what was written is read from the log."""
+        stores.log.put(feed, Page(1, "{}", "a" * 32, AT, AT + 86_400_000))
+        ours = [each for each in records(client) if each["Keys"]["feed"]["S"] == feed]
+        assert [each["Keys"]["page"] for each in ours] == [{"N": "1"}]
+        assert [each["StreamViewType"] for each in ours] == ["KEYS_ONLY"]
+        assert "NewImage" not in ours[0]
+
+    def test_every_table_has_its_expiry(self, client: DynamoDBClient) -> None:
+        """As the blueprint says."""
+        for table in TABLES:
+            told = client.describe_time_to_live(TableName=table.name)["TimeToLiveDescription"]
+            assert told["TimeToLiveStatus"] == "ENABLED"
+            assert told["AttributeName"] == table.ttl_attribute
+
+
+def records(client: DynamoDBClient) -> list[dict[str, Any]]:
+    """All records of the log's stream so far."""
+    streams = boto3.client("dynamodbstreams", endpoint_url=client.meta.endpoint_url)
+    arn = client.describe_table(TableName="log")["Table"]["LatestStreamArn"]
+    found: list[dict[str, Any]] = []
+    for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
+        iterator = streams.get_shard_iterator(
+            StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        while iterator:
+            answer = streams.get_records(ShardIterator=iterator)
+            if not answer["Records"]:
+                break
+            found += [dict(each["dynamodb"]) for each in answer["Records"]]
+            iterator = answer.get("NextShardIterator", "")
+    return found

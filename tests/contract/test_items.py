@@ -1,0 +1,126 @@
+"""Every kind of item comes back from its encoding as it went in, and never expires early."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.aws.items import (
+    attributes,
+    change,
+    claim,
+    connection,
+    floor,
+    follower,
+    head,
+    page,
+    row,
+    watch,
+)
+from tidings.core.claims import Claim
+from tidings.core.connections import Change, Connection, Watch
+from tidings.core.filters import Filter
+from tidings.core.leases import Lease
+from tidings.core.pages import Page
+from tidings.core.session import State
+from tidings.core.state import Row
+
+FEED = "main"
+NUMBERS = st.integers(min_value=0, max_value=2**53)
+SECONDS = st.integers(min_value=0, max_value=2**40).map(lambda seconds: seconds * 1000)
+# What a key or a line may hold: any text that can be UTF-8, without NUL.
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+FILTERS = st.builds(
+    Filter,
+    types=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
+    parents=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
+)
+CONNECTIONS = {
+    "id": TEXTS,
+    "opened_ms": NUMBERS,
+    "state": st.sampled_from(State),
+    "feed": st.text(st.characters(codec="utf-8")),
+    "filter": FILTERS,
+    "progress": st.text(st.characters(codec="utf-8")),
+    "since": NUMBERS,
+    "runner": st.text(st.characters(codec="utf-8")),
+    "runner_expires_ms": NUMBERS,
+    "version": NUMBERS,
+}
+
+
+def travelled(item: attributes.Item) -> attributes.Item:
+    """The item as it comes from the wire, where binary values are base64."""
+    found: attributes.Item = json.loads(json.dumps(item))
+    return found
+
+
+@given(st.builds(Page, NUMBERS, st.text() | st.binary(min_size=1), TEXTS, NUMBERS, SECONDS))
+def test_page(written: Page) -> None:
+    """With a body of text or of bytes."""
+    assert page.decode(page.encode(FEED, written)) == written
+
+
+@given(st.builds(Row, TEXTS, NUMBERS, NUMBERS, NUMBERS, TEXTS, SECONDS))
+def test_row(written: Row) -> None:
+    """In the partition of its bucket."""
+    item = row.encode(FEED, written)
+    assert row.decode(travelled(item)) == written
+    assert item["bucket"] == {"S": f"{FEED}#{written.bucket:02x}"}
+
+
+@given(st.builds(Lease, st.just(FEED), TEXTS, st.text(), NUMBERS, NUMBERS, NUMBERS, NUMBERS))
+def test_follower(written: Lease) -> None:
+    """Held by somebody or by nobody."""
+    assert follower.decode(travelled(follower.encode(written))) == written
+
+
+@given(st.builds(Claim, TEXTS, TEXTS, TEXTS, NUMBERS, SECONDS))
+def test_claim(written: Claim) -> None:
+    """Whatever the key."""
+    assert claim.decode(travelled(claim.encode(FEED, written))) == written
+
+
+@given(st.builds(Connection, **CONNECTIONS))
+def test_connection(written: Connection) -> None:
+    """Empty texts are left out and come back empty."""
+    assert connection.decode(travelled(connection.encode(written))) == written
+
+
+def test_connection_has_every_field() -> None:
+    """A field added to the value must be added to the item."""
+    assert set(CONNECTIONS) == {field.name for field in fields(Connection)}
+
+
+@given(st.builds(Change, TEXTS, st.booleans(), FILTERS, NUMBERS, TEXTS))
+def test_change(written: Change) -> None:
+    """Joining or leaving, with any filter a client may send."""
+    assert change.decode(travelled(change.encode(FEED, written, expires_ms=1000))) == written
+
+
+@given(st.builds(Watch, TEXTS, FILTERS, NUMBERS), TEXTS)
+def test_watch(written: Watch, key: str) -> None:
+    """The connection is read back from the name, whatever key stands before it."""
+    assert watch.decode(travelled(watch.encode(FEED, key, written, expires_ms=1000))) == written
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_watch_is_found_under_its_own_key_only(key: str, other: str, connection_id: str) -> None:
+    """No key is the beginning of another one's name."""
+    name = watch.key(FEED, key, connection_id)["name"]["S"]
+    assert name.startswith(watch.prefix(other)) == (key == other)
+
+
+def test_counters() -> None:
+    """Without an item, nothing was taken and the log reaches back to page 1."""
+    assert (head.decode({}), floor.decode({})) == (0, 1)
+    found = {"page": attributes.number(7)}
+    assert (head.decode(found), floor.decode(found)) == (7, 7)
+
+
+@given(st.integers(min_value=1, max_value=2**53))
+def test_nothing_expires_early(ms: int) -> None:
+    """DynamoDB counts whole seconds; ours are rounded up."""
+    assert 0 <= attributes.expiry_ms(attributes.expiry(ms)) - ms < 1000

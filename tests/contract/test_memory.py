@@ -1,0 +1,46 @@
+"""The stores in memory keep the contracts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.claim_store import ClaimStoreContract
+from tests.contract.connection_store import (
+    ConnectionStoreContract,
+    InboxContract,
+    WatchStoreContract,
+)
+from tests.contract.follower_store import FollowerStoreContract
+from tests.contract.log_store import LogStoreContract
+from tests.contract.races import RacesContract
+from tests.contract.state_store import StateStoreContract
+from tests.contract.stores import Stores, in_memory
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return in_memory()
+
+
+class TestLog(LogStoreContract): ...
+
+
+class TestState(StateStoreContract): ...
+
+
+class TestFollowers(FollowerStoreContract): ...
+
+
+class TestClaims(ClaimStoreContract): ...
+
+
+class TestConnections(ConnectionStoreContract): ...
+
+
+class TestInbox(InboxContract): ...
+
+
+class TestWatches(WatchStoreContract): ...
+
+
+class TestRaces(RacesContract): ...

@@ -1,0 +1,46 @@
+"""The stores on DynamoDB keep the contracts, against an emulation in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from moto import mock_aws
+
+from tests.contract.claim_store import ClaimStoreContract
+from tests.contract.connection_store import (
+    ConnectionStoreContract,
+    InboxContract,
+    WatchStoreContract,
+)
+from tests.contract.follower_store import FollowerStoreContract
+from tests.contract.log_store import LogStoreContract
+from tests.contract.state_store import StateStoreContract
+from tests.contract.stores import Stores, client_in, on_dynamodb
+
+
+@pytest.fixture
+def stores() -> Iterator[Stores]:
+    with mock_aws(), client_in({}) as client:
+        yield on_dynamodb(client)
+
+
+class TestLog(LogStoreContract): ...
+
+
+class TestState(StateStoreContract): ...
+
+
+class TestFollowers(FollowerStoreContract): ...
+
+
+class TestClaims(ClaimStoreContract): ...
+
+
+class TestConnections(ConnectionStoreContract): ...
+
+
+class TestInbox(InboxContract): ...
+
+
+class TestWatches(WatchStoreContract): ...

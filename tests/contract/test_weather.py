@@ -1,0 +1,217 @@
+"""What the adapters make of answers that are not answers: refusals, faults and silence."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from mypy_boto3_apigatewaymanagementapi import ApiGatewayManagementApiClient
+from mypy_boto3_dynamodb import DynamoDBClient
+from mypy_boto3_lambda import LambdaClient
+from tidings.aws import clients
+from tidings.aws.apigateway_sockets import ApiGatewaySockets
+from tidings.aws.dynamodb_connections import DynamoDBConnections
+from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.aws.items import connection as connections
+from tidings.aws.items import row as rows
+from tidings.aws.lambda_bells import LambdaBells
+from tidings.core.connections import Connection, Outcome
+from tidings.core.errors import Unavailable
+from tidings.core.session import State
+from tidings.core.state import Row
+
+from tests.contract.answering import Answer, answering
+
+ONCE = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+TWICE = Config(retries={"total_max_attempts": 2, "mode": "standard"})
+CONNECTION = Connection("c1", 1_763_000_000_123)
+ROWS = [Row(f"video/{number}", 1, 0, 1_763_000_000_123, "{}") for number in range(3)]
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+class Waits:
+    """A `Sleep` that only writes down how long it would have taken."""
+
+    def __init__(self, waits: list[int]) -> None:
+        self._waits = waits
+
+    def __call__(self, ms: int) -> None:
+        self._waits.append(ms)
+
+
+def dynamodb(url: str, config: Config = ONCE) -> DynamoDBClient:
+    return boto3.client("dynamodb", endpoint_url=url, config=config)
+
+
+def sockets(url: str) -> ApiGatewayManagementApiClient:
+    return boto3.client("apigatewaymanagementapi", endpoint_url=url, config=ONCE)
+
+
+def functions(url: str) -> LambdaClient:
+    return boto3.client("lambda", endpoint_url=url, config=ONCE)
+
+
+class TestDynamoDB:
+    @pytest.mark.parametrize(
+        ("status", "error"),
+        [
+            (500, "InternalServerError"),
+            (503, "ServiceUnavailable"),
+            (400, "ProvisionedThroughputExceededException"),
+            (400, "ThrottlingException"),
+            (400, "RequestLimitExceeded"),
+        ],
+    )
+    def test_bad_weather_is_unavailable(self, status: int, error: str) -> None:
+        """Faults on their side and throttling: a retry may help."""
+        with answering(Answer(status, error=error)) as server, pytest.raises(Unavailable):
+            DynamoDBLog(dynamodb(server.url), "log", "control").take("main")
+
+    def test_silence_is_unavailable(self, nobody: str) -> None:
+        """Nobody listens."""
+        with pytest.raises(Unavailable):
+            DynamoDBLog(dynamodb(nobody), "log", "control").read("main", 0)
+
+    @pytest.mark.parametrize("error", ["AccessDeniedException", "ResourceNotFoundException"])
+    def test_our_mistakes_pass_through(self, error: str) -> None:
+        """No retry cures a missing table or permission."""
+        with answering(Answer(400, error=error)) as server, pytest.raises(ClientError, match=error):
+            DynamoDBLog(dynamodb(server.url), "log", "control").take("main")
+
+    def test_an_error_of_a_query_is_told_too(self) -> None:
+        """Reading items raw leaves errors to botocore."""
+        answer = Answer(400, error="ResourceNotFoundException")
+        with answering(answer) as server, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL", server.url)
+            client = clients.dynamodb.__wrapped__()
+            with pytest.raises(ClientError, match="ResourceNotFound"):
+                DynamoDBLog(client, "log", "control").read("main", 0)
+
+
+class TestLostAnswers:
+    def test_an_update_that_finds_itself_counts(self) -> None:
+        """The first attempt was written, its answer lost; the second finds our own item."""
+        new = replace(CONNECTION, state=State.LIVE)
+        found = connections.encode(replace(new, version=1))
+        with answering(
+            Answer(500, error="InternalServerError"),
+            Answer(400, {"Item": found}, "ConditionalCheckFailedException"),
+        ) as server:
+            store = DynamoDBConnections(dynamodb(server.url, TWICE), "connections")
+            assert store.update(CONNECTION, new)
+
+    def test_an_update_that_finds_another_does_not(self) -> None:
+        """Retried or not, what stands there is not ours."""
+        found = connections.encode(replace(CONNECTION, runner="other", version=1))
+        refused = Answer(400, {"Item": found}, "ConditionalCheckFailedException")
+        with answering(Answer(500, error="InternalServerError"), refused) as server:
+            store = DynamoDBConnections(dynamodb(server.url, TWICE), "connections")
+            assert not store.update(CONNECTION, replace(CONNECTION, state=State.LIVE))
+
+
+class TestPartialBatches:
+    def test_what_was_refused_is_sent_again(self) -> None:
+        """And nothing else, after a pause."""
+        items = [{"PutRequest": {"Item": rows.encode("main", each)}} for each in ROWS]
+        waits: list[int] = []
+        with answering(Answer(body={"UnprocessedItems": {"state": items[1:]}}), Answer()) as server:
+            DynamoDBState(dynamodb(server.url), "state", Waits(waits)).write("main", ROWS)
+        sent = [asked.json["RequestItems"]["state"] for asked in server.asked]
+        assert sent == [items, items[1:]]
+        assert waits == [50]
+
+    def test_it_gives_up_after_a_while(self) -> None:
+        """Refused again and again with growing pauses: unavailable."""
+        items = [{"PutRequest": {"Item": rows.encode("main", each)}} for each in ROWS]
+        waits: list[int] = []
+        with answering(Answer(body={"UnprocessedItems": {"state": items}})) as server:
+            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            with pytest.raises(Unavailable, match="3 rows"):
+                state.write("main", ROWS)
+        assert waits == [50, 100, 200, 400, 800, 1600, 3200]
+
+
+class TestSockets:
+    def test_a_message_is_posted_to_its_connection(self) -> None:
+        """As UTF-8 text, the id escaped in the path."""
+        with answering(Answer()) as server:
+            sent = ApiGatewaySockets(sockets(server.url)).send("L0SM9cOF=", '{"ä":1}')
+        assert sent is Outcome.SENT
+        assert [asked.body for asked in server.asked] == ['{"ä":1}'.encode()]
+        assert server.asked[0].path == "/@connections/L0SM9cOF%3D"
+
+    @pytest.mark.parametrize(
+        ("status", "error", "outcome"),
+        [
+            (410, "GoneException", Outcome.GONE),
+            (429, "LimitExceededException", Outcome.BUSY),
+            (429, "TooManyRequestsException", Outcome.BUSY),
+            (500, "InternalServerError", Outcome.BUSY),
+        ],
+    )
+    def test_refusals_are_outcomes(self, status: int, error: str, outcome: Outcome) -> None:
+        """Asked once: the core counts the attempts."""
+        with answering(Answer(status, error=error)) as server:
+            assert ApiGatewaySockets(sockets(server.url)).send("c1", "{}") is outcome
+        assert len(server.asked) == 1
+
+    def test_silence_is_busy(self, nobody: str) -> None:
+        """The client may still be there."""
+        assert ApiGatewaySockets(sockets(nobody)).send("c1", "{}") is Outcome.BUSY
+
+    def test_our_mistakes_pass_through(self) -> None:
+        """A permission we lack is no state of the connection."""
+        answer = Answer(403, error="ForbiddenException")
+        with answering(answer) as server, pytest.raises(ClientError, match="Forbidden"):
+            ApiGatewaySockets(sockets(server.url)).send("c1", "{}")
+
+    def test_closing_twice_is_fine(self) -> None:
+        """The second time it is gone."""
+        with answering(Answer(204), Answer(410, error="GoneException")) as server:
+            for _ in range(2):
+                ApiGatewaySockets(sockets(server.url)).close("c1")
+        assert [asked.method for asked in server.asked] == ["DELETE", "DELETE"]
+
+
+class TestBells:
+    def test_a_bell_names_function_and_feed(self) -> None:
+        """Woken through the Lambda API, without waiting."""
+        with answering(Answer(202)) as server:
+            bells = LambdaBells(functions(server.url), "tidings-dev-")
+            bells.ring("main", "push")
+            bells.replay("c1=")
+        assert [asked.json for asked in server.asked] == [{"ring": "main"}, {"replay": "c1="}]
+        names = [asked.path.split("/")[3] for asked in server.asked]
+        assert names == ["tidings-dev-follow-push", "tidings-dev-replay"]
+        kinds = {asked.headers["X-Amz-Invocation-Type"] for asked in server.asked}
+        assert kinds == {"Event"}
+
+    def test_a_bell_may_be_lost(self, nobody: str) -> None:
+        """Bad weather is left to the sweep."""
+        LambdaBells(functions(nobody), "tidings-dev-").ring("main", "push")
+
+    def test_our_mistakes_pass_through(self) -> None:
+        """A function that does not exist is told."""
+        answer = Answer(404, error="ResourceNotFoundException")
+        with answering(answer) as server, pytest.raises(ClientError, match="ResourceNotFound"):
+            LambdaBells(functions(server.url), "tidings-dev-").ring("main", "push")
