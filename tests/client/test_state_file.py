@@ -1,0 +1,75 @@
+"""A state file is never half written and never lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tidings.client.errors import WrongState
+from tidings.client.state_file import StateFile
+
+from tests.client.fake_feed import event_id
+
+
+def test_what_was_noted_is_loaded(tmp_path: Path) -> None:
+    """The text of the file is the cursor; nothing else is left in the folder."""
+    path = tmp_path / "seen"
+    state = StateFile(path)
+
+    assert state.load() is None
+    state.note(event_id(7))
+    assert path.read_text() == f"{event_id(7)}\n"
+    assert StateFile(path).load() == event_id(7)
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_written_at_most_once_a_second(tmp_path: Path) -> None:
+    """fsync for each event would be slower than the feed; `flush` writes the last one."""
+    now_s = 0.0
+    state = StateFile(tmp_path / "seen", lambda: now_s)
+    state.note(event_id(1))
+    state.note(event_id(2))
+    assert (tmp_path / "seen").read_text().strip() == event_id(1)
+
+    now_s = 1.5
+    state.note(event_id(3))
+    assert (tmp_path / "seen").read_text().strip() == event_id(3)
+
+    state.note(event_id(4))
+    state.flush()
+    assert (tmp_path / "seen").read_text().strip() == event_id(4)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"  \n"])
+def test_an_empty_file_holds_nothing(tmp_path: Path, content: bytes) -> None:
+    """As `mktemp` makes it."""
+    (tmp_path / "seen").write_bytes(content)
+
+    assert StateFile(tmp_path / "seen").load() is None
+
+
+@pytest.mark.parametrize("content", [b"hello", b"\xff\x00", b"x" * 5000])
+def test_a_file_of_another_kind(tmp_path: Path, content: bytes) -> None:
+    """Somebody else's file is refused, not overwritten."""
+    (tmp_path / "seen").write_bytes(content)
+
+    with pytest.raises(WrongState, match="does not hold a cursor"):
+        StateFile(tmp_path / "seen").load()
+    assert (tmp_path / "seen").read_bytes() == content
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    """One sentence says which file and why."""
+    state = StateFile(tmp_path / "none" / "seen")
+
+    with pytest.raises(WrongState, match=r"cannot write .*seen: No such file or directory"):
+        state.note(event_id(1))
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """The file behind a symbolic link is replaced, not the link."""
+    (tmp_path / "link").symlink_to(tmp_path / "seen")
+    StateFile(tmp_path / "link").note(event_id(1))
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "seen").read_text().strip() == event_id(1)

@@ -1,0 +1,117 @@
+"""One case being played: its target, its names, its listeners and the last answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+
+from tests.conformance import values
+from tests.conformance.catalogue import Case
+from tests.conformance.listeners import (
+    PATIENCE_S,
+    Heard,
+    Listener,
+    SocketListener,
+    SseListener,
+)
+from tests.conformance.target import Target
+
+Wish = Mapping[str, Any]  # `from`, `types`, `parents`, and `path` for a GET
+
+
+class Scene:
+    """One case being played. *token* is in everything the case posts, and in nothing else."""
+
+    def __init__(self, target: Target, case: Case, token: str) -> None:
+        self.target, self.case, self.token = target, case, token
+        self.names: dict[str, Any] = {
+            "t": token,
+            "ops": target.ops_path,
+            "feed": target.feed,
+            **case.row,
+        }
+        self.answer: httpx.Response | None = None
+        self.listeners: dict[str, Listener] = {}
+        self.stack = ExitStack()
+        self.http = self.stack.enter_context(
+            httpx.Client(base_url=target.base_url, timeout=PATIENCE_S * 3)
+        )
+
+    def close(self) -> None:
+        self.stack.close()
+
+    def ready(self, argument: Any) -> Any:
+        """*argument* with its names looked up; only now, as steps before may have saved some."""
+        return values.expand(argument, self.names)
+
+    def open(self, name: str, transport: str, wish: Wish) -> None:
+        """Start listening; the feed vouches for everything after this returns."""
+        listener = (self._open_sse if transport == "sse" else self._open_socket)(wish)
+        self.keep(name, listener)
+
+    def sse(self, name: str) -> SseListener:
+        listener = self.listeners[name]
+        assert isinstance(listener, SseListener)
+        return listener
+
+    def socket(self, name: str) -> SocketListener:
+        listener = self.listeners[name]
+        assert isinstance(listener, SocketListener)
+        return listener
+
+    def keep(self, name: str, listener: Listener) -> None:
+        self.stack.callback(listener.close)
+        self.listeners[name] = self.names[name] = listener
+
+    def get(self, wish: Wish) -> SseListener:
+        params = {key: ",".join(wish[key]) for key in ("types", "parents") if key in wish}
+        headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}
+        url = self.target.stream_url + wish.get("path", self.target.ops_path)
+        listener = SseListener(url, params, headers)
+        self.stack.callback(listener.close)
+        return listener
+
+    def subscribe(self, wish: Wish) -> tuple[SocketListener, dict[str, Any]]:
+        listener = SocketListener(self.target.ws_url)
+        self.stack.callback(listener.close)
+        message = {"action": "subscribe", "feed": self.target.feed, **wish}
+        listener.say(json.dumps(message))
+        return listener, listener.answer()
+
+    def _open_sse(self, wish: Wish) -> SseListener:
+        listener = self.get(wish)
+        assert listener.response.status_code == 200, listener.response.text
+        return listener
+
+    def _open_socket(self, wish: Wish) -> SocketListener:
+        listener, answer = self.subscribe(wish)
+        assert answer.get("reply") == "subscribed", answer
+        listener.cursor = listener.cursor or answer["cursor"]
+        return listener
+
+    def heard(self, name: str) -> Heard:
+        """The next event that is this case's: on a feed of our own, every event is."""
+        while True:
+            heard = self.listeners[name].next()
+            ours = self.token in json.dumps(heard.data)
+            if ours or not heard.data or (self.target.alone and not heard.is_row):
+                return heard
+
+    def until_live(self, name: str) -> Iterator[Heard]:
+        while (heard := self.heard(name)).name != "live":
+            yield heard
+
+    def post(self, operations: list[Any], **headers: str) -> httpx.Response:
+        wire = [values.operation(short, self.token) for short in operations]
+        return self.http.post(self.target.ops_path, json=wire, headers=headers)
+
+    def append(self, operations: list[Any]) -> list[str]:
+        """Post what must be accepted; the event ids."""
+        answer = self.post(operations, Prefer="return=representation")
+        assert answer.status_code == 200, answer.text
+        ids: list[str] = answer.json()["ids"]
+        return ids

@@ -1,0 +1,71 @@
+"""The cases themselves: readable, numbered like the protocol, and none of its rules forgotten."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.catalogue import cases
+from tests.conformance.runner import STEPS
+from tests.conformance.target import parse_skips
+
+PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
+# Rules no request from outside can put to the test, and why.
+UNSEEN = {
+    "6.4": "binds consumers",
+    "7.4": "the time limit is fourteen minutes away; tests/unit drives the clock",
+    "8.7": "idle limits are minutes to hours away; its pong is in 8.1",
+}
+
+
+def test_every_case_is_numbered_like_a_rule_and_says_its_law() -> None:
+    """Ids are unique, name a rule of the protocol, and the law is one sentence."""
+    found = cases()
+
+    ids = [case.id for case in found]
+    assert len(ids) == len(set(ids)), sorted(name for name in ids if ids.count(name) > 1)
+    for case in found:
+        assert case.rule in _rules(), case.id
+        assert case.law.endswith(".") and case.law.count(". ") == 0, case.law
+
+
+def test_every_step_is_a_verb_the_runner_knows() -> None:
+    """A misspelt step fails here, not in a deployed stage."""
+    for case in cases():
+        assert {verb for verb, _ in case.steps} <= set(STEPS), case.id
+
+
+def test_every_rule_has_a_case_or_a_reason() -> None:
+    """A rule that is added to the protocol is added here too."""
+    covered = {case.rule for case in cases()}
+
+    assert _rules() - covered == set(UNSEEN)
+
+
+def test_every_error_of_the_protocol_has_a_case() -> None:
+    """The rows of table 4.6, but for the one that needs a broken store (tests/functions)."""
+    expected = "".join(str((case.steps, case.row)) for case in cases())
+    codes = re.findall(r"^\| 4\d\d \| `(\w+)`", PROTOCOL.read_text(), re.MULTILINE)
+
+    assert len(codes) > 7
+    assert [code for code in codes if code not in expected] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("7.*,8.6", {"7.*": "left out by --skip-rules", "8.6": "left out by --skip-rules"}),
+        ("7.* = no streaming, 8.6=x", {"7.*": "no streaming", "8.6": "x"}),
+    ],
+)
+def test_skips_are_patterns_with_reasons(text: str, expected: dict[str, str]) -> None:
+    """`--skip-rules` reads a comma-separated list; a reason is optional."""
+    assert parse_skips(text) == expected
+
+
+def _rules() -> set[str]:
+    """The numbered rules of sections 3 to 8."""
+    return set(re.findall(r"^([3-8]\.\d+) ", PROTOCOL.read_text(), re.MULTILINE))

@@ -1,0 +1,30 @@
+"""docs/PROTOCOL.md as cases, against a running feed and nothing but its wire."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from tests.conformance.catalogue import Case, cases
+from tests.conformance.runner import Broken, play
+from tests.conformance.scene import Scene
+from tests.conformance.target import Target
+
+pytestmark = pytest.mark.java
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+def test_law(case: Case, target: Target) -> None:
+    """The target keeps the law of the case."""
+    missing = case.needs - set(target.transports)
+    reason = target.skip_reason(case.rule) or (missing and f"without {', '.join(missing)}")
+    if reason:
+        pytest.skip(reason)
+    scene = Scene(target, case, f"c{secrets.token_hex(6)}")
+    try:
+        play(scene)
+    except Broken as broken:
+        pytest.fail(str(broken), pytrace=False)
+    finally:
+        scene.close()

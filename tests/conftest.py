@@ -1,0 +1,78 @@
+"""Options and markers of the whole test suite; pytest reads options only here, at its root."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from tidings.local.dynamodb_local import is_fetched
+
+from infra import node
+from tests.client import chromium
+
+JAVA_MIN = 17
+
+
+@dataclass(frozen=True)
+class Need:
+    """What tests with a marker need beyond Python, and how to know that it is there."""
+
+    marker: str
+    sentence: str
+    there: Callable[[], bool]
+
+
+@cache
+def _java() -> bool:
+    """A new enough Java, and the engine itself or Maven to fetch it."""
+    if shutil.which("java") is None or not (is_fetched() or shutil.which("mvn")):
+        return False
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    version = said.stderr.partition('"')[2].partition(".")[0]
+    return version.isdigit() and int(version) >= JAVA_MIN
+
+
+def _node() -> bool:
+    try:
+        node.require()
+    except node.NodeMissing:
+        return False
+    return True
+
+
+NEEDS: Sequence[Need] = (
+    Need("java", f"needs Java {JAVA_MIN} or newer and Maven, for DynamoDB Local", _java),
+    Need("node", "needs Node.js 20 or newer, for the CDK", _node),
+    Need("browser", f"needs a browser at {chromium.PATH}", chromium.PATH.exists),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "black-box conformance suite (tests/conformance)")
+    group.addoption("--base-url", help="where the feed is, http://...; default: a twin of its own")
+    group.addoption("--ws-url", help="its WebSocket, ws://...; default: /ws on the base URL")
+    group.addoption("--stream-url", help="where GET streams are, if not on the base URL")
+    group.addoption("--feed", default="main", help="the feed to use (default: main)")
+    group.addoption(
+        "--skip-rules",
+        default="",
+        help='rules of docs/PROTOCOL.md the target cannot keep: "7.*=no streaming,8.6=no back-off"',
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for need in NEEDS:
+        config.addinivalue_line("markers", f"{need.marker}: {need.sentence}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A machine without a tool skips what needs it, and says so in one sentence each."""
+    for need in NEEDS:
+        marked = [item for item in items if need.marker in item.keywords]
+        if marked and not need.there():
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=need.sentence))

@@ -1,0 +1,106 @@
+"""Every command in a document is run here, or named with the test that runs what it does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tidings.local.running import Twin
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
+_FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
+_ADDRESS = "http://127.0.0.1:8042"
+_SECONDS = 60
+
+# What a command does is run elsewhere: it is this very run, or takes an account or minutes.
+ELSEWHERE = {
+    "make run": "tests/local/test_twin.py and test_the_makefile_runs_what_it_names below",
+    "make test": "this run",
+    "make check test": "make check: .ci/run; make test: this run",
+    "make synth": "tests/infra",
+    "make sim": "tests/simulation, and .ci/run with few seeds",
+    "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
+    "tidings local": "tests/local/test_twin.py",
+    "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
+}
+MAKE = re.compile(r"make ([a-z-]+)")
+
+
+def fenced(page: Path) -> Iterator[str]:
+    """The commands of *page*, continued lines joined."""
+    for block in _FENCE.findall(page.read_text()):
+        yield from block.replace("\\\n", " ").strip().splitlines()
+
+
+COMMANDS = [
+    pytest.param(command, id=f"{page.name}: {command[:40]}")
+    for page in DOCUMENTS
+    for command in fenced(page)
+    if command not in ELSEWHERE
+]
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[Twin]:
+    with Twin() as running:
+        yield running
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_a_document_works(command: str, twin: Twin) -> None:
+    """As it stands, but for the port, and ending after the first event where it would go on."""
+    address = twin.url.rstrip("/")
+    text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
+    if "tidings tail" in text or "tidings post" in text:
+        text += f" --url {address}"
+    if "tidings tail" in text:
+        text = f"{BIN}/tidings post update video x1 --url {address} && {text} --count 1"
+
+    done = subprocess.run(
+        text, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=_SECONDS
+    )
+
+    stopped_by_its_own_limit = "--max-time" in text and done.returncode == 28
+    assert done.returncode == 0 or stopped_by_its_own_limit, done.stderr
+    assert done.stdout
+    assert " 4" not in done.stdout.partition("\n")[0]  # no HTTP status of refusal
+
+
+def test_the_commands_run_elsewhere_are_still_in_a_document() -> None:
+    """The list above does not outlive the documents."""
+    texts = "\n".join(page.read_text() for page in DOCUMENTS)
+
+    assert [command for command in ELSEWHERE if command not in texts] == []
+
+
+def test_targets_named_in_prose_exist() -> None:
+    """`make x` anywhere in a document is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        target
+        for page in DOCUMENTS
+        for found in _INLINE.findall(page.read_text())
+        for target in MAKE.findall(found)
+    }
+
+    assert named
+    assert named <= targets
+
+
+def test_the_makefile_runs_what_it_names() -> None:
+    """Each target that starts a module or a command starts one that exists."""
+    text = (ROOT / "Makefile").read_text()
+    modules = set(re.findall(r"-m (tests\.\w+|infra\.\w+|bench)\b", text))
+
+    assert modules
+    for module in modules:
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module

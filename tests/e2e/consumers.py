@@ -1,0 +1,121 @@
+"""Consumers that keep what they hear, and the folds that are compared with it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import httpx
+from tidings.client.follow import follow
+
+from tests.conformance.listeners import Ended, Heard, Silence, SseListener
+
+BEFORE_THE_FIRST = "0000000000000000007fffff"  # the cursor of an empty feed
+PATIENCE_S = 60.0
+RETRY_S = 0.02  # between attempts at a server that is coming back
+
+Objects = dict[tuple[str, str], Any]
+
+
+class Consumer:
+    """Hears events in a thread of its own until *is_last* says so, or for `PATIENCE_S`."""
+
+    def __init__(self, events: Iterable[Heard], is_last: Callable[[Heard], bool]) -> None:
+        self.heard: list[Heard] = []
+        self._events, self._is_last = events, is_last
+        self._trouble: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def done(self, within_s: float = PATIENCE_S) -> list[Heard]:
+        """What was heard, when the last event has been."""
+        self._thread.join(within_s)
+        if self._trouble:
+            raise self._trouble
+        assert not self._thread.is_alive(), f"still waiting after {len(self.heard)} events"
+        return self.heard
+
+    def _run(self) -> None:
+        try:
+            for event in self._events:
+                self.heard.append(event)
+                if self._is_last(event):
+                    return
+        except BaseException as trouble:  # noqa: BLE001 handed to the test's own thread
+            self._trouble = trouble
+
+
+def client(url: str, cursor: str, **options: Any) -> Iterator[Heard]:
+    """The consumer library over WebSocket, impatient."""
+    impatient = follow(url, cursor=cursor, wait=lambda _: time.sleep(RETRY_S), **options)
+    for event in impatient:
+        yield Heard(event.id, event.name, event.data)
+
+
+def raw_sse(url: str, cursor: str, params: dict[str, str] | None = None) -> Iterator[Heard]:
+    """An event stream that resumes from its last event id, as a browser does."""
+    while True:
+        with contextlib.suppress(httpx.HTTPError, Ended, Silence):
+            listener = SseListener(url, params or {}, {"Last-Event-ID": cursor})
+            with contextlib.closing(listener):
+                assert listener.response.status_code < 400, listener.response.text
+                while True:
+                    heard = listener.next(within_s=30)
+                    cursor = heard.id
+                    yield heard
+        time.sleep(RETRY_S)
+
+
+def log_from(url: str, cursor: str, is_last: Callable[[Heard], bool]) -> list[Heard]:
+    """Everything behind *cursor* up to the last, on one unbroken stream."""
+    heard: list[Heard] = []
+    with contextlib.closing(SseListener(url, {}, {"Last-Event-ID": cursor})) as listener:
+        while not heard or not is_last(heard[-1]):
+            heard.append(listener.next())
+    return heard
+
+
+def replicate(url: str) -> Objects:
+    """A full copy: what a consumer with nothing holds when it is told `live`."""
+    objects: Objects = {}
+    with contextlib.closing(SseListener(url, {"lastEventId": "0"}, {})) as listener:
+        assert listener.next().name == "reset"
+        while (heard := listener.next()).name != "live":
+            apply(objects, heard)
+    return objects
+
+
+def fold(events: Iterable[Heard]) -> Objects:
+    objects: Objects = {}
+    for heard in events:
+        apply(objects, heard)
+    return objects
+
+
+def apply(objects: Objects, heard: Heard) -> None:
+    key = (heard.data["type"], heard.data["id"])
+    if heard.name == "delete":
+        objects.pop(key, None)
+    else:
+        objects[key] = heard.data
+
+
+def without_repeats(events: Iterable[Heard]) -> list[Heard]:
+    """
+    What is left when ids at or below the last one are ignored (PROTOCOL 6.4).
+
+    Raises:
+        AssertionError: something repeats that was not the last thing heard before.
+    """
+    kept: list[Heard] = []
+    seen: dict[str, Heard] = {}
+    for heard in events:
+        if kept and heard.id <= kept[-1].id:
+            assert seen.get(heard.id) == heard, f"{heard.id} was never heard before {kept[-1].id}"
+            continue
+        kept.append(heard)
+        seen[heard.id] = heard
+    return kept

@@ -1,0 +1,107 @@
+"""The main job on real input: a repository's history through the feed, over lines that break."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidings.client.post import Poster
+from tidings.local.demo import history
+from tidings.local.running import Twin
+
+from tests.conformance.listeners import Heard
+from tests.e2e import consumers, histories
+from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
+from tests.e2e.cutting import cutting
+
+pytestmark = pytest.mark.java
+
+SEED = 20261121
+COMMITS_MIN = 20  # a shorter history of our own shows too little
+CUTS_MIN = 5
+SOCKET_LIFE_MAX_S = 3.0  # some connections come as far as being live, some do not
+END = {"event": "insert", "type": "end", "id": "end"}
+OURS = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["ours", "made up"])
+def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """This project's own clone where it has a history, and one made up."""
+    if request.param == "made up":
+        return histories.create(tmp_path, SEED)
+    if histories.commit_count(OURS) < COMMITS_MIN:
+        pytest.skip(f"this clone has fewer than {COMMITS_MIN} commits")
+    return OURS
+
+
+def test_a_history_arrives_whole_over_lines_that_break(repository: Path, tmp_path: Path) -> None:
+    """
+    Producer and consumers are cut again and again while a history is posted: every consumer
+    and the state end with exactly the files of the head.
+    """
+    expected = histories.files(repository)
+    with (
+        Twin(data=tmp_path / "data") as twin,
+        cutting(twin.url, SEED, life_max_s=0.5) as producing,
+        cutting(twin.url, SEED + 1, life_max_s=1.0) as streaming,
+        cutting(twin.url, SEED + 2, life_max_s=SOCKET_LIFE_MAX_S) as pushing,
+    ):
+        by_client = Consumer(
+            consumers.client(pushing.url, BEFORE_THE_FIRST, ws_url=pushing.ws_url), _is_end
+        )
+        by_sse = Consumer(consumers.raw_sse(streaming.url, BEFORE_THE_FIRST), _is_end)
+        ids = _post(producing.url, repository)
+        for cutter in (streaming, pushing):
+            cutter.calm(after=CUTS_MIN)
+        ids += _post_end(twin.url)
+
+        heard = by_client.done(), consumers.without_repeats(by_sse.done())
+        copied = consumers.replicate(twin.url)
+
+    for events in heard:
+        assert [event.id for event in events] == ids
+        assert _files(consumers.fold(events)) == expected
+    assert _files(copied) == expected
+    assert producing.cuts > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_made_up_history_is_told_as_git_tells_it(seed: int, tmp_path: Path) -> None:
+    """Whatever a history does to files, the fold of its operations is the tree of its head."""
+    repo = histories.create(tmp_path, seed)
+    files: dict[str, str] = {}
+    for _, operations in history(repo):
+        for operation in operations:
+            if operation["event"] == "delete":
+                del files[operation["id"]]
+            else:
+                files[operation["id"]] = operation["data"]["blob"]
+
+    assert histories.commit_count(repo) == histories.COMMITS
+    assert files == histories.files(repo)
+    assert any("\n" in name for name in files)
+
+
+def _post(url: str, repository: Path) -> list[str]:
+    """The ids of the whole history, each commit as a request of its own."""
+    ids: list[str] = []
+    with Poster(url, attempts_max=100, wait=lambda _: None) as poster:
+        for commit, operations in history(repository):
+            for at in range(0, len(operations), 200):
+                batch = operations[at : at + 200]
+                ids += poster.post(batch, key=f"{commit.hash}-{at}")
+    return ids
+
+
+def _post_end(url: str) -> list[str]:
+    with Poster(url) as poster:
+        return poster.post([END])
+
+
+def _is_end(heard: Heard) -> bool:
+    return heard.data.get("type") == "end"
+
+
+def _files(objects: dict[tuple[str, str], Any]) -> dict[str, str]:
+    return {path: data["data"]["blob"] for (kind, path), data in objects.items() if kind == "file"}

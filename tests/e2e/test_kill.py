@@ -1,0 +1,188 @@
+"""A machine that dies: the whole twin killed under load, again and again, over one data folder."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tidings.local.running import Twin
+
+from tests.conformance.listeners import Heard
+from tests.e2e import consumers
+from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
+
+pytestmark = pytest.mark.java
+
+KILLS = 4
+PRODUCERS = 3
+OBJECTS = 40  # few, so that the same object is written by all producers
+ACKED_BEFORE_KILL = 25  # requests acknowledged in each life, at least
+PATIENCE_S = 60.0
+SEED = 7
+END = {"event": "insert", "type": "end", "id": "end"}
+
+
+@dataclass
+class Ledger:
+    """What the producers know. *flying* are requests sent and not yet answered."""
+
+    acked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent: set[str] = field(default_factory=set)
+    flying: set[int] = field(default_factory=set)
+    torn: set[int] = field(default_factory=set)
+    stop: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def requests_acked(self) -> int:
+        return len({operation["data"]["request"] for operation in list(self.acked.values())})
+
+
+def test_nothing_acknowledged_is_lost_when_everything_is_killed(tmp_path: Path) -> None:
+    """
+    Every acknowledged operation is in the log, in the state and at a consumer that resumes;
+    what was not acknowledged is there once or not at all.
+    """
+    ledger = Ledger()
+    choose = random.Random(SEED)
+    torn: list[int] = []
+    with Twin(data=tmp_path) as twin:
+        follower = Consumer(
+            consumers.client(twin.url, BEFORE_THE_FIRST, ws_url=twin.ws_url), _is_end
+        )
+        producers = [
+            threading.Thread(target=_produce, args=[twin.url, ledger, number], daemon=True)
+            for number in range(PRODUCERS)
+        ]
+        for producer in producers:
+            producer.start()
+        for _ in range(KILLS):
+            torn.append(_kill_under_load(twin, ledger, choose))
+            twin.start()
+        _until(lambda: ledger.requests_acked() >= (KILLS + 1) * ACKED_BEFORE_KILL)
+        ledger.stop.set()
+        for producer in producers:
+            producer.join(PATIENCE_S)
+        httpx.post(twin.url, json=END, timeout=30).raise_for_status()
+
+        heard = follower.done()
+        log = consumers.log_from(twin.url, BEFORE_THE_FIRST, _is_end)
+        copied = consumers.replicate(twin.url)
+
+    assert min(torn) > 0, f"a kill hit nothing in flight: {torn}"
+    _check_log(log, ledger)
+    assert heard == log
+    assert copied == consumers.fold(log)
+
+
+def _check_log(log: list[Heard], ledger: Ledger) -> None:
+    ids = [heard.id for heard in log]
+    assert ids == sorted(set(ids))
+    written = {heard.id: heard for heard in log}
+    for event_id, operation in ledger.acked.items():
+        found = written.get(event_id)
+        assert found is not None, f"{event_id} was acknowledged and is not in the log"
+        assert (found.name, found.data["id"]) == (operation["event"], operation["id"])
+        assert found.data["data"] == operation["data"]
+    serials = [heard.data["data"]["serial"] for heard in log[:-1]]
+    assert len(serials) == len(set(serials)), "an operation was written twice"
+    assert set(serials) <= ledger.sent
+    assert len(ledger.acked) <= len(serials)
+
+
+def _kill_under_load(twin: Twin, ledger: Ledger, choose: random.Random) -> int:
+    """Kill the twin and all its children at once; how many requests were torn by it."""
+    enough = ledger.requests_acked() + ACKED_BEFORE_KILL + choose.randint(0, 20)
+    _until(lambda: ledger.requests_acked() >= enough)
+    family = _family(twin.pid)
+    _until(lambda: bool(ledger.flying))
+    with ledger.lock:
+        flying = set(ledger.flying)
+    twin.kill()
+    _until(lambda: not any(map(_is_running, family)))
+    assert len(family) > 3, "the engine and the workers were not among those killed"
+    _until(lambda: flying.isdisjoint(ledger.flying))
+    return len(flying & ledger.torn)
+
+
+def _produce(url: str, ledger: Ledger, number: int) -> None:
+    """Post batches one after another; what fails is never sent again."""
+    choose = random.Random(SEED + number)
+    with httpx.Client(timeout=30) as client:
+        for turn in itertools.count():
+            if ledger.stop.is_set():
+                return
+            request = number * 1_000_000 + turn
+            batch = [_operation(choose, request, slot) for slot in range(choose.randint(1, 4))]
+            with ledger.lock:
+                ledger.sent.update(operation["data"]["serial"] for operation in batch)
+                ledger.flying.add(request)
+            _post(client, url, ledger, request, batch)
+
+
+def _post(
+    client: httpx.Client, url: str, ledger: Ledger, request: int, batch: list[dict[str, Any]]
+) -> None:
+    try:
+        answer = client.post(url, json=batch, headers={"Prefer": "return=representation"})
+        ids = answer.json()["ids"] if answer.status_code == 200 else []
+        with ledger.lock:
+            ledger.acked.update(zip(ids, batch, strict=bool(ids)))
+    except httpx.ConnectError:
+        time.sleep(0.02)  # nobody listens: the twin is on its way up
+    except httpx.HTTPError:
+        with ledger.lock:
+            ledger.torn.add(request)
+    finally:
+        with ledger.lock:
+            ledger.flying.discard(request)
+
+
+def _operation(choose: random.Random, request: int, slot: int) -> dict[str, Any]:
+    return {
+        "event": choose.choice(["insert", "update", "update", "delete"]),
+        "type": "thing",
+        "id": f"thing {choose.randrange(OBJECTS)}",
+        "data": {"serial": f"{request}-{slot}", "request": request},
+    }
+
+
+def _family(pid: int) -> set[int]:
+    """*pid* and all its descendants."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue  # it ended while we looked
+        parents[int(stat.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    found = {pid}
+    while grown := {child for child, parent in parents.items() if parent in found} - found:
+        found |= grown
+    return found
+
+
+def _is_running(pid: int) -> bool:
+    """Not gone, and not a zombie that waits to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.005)
+
+
+def _is_end(heard: Heard) -> bool:
+    return heard.data.get("type") == "end"

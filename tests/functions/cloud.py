@@ -1,0 +1,82 @@
+"""What lies around a handler: events as AWS sends them, and what the handler did to AWS."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote
+
+from tidings.aws import app, clients
+
+from tests.contract.answering import Answer, Answering
+
+EVENTS = Path(__file__).parents[1] / "events"
+CONNECTION = "UYx6Rf3wjoECJ5w="  # the one of the events
+_INVOKED = re.compile(r"/2015-03-31/functions/(?P<name>[^/]+)/invocations")
+_POSTED = re.compile(r"/@connections/(?P<id>.+)")
+
+
+def event(name: str, **changes: Any) -> dict[str, Any]:
+    """The event in *name*.json with other top-level fields."""
+    found: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    return {**found, **changes}
+
+
+def message(body: object) -> dict[str, Any]:
+    """A WebSocket client says *body*."""
+    return event("socket_message", body=body if isinstance(body, str) else json.dumps(body))
+
+
+def forget(*modules: ModuleType) -> None:
+    """Let what each module has cached be built anew, from the environment as it is now."""
+    for module in modules:
+        for part in vars(module).values():
+            clear = getattr(part, "cache_clear", None)
+            if clear is not None:
+                clear()
+
+
+def start_anew() -> None:
+    """The next handler finds a process in which nothing was built yet."""
+    forget(app, clients)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """DynamoDB is moto's; Lambda and `@connections` are *around*, which writes everything down."""
+
+    around: Answering
+
+    @property
+    def invoked(self) -> list[tuple[str, Any]]:
+        """Functions woken, with their payloads."""
+        return [
+            (found["name"], asked.json)
+            for asked in self.around.asked
+            if (found := _INVOKED.fullmatch(asked.path))
+        ]
+
+    @property
+    def posted(self) -> list[tuple[str, Any]]:
+        """Messages sent to connections."""
+        return [
+            (unquote(found["id"]), asked.json)
+            for asked in self.around.asked
+            if asked.method == "POST" and (found := _POSTED.fullmatch(asked.path))
+        ]
+
+    @property
+    def closed(self) -> list[str]:
+        return [
+            unquote(found["id"])
+            for asked in self.around.asked
+            if asked.method == "DELETE" and (found := _POSTED.fullmatch(asked.path))
+        ]
+
+    def answers(self, status: int, error: str = "") -> None:
+        """From now on Lambda and `@connections` answer with this."""
+        self.around.script[:] = [Answer(status, error=error)]

@@ -1,0 +1,42 @@
+"""Each handler in this process, in the environment of its deployment, on DynamoDB by moto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from moto import mock_aws
+from tidings.aws import clients
+from tidings.aws.blueprint import TABLES
+
+from tests.contract.answering import Answer, answering
+from tests.contract.stores import create
+from tests.functions.cloud import Cloud, start_anew
+
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "eu-west-1",
+    "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",  # moto knows no endpoint of an account
+    "POWERTOOLS_SERVICE_NAME": "tidings-dev",
+    "TIDINGS_STAGE": "dev",
+    "TIDINGS_FUNCTION_PREFIX": "tidings-dev-",
+}
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """Empty tables, and nothing built yet; afterwards nothing is left of it."""
+    with answering(Answer(200)) as around, mock_aws():
+        tables = {table.setting: table.name for table in TABLES}
+        endpoints = {
+            "AWS_ENDPOINT_URL_LAMBDA": around.url,
+            "TIDINGS_SOCKETS_URL": around.url,
+        }
+        for name, value in {**ENVIRONMENT, **tables, **endpoints}.items():
+            monkeypatch.setenv(name, value)
+        start_anew()
+        for table in TABLES:
+            create(clients.dynamodb(), table)
+        yield Cloud(around)
+    start_anew()

@@ -1,0 +1,99 @@
+"""follow-state and sweep: stream events, direct rings and the schedule."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tidings.aws import app
+from tidings.aws.settings import WrongSetting
+from tidings.core import limits
+
+from functions.follow.handler import handle as follow
+from functions.ingest.handler import handle as ingest
+from functions.sweep.handler import handle as sweep
+from tests.functions.cloud import Cloud, event, start_anew
+
+NOTHING_FAILED: dict[str, list[object]] = {"batchItemFailures": []}
+
+
+@pytest.fixture
+def project(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """The environment of follow-state."""
+    monkeypatch.setenv("TIDINGS_FOLLOWER", "state")
+    start_anew()
+    return cloud
+
+
+def rows() -> dict[str, str]:
+    """Key and event of every row of the state."""
+    found = {}
+    for bucket in range(limits.BUCKETS):
+        for row in app.state().read("main", bucket):
+            found[row.key] = json.loads(row.line)["event"]
+    return found
+
+
+def test_a_stream_event_brings_the_state_up_to_the_log(project: Cloud) -> None:
+    """In the order of the pages, although the records name them the other way round."""
+    ingest(event("http_post"), None)
+    ingest(event("http_post_to_feed"), None)
+    answers = [follow(event("stream_insert"), None) for _ in range(2)]
+
+    assert answers == [NOTHING_FAILED, NOTHING_FAILED]
+    assert rows() == {"video/x32": "insert", "a/1": "insert", "a/2": "delete"}
+    assert app.followers().checkpoints("main") == {"state": 2}
+
+
+def test_a_direct_ring_does_the_same(project: Cloud) -> None:
+    """The sweep and the functions ring without a stream."""
+    ingest(event("http_post"), None)
+    answer = follow({"ring": "main"}, None)
+
+    assert answer == NOTHING_FAILED
+    assert rows() == {"video/x32": "insert"}
+
+
+def test_a_page_deleted_by_ttl_rings_nobody(project: Cloud) -> None:
+    """A REMOVE is no news: no lease is taken, nothing is read."""
+    ingest(event("http_post"), None)
+    answer = follow(event("stream_remove"), None)
+
+    assert answer == NOTHING_FAILED
+    assert app.followers().checkpoints("main") == {}
+
+
+def test_a_store_that_does_not_answer_reports_the_first_record(
+    project: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lambda then comes again with everything from that record on."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    start_anew()
+    answer = follow(event("stream_insert"), None)
+
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "1222100000000031415926535"}]}
+
+
+def test_a_follower_nobody_knows_fails_with_the_settings_name(cloud: Cloud) -> None:
+    """A wrong deployment is told at once, not by silence."""
+    with pytest.raises(WrongSetting, match="TIDINGS_FOLLOWER"):
+        follow({"ring": "main"}, None)
+
+
+def test_the_schedule_rings_followers_that_are_behind(cloud: Cloud) -> None:
+    """A lost bell costs a minute, no more."""
+    ingest(event("http_post"), None)
+    sweep(event("schedule"), None)
+
+    assert sorted(cloud.invoked) == [
+        ("tidings-dev-follow-push", {"ring": "main"}),
+        ("tidings-dev-follow-state", {"ring": "main"}),
+    ]
+
+
+def test_the_schedule_on_an_empty_feed_does_no_harm(cloud: Cloud) -> None:
+    """The first minute of a deployment."""
+    sweep(event("schedule"), None)
+
+    assert cloud.posted == []
+    assert app.log().floor("main") == 1

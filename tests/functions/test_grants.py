@@ -1,0 +1,169 @@
+"""No function asks DynamoDB for more than the blueprint grants it: no engine here checks that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tidings.aws import app, clients
+from tidings.aws.blueprint import FUNCTIONS
+from tidings.core.cursors import parse
+
+from functions.connect.handler import handle as connect
+from functions.disconnect.handler import handle as disconnect
+from functions.follow.handler import handle as follow
+from functions.ingest.handler import handle as ingest
+from functions.receive.handler import handle as receive
+from functions.replay.handler import handle as replay
+from functions.sweep.handler import handle as sweep
+from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
+
+Asked = set[tuple[str, str]]
+OPERATION = {"event": "update", "type": "video", "id": "x32", "parents": ["user/ann"]}
+
+
+def post(**headers: str) -> None:
+    sent = event("http_post")
+    ingest({**sent, "headers": {**sent["headers"], **headers}}, None)
+
+
+def come(**subscription: Any) -> None:
+    connect(event("socket_connect"), None)
+    receive(message({"action": "subscribe", **subscription}), None)
+
+
+def ring(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDINGS_FOLLOWER", follower)
+    start_anew()
+    follow({"ring": "main"}, None)
+
+
+def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    asked = watch()
+    post()
+    post(**{"idempotency-key": "k"})
+    post(**{"idempotency-key": "k"})
+    return asked
+
+
+def following_state(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    app.log().take("main")
+    post()
+    monkeypatch.setenv("TIDINGS_FOLLOWER", "state")
+    start_anew()
+    asked = watch()
+    follow({"ring": "main"}, None)
+    return asked
+
+
+def following_push(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    come(parents=["user/ann"])
+    post()
+    monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
+    start_anew()
+    asked = watch()
+    follow({"ring": "main"}, None)
+    return asked
+
+
+def connecting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    asked = watch()
+    connect(event("socket_connect"), None)
+    return asked
+
+
+def disconnecting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    come(parents=["user/ann"])
+    ring("push", monkeypatch)
+    asked = watch()
+    disconnect(event("socket_disconnect"), None)
+    return asked
+
+
+def receiving(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    connect(event("socket_connect"), None)
+    asked = watch()
+    for said in (
+        {"action": "subscribe"},
+        {"action": "ping"},
+        {"action": "unsubscribe"},
+        {"action": "nonsense"},
+    ):
+        receive(message(said), None)
+    return asked
+
+
+def replaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    ring("state", monkeypatch)
+    come(**{"from": "0"})
+    asked = watch()
+    replay({"replay": CONNECTION}, None)
+    return asked
+
+
+def streaming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    ring("state", monkeypatch)
+    asked = watch()
+    for cursor in ("0", "now", "545b55c7f095528dd0f3863c"):
+        assert parse(cursor)
+        stream = app.streamer().open("main", cursor, None, None)
+        while not stream.next().at_frontier:
+            pass
+    return asked
+
+
+def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    come(**{"from": "0"})
+    asked = watch()
+    sweep({}, None)
+    app.sweeper().trimmer.run("main")
+    app.log().raise_floor("main", 1)
+    app.log().extend("main", 1, 2**40)
+    return asked
+
+
+SCENES = {
+    "ingest": ingesting,
+    "follow-state": following_state,
+    "follow-push": following_push,
+    "connect": connecting,
+    "disconnect": disconnecting,
+    "receive": receiving,
+    "replay": replaying,
+    "stream": streaming,
+    "sweep": sweeping,
+}
+
+
+def watched() -> Asked:
+    """What the clients of this process ask DynamoDB for, from now on: (table, action)."""
+    asked: Asked = set()
+
+    def note(model: Any, params: dict[str, Any], **_: object) -> None:
+        sent = json.loads(params["body"])
+        for table in sent.get("RequestItems", {sent.get("TableName"): ()}):
+            asked.add((table, f"dynamodb:{model.name}"))
+
+    for client in (clients.dynamodb(), clients.dynamodb_once()):
+        client.meta.events.register("before-call.dynamodb", note)
+    return asked
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_asks_for_no_more_than_it_is_granted(
+    function: Any, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each action on each table stands in the blueprint; and the scene did reach the tables."""
+    granted = {(grant.table, action) for grant in function.grants for action in grant.actions}
+
+    asked = SCENES[function.name](monkeypatch, watched)
+
+    assert asked
+    assert asked <= granted, sorted(asked - granted)

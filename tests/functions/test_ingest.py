@@ -1,0 +1,153 @@
+"""ingest: HTTP API events of payload format 2.0."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.aws import app
+
+from functions.ingest.handler import handle
+from tests.functions.cloud import Cloud, event, start_anew
+
+NO_CACHE = "no-cache, no-store, must-revalidate"
+LINE = (
+    '{"event":"insert","timestamp":"2026-11-21T07:11:45Z","parents":["user/ann"],'
+    '"type":"video","id":"x32"}'
+)
+
+
+def logged() -> list[list[str]]:
+    return [page.lines for page in app.log().read("main", 0)]
+
+
+def test_a_post_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
+    """204 without a body, readable by a browser, never cached; one page of one line."""
+    answer = handle(event("http_post"), None)
+
+    assert answer == {
+        "statusCode": 204,
+        "headers": {"cache-control": NO_CACHE, "access-control-allow-origin": "*"},
+    }
+    assert logged() == [[LINE]]
+
+
+def test_a_binary_body_of_lines_is_one_page_with_an_id_for_each(cloud: Cloud) -> None:
+    """API Gateway hands NDJSON over in base64; with Prefer the ids are told."""
+    answer = handle(event("http_post_to_feed"), None)
+
+    assert answer["statusCode"] == 200
+    assert answer["headers"]["content-type"] == "application/json"
+    page = app.log().read("main", 0)[0]
+    ids = [f"{page.id_prefix}{slot:06x}" for slot in range(2)]
+    assert json.loads(answer["body"]) == {"ids": ids}
+    assert [json.loads(line)["id"] for line in page.lines] == ["1", "2"]
+
+
+def test_a_key_that_comes_again_appends_nothing(cloud: Cloud) -> None:
+    """The same answer, one page; and 422 for another body under the same key."""
+    first, second = (handle(event("http_post_to_feed"), None) for _ in range(2))
+    other = handle(
+        event("http_post_to_feed", isBase64Encoded=False, body='{"event":"delete"}'), None
+    )
+    reused = handle(event("http_post_to_feed", isBase64Encoded=False, body=LINE), None)
+
+    assert first == second
+    assert len(logged()) == 1
+    assert (other["statusCode"], reused["statusCode"]) == (400, 422)
+    assert json.loads(reused["body"])["error"]["code"] == "idempotency_key_reused"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code"),
+    [
+        ({"body": '{"event":"insert","type":"a","id":7}'}, 400, "invalid_operation"),
+        ({"body": "%%%", "isBase64Encoded": True}, 400, "invalid_operation"),
+        ({"body": None}, 400, "invalid_operation"),
+        ({"headers": {}}, 415, "wrong_content_type"),
+        ({"pathParameters": {"feed": "other"}}, 404, "unknown_feed"),
+        ({"pathParameters": {"feed": "NO"}}, 400, "invalid_feed"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_not_written(
+    cloud: Cloud, changes: dict[str, Any], status: int, code: str
+) -> None:
+    """The status and code of PROTOCOL 4.6, headers as on success, no number taken."""
+    answer = handle(event("http_post", **changes), None)
+
+    assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (status, code)
+    assert answer["headers"]["cache-control"] == NO_CACHE
+    assert answer["headers"]["access-control-allow-origin"] == "*"
+    assert (logged(), app.log().head("main")) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [("POST", "/nope", 404, "unknown_path"), ("PUT", "/ops", 405, "wrong_method")],
+)
+def test_the_default_route_says_what_is_wrong(
+    cloud: Cloud, method: str, path: str, status: int, code: str
+) -> None:
+    """What no route takes comes to this function only to be refused."""
+    context = event("http_post")["requestContext"]
+    asked = {**context["http"], "method": method, "path": path}
+    answer = handle(
+        event(
+            "http_post",
+            routeKey="$default",
+            rawPath=path,
+            requestContext={**context, "routeKey": "$default", "http": asked},
+        ),
+        None,
+    )
+
+    assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (status, code)
+    assert logged() == []
+
+
+def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows whether it was written: the producer is told to try again."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    start_anew()
+    answer = handle(event("http_post"), None)
+
+    assert answer["statusCode"] == 503
+    assert int(answer["headers"]["retry-after"]) >= 1
+    assert json.loads(answer["body"])["error"]["code"] == "unavailable"
+
+
+def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a listed origin is told that it may read the answer."""
+    monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example, https://b.example")
+    start_anew()
+    headers = event("http_post")["headers"]
+    listed = handle(event("http_post", headers={**headers, "origin": "https://b.example"}), None)
+    other = handle(event("http_post", headers={**headers, "origin": "https://c.example"}), None)
+
+    assert listed["headers"]["access-control-allow-origin"] == "https://b.example"
+    assert "access-control-allow-origin" not in other["headers"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("POST", "/nope", 404, "unknown_path"),
+        ("POST", "/ops/", 404, "unknown_path"),
+        ("POST", "/feeds/a/b/ops", 404, "unknown_path"),
+        ("PUT", "/", 405, "wrong_method"),
+        ("GET", "/feeds/main/ops", 405, "wrong_method"),
+    ],
+)
+def test_4_6_the_default_route_says_what_is_wrong(
+    cloud: Cloud, method: str, path: str, status: int, code: str
+) -> None:
+    """What no other route takes is refused by name, and nothing is written."""
+    sent = event("http_post", routeKey="$default", rawPath=path)
+    sent["requestContext"]["http"] |= {"method": method, "path": path}
+
+    answer = handle(sent, None)
+
+    assert answer["statusCode"] == status
+    assert json.loads(answer["body"])["error"]["code"] == code
+    assert logged() == []

@@ -1,0 +1,170 @@
+"""connect, receive, replay, follow-push and disconnect: the life of one WebSocket connection."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tidings.aws import app
+from tidings.core.session import State
+
+from functions.connect.handler import handle as connect
+from functions.disconnect.handler import handle as disconnect
+from functions.follow.handler import handle as follow
+from functions.ingest.handler import handle as ingest
+from functions.receive.handler import handle as receive
+from functions.replay.handler import handle as replay
+from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
+
+OK = {"statusCode": 200}
+FROM_THE_FIRST = {"action": "resume", "cursor": "0000000000000000007fffff"}
+
+
+@pytest.fixture
+def push(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """The environment of follow-push."""
+    monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
+    start_anew()
+    return cloud
+
+
+def state() -> State | None:
+    connection = app.connections().get(CONNECTION)
+    return connection.state if connection else None
+
+
+def test_connect_writes_the_connection_down(cloud: Cloud) -> None:
+    """It is open and subscribed to nothing, and nobody is told anything yet."""
+    answer = connect(event("socket_connect"), None)
+
+    assert answer == OK
+    assert state() is State.OPEN
+    assert cloud.around.asked == []
+
+
+def test_disconnect_forgets_it_and_may_come_twice(cloud: Cloud) -> None:
+    """API Gateway sends $disconnect at best once, at worst for what is forgotten already."""
+    connect(event("socket_connect"), None)
+    answers = [disconnect(event("socket_disconnect"), None) for _ in range(2)]
+
+    assert answers == [OK, OK]
+    assert state() is None
+
+
+def test_subscribe_is_confirmed_and_rings_the_push_follower(cloud: Cloud) -> None:
+    """From now on: nothing to catch up with, so the push follower is to take it up."""
+    connect(event("socket_connect"), None)
+    answer = receive(event("socket_message"), None)
+
+    assert answer == OK
+    assert state() is State.JOINING
+    ((to, frame),) = cloud.posted
+    assert (to, frame["reply"], frame["feed"]) == (CONNECTION, "subscribed", "main")
+    assert cloud.invoked == [("tidings-dev-follow-push", {"ring": "main"})]
+
+
+def test_resume_wakes_a_replay(cloud: Cloud) -> None:
+    """What lies behind a cursor is sent by a function of its own."""
+    connect(event("socket_connect"), None)
+    receive(message(FROM_THE_FIRST), None)
+
+    assert state() is State.CATCHING_UP
+    assert cloud.invoked == [("tidings-dev-replay", {"replay": CONNECTION})]
+
+
+@pytest.mark.parametrize("body", ["hello", "[]", {"action": "destroy"}, {"action": "resume"}])
+def test_a_wrong_message_is_answered_on_the_connection(cloud: Cloud, body: object) -> None:
+    """The handler succeeds, as otherwise API Gateway would send an error of its own."""
+    connect(event("socket_connect"), None)
+    answer = receive(message(body), None)
+
+    assert answer == OK
+    ((to, frame),) = cloud.posted
+    assert to == CONNECTION
+    assert frame["error"]["code"] in ("invalid_message", "invalid_cursor")
+    assert state() is State.OPEN
+
+
+def test_a_message_in_base64_is_read(cloud: Cloud) -> None:
+    """API Gateway marks a binary message; ours hold text all the same."""
+    connect(event("socket_connect"), None)
+    ping = event("socket_message", body="eyJhY3Rpb24iOiJwaW5nIn0=", isBase64Encoded=True)
+    receive(ping, None)
+
+    assert cloud.posted == [(CONNECTION, {"reply": "pong", "state": "open"})]
+
+
+def test_a_message_of_a_forgotten_connection_closes_it(cloud: Cloud) -> None:
+    """Its client connects again and resumes; nothing is guessed."""
+    receive(event("socket_message"), None)
+
+    assert cloud.closed == [CONNECTION]
+    assert cloud.posted == []
+
+
+def test_a_replay_sends_the_log_and_hands_over_to_the_push_follower(push: Cloud) -> None:
+    """Caught up by the replay, taken up by the follower, then served by its stream events."""
+    ingest(event("http_post"), None)
+    connect(event("socket_connect"), None)
+    receive(message(FROM_THE_FIRST), None)
+    replay({"replay": CONNECTION}, None)
+    joined = state()
+    follow({"ring": "main"}, None)
+    live = state()
+    ingest(event("http_post_to_feed"), None)
+    answer = follow(event("stream_insert"), None)
+
+    assert (joined, live) == (State.JOINING, State.LIVE)
+    assert answer == {"batchItemFailures": []}
+    assert ("tidings-dev-follow-push", {"ring": "main"}) in push.invoked
+    heard = [found for to, frame in push.posted for found in frame.get("events", ())]
+    assert [found["data"]["id"] for found in heard] == ["x32", "1", "2"]
+    assert [found["event"] for found in heard] == ["insert", "insert", "delete"]
+    assert push.posted[-1][1]["cursor"] >= heard[-1]["id"]
+
+
+def test_a_filter_holds_while_live(push: Cloud) -> None:
+    """A subscription to videos is told of the video and not of the rest of the pages."""
+    connect(event("socket_connect"), None)
+    receive(event("socket_message"), None)
+    follow({"ring": "main"}, None)
+    ingest(event("http_post_to_feed"), None)
+    ingest(event("http_post"), None)
+    follow(event("stream_insert"), None)
+
+    heard = [found for to, frame in push.posted for found in frame.get("events", ())]
+    assert [found["data"]["id"] for found in heard] == ["x32"]
+
+
+def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:
+    """410 removes exactly that connection, and the follower goes on."""
+    connect(event("socket_connect"), None)
+    receive(event("socket_message"), None)
+    follow({"ring": "main"}, None)
+    ingest(event("http_post"), None)
+    push.answers(410, "GoneException")
+    answer = follow(event("stream_insert"), None)
+
+    assert answer == {"batchItemFailures": []}
+    assert state() is None
+    assert app.followers().checkpoints("main") == {"push": 1}
+
+
+def test_a_replay_of_a_connection_that_left_does_nothing(cloud: Cloud) -> None:
+    """It may be woken late or twice."""
+    replay({"replay": CONNECTION}, None)
+
+    assert cloud.around.asked == []
+
+
+def test_unsubscribe_leads_back_to_open(push: Cloud) -> None:
+    """Whoever served the connection lets go of it and says so."""
+    connect(event("socket_connect"), None)
+    receive(event("socket_message"), None)
+    follow({"ring": "main"}, None)
+    receive(message({"action": "unsubscribe"}), None)
+    leaving = state()
+    follow({"ring": "main"}, None)
+
+    assert (leaving, state()) == (State.LEAVING, State.OPEN)
+    assert json.dumps(push.posted[-1][1]) == '{"reply": "unsubscribed"}'

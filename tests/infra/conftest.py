@@ -1,0 +1,27 @@
+"""The templates, synthesised once: it takes ten seconds and needs Node.js."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra import settings, synth
+from tests.infra.templates import Template
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CDK's output for every stage."""
+    outdir = tmp_path_factory.mktemp("cdk") / "cdk.out"
+    synth.synth(outdir)
+    return outdir
+
+
+@pytest.fixture(scope="session", params=settings.STAGES, ids=lambda stage: stage.name)
+def template(assembly: Path, request: pytest.FixtureRequest) -> Template:
+    """The template of each stage in turn."""
+    stage: settings.Stage = request.param
+    body = json.loads((assembly / f"tidings-{stage.name}.template.json").read_text())
+    return Template(stage, body)

@@ -1,0 +1,62 @@
+"""A synthesised template, and how to find things in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from infra import settings
+
+Resource = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Template:
+    """One stage's template, and how to find things in it."""
+
+    stage: settings.Stage
+    body: dict[str, Any]
+
+    def resources(self, kind: str) -> dict[str, Resource]:
+        """The properties of each resource of a type, by logical id."""
+        found = self.body["Resources"].items()
+        return {name: each.get("Properties", {}) for name, each in found if each["Type"] == kind}
+
+    def function(self, name: str) -> tuple[str, Resource]:
+        """Logical id and properties of the function that the blueprint calls *name*."""
+        called = f"tidings-{self.stage.name}-{name}"
+        for logical, each in self.resources("AWS::Lambda::Function").items():
+            if each["FunctionName"] == called:
+                return logical, each
+        raise LookupError(called)
+
+    def statements(self, role: str) -> list[Resource]:
+        """Everything the role with logical id *role* may do."""
+        return [
+            statement
+            for policy in self.resources("AWS::IAM::Policy").values()
+            if {"Ref": role} in policy["Roles"]
+            for statement in policy["PolicyDocument"]["Statement"]
+        ]
+
+    def role_of(self, function: str) -> str:
+        """Logical id of a function's role."""
+        return str(self.function(function)[1]["Role"]["Fn::GetAtt"][0])
+
+
+def text(value: Any) -> str:
+    """A value with its references written out: `<Logical.Arn>/stream/*`."""
+    match value:
+        case {"Ref": name}:
+            return f"<{name}>"
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{name}.{attribute}>"
+        case {"Fn::Join": [separator, parts]}:
+            return str(separator).join(text(part) for part in parts)
+        case _:
+            return str(value)
+
+
+def as_list(value: Any) -> list[Any]:
+    """IAM writes lists of one as their element."""
+    return value if isinstance(value, list) else [value]

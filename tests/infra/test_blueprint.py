@@ -1,0 +1,177 @@
+"""Everything the blueprint lists is deployed, as the blueprint says, and nothing beside it."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.aws import blueprint, settings
+
+from infra.paths import FUNCTIONS
+from tests.infra.templates import Template, text
+
+pytestmark = pytest.mark.node
+
+
+def test_functions_are_those_of_the_blueprint(template: Template) -> None:
+    """No function is forgotten and none is added."""
+    deployed = {f["FunctionName"] for f in template.resources("AWS::Lambda::Function").values()}
+
+    assert {f"tidings-{template.stage.name}-{f.name}" for f in blueprint.FUNCTIONS} == deployed
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_is_as_large_and_as_patient_as_written(
+    template: Template, function: blueprint.Function
+) -> None:
+    """Timeout, memory, runtime, machine and handler."""
+    deployed = template.function(function.name)[1]
+
+    assert (function.timeout_s, function.memory_mb) == (deployed["Timeout"], deployed["MemorySize"])
+    assert (deployed["Runtime"], deployed["Architectures"]) == ("python3.13", ["arm64"])
+    assert deployed["Handler"] == ("run.sh" if function.streams else "handler.handle")
+    assert deployed["LoggingConfig"]["LogFormat"] == "JSON"
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_starts_with_the_environment_it_gets(
+    template: Template, function: blueprint.Function
+) -> None:
+    """The settings parse, tables and addresses are references, its own settings are its own."""
+    variables = template.function(function.name)[1]["Environment"]["Variables"]
+    found = settings.parse({name: text(value) for name, value in variables.items()})
+    tables = {table.setting for table in blueprint.TABLES}
+
+    assert found.stage == template.stage.name
+    assert found.function_prefix == f"tidings-{template.stage.name}-"
+    assert found.follower == function.environment.get("TIDINGS_FOLLOWER", "")
+    assert found.sockets_url.startswith("https://") and found.sockets_url.endswith("/live")
+    assert all("Ref" in variables[name] for name in tables)
+
+
+def test_every_setting_with_a_value_is_set(template: Template) -> None:
+    """What a function may be told is told, so that the console shows what holds."""
+    told: set[str] = set()
+    for function in template.resources("AWS::Lambda::Function").values():
+        told |= set(function["Environment"]["Variables"])
+
+    assert set() == {setting.variable for setting in settings.SETTINGS} - told
+
+
+def test_no_variable_is_made_up(template: Template) -> None:
+    """Every TIDINGS_ variable is one that the functions read."""
+    known = {setting.variable for setting in settings.SETTINGS}
+    for function in template.resources("AWS::Lambda::Function").values():
+        told = {v for v in function["Environment"]["Variables"] if v.startswith("TIDINGS_")}
+
+        assert set() == told - known
+
+
+def test_stream_function_runs_behind_the_web_adapter(template: Template) -> None:
+    """AWS's adapter layer, its variables, a start script that may run, five layers at most."""
+    for function in (f for f in blueprint.FUNCTIONS if f.streams):
+        deployed = template.function(function.name)[1]
+        variables = deployed["Environment"]["Variables"]
+
+        assert "753240598075:layer:LambdaAdapterLayerArm64:" in text(deployed["Layers"][-1])
+        assert (
+            variables["AWS_LWA_INVOKE_MODE"],
+            variables["AWS_LAMBDA_EXEC_WRAPPER"],
+        ) == ("response_stream", "/opt/bootstrap")
+        assert (FUNCTIONS / function.folder / deployed["Handler"]).stat().st_mode & 0o111
+        assert len(deployed["Layers"]) <= 5  # Lambda takes no more
+
+
+def test_stream_function_answers_at_a_streaming_url(template: Template) -> None:
+    """One URL for each streaming function; signed requests only, unless the stage is public."""
+    urls = list(template.resources("AWS::Lambda::Url").values())
+    auth = "NONE" if template.stage.public else "AWS_IAM"
+
+    assert len([f for f in blueprint.FUNCTIONS if f.streams]) == len(urls)
+    assert all((auth, "RESPONSE_STREAM") == (url["AuthType"], url["InvokeMode"]) for url in urls)
+
+
+def test_http_routes_are_those_of_the_blueprint(template: Template) -> None:
+    """All but the streamed ones, which a function URL serves whatever their path."""
+    streamed = {f.name for f in blueprint.FUNCTIONS if f.streams}
+    wanted = {
+        (route.key, route.function)
+        for route in blueprint.HTTP_ROUTES
+        if route.function not in streamed
+    }
+
+    assert wanted == _routes(template, "HTTP")
+
+
+def test_socket_routes_are_those_of_the_blueprint(template: Template) -> None:
+    """Each route key reaches its function."""
+    wanted = {(route.key, route.function) for route in blueprint.SOCKET_ROUTES}
+
+    assert wanted == _routes(template, "WEBSOCKET")
+
+
+def test_schedules_are_those_of_the_blueprint(template: Template) -> None:
+    """Each schedule's function runs at its rate; a missed run is not made up for."""
+    deployed = list(template.resources("AWS::Scheduler::Schedule").values())
+    wanted = {
+        (f"<{template.function(s.function)[0]}.Arn>", s.every_minutes) for s in blueprint.SCHEDULES
+    }
+
+    assert wanted == {
+        (text(each["Target"]["Arn"]), int(each["ScheduleExpression"].strip("rate()").split()[0]))
+        for each in deployed
+    }
+    assert all(each["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0 for each in deployed)
+
+
+def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
+    """Each doorbell: from the start, split on failure, given up to S3, counted."""
+    mappings = list(template.resources("AWS::Lambda::EventSourceMapping").values())
+    buckets = [f"<{name}.Arn>" for name in template.resources("AWS::S3::Bucket")]
+    wanted = {
+        (template.function(s.function)[0], s.batch_size, s.window_s, s.age_max_s, s.retries_max)
+        for s in blueprint.STREAM_SOURCES
+    }
+
+    assert wanted == {
+        (
+            each["FunctionName"]["Ref"],
+            each["BatchSize"],
+            each["MaximumBatchingWindowInSeconds"],
+            each["MaximumRecordAgeInSeconds"],
+            each["MaximumRetryAttempts"],
+        )
+        for each in mappings
+    }
+    for each in mappings:
+        assert each["StartingPosition"] == "TRIM_HORIZON"
+        assert each["BisectBatchOnFunctionError"]
+        assert each["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert buckets == [text(each["DestinationConfig"]["OnFailure"]["Destination"])]
+        assert each["MetricsConfig"]["Metrics"] == ["EventCount"]
+
+
+def test_woken_functions_forget_missed_wakes(template: Template) -> None:
+    """A bell that could not ring within a minute is dropped: the sweep rings again."""
+    woken = {name for function in blueprint.FUNCTIONS for name in function.invokes}
+    configured = template.resources("AWS::Lambda::EventInvokeConfig").values()
+
+    assert {template.function(name)[0] for name in woken} == {
+        each["FunctionName"]["Ref"]
+        for each in configured
+        if (each["MaximumEventAgeInSeconds"], each["MaximumRetryAttempts"]) == (60, 0)
+    }
+
+
+def _routes(template: Template, protocol: str) -> set[tuple[str, str]]:
+    apis = template.resources("AWS::ApiGatewayV2::Api")
+    integrations = template.resources("AWS::ApiGatewayV2::Integration")
+    called = {
+        f"<{template.function(function.name)[0]}.Arn>": function.name
+        for function in blueprint.FUNCTIONS
+    }
+    found = set()
+    for route in template.resources("AWS::ApiGatewayV2::Route").values():
+        if apis[route["ApiId"]["Ref"]]["ProtocolType"] == protocol:
+            target = text(route["Target"]).removeprefix("integrations/<").removesuffix(">")
+            uri = text(integrations[target]["IntegrationUri"])
+            found.add((route["RouteKey"], next(n for arn, n in called.items() if arn in uri)))
+    return found

@@ -1,0 +1,202 @@
+"""What keeps a stage safe, cheap and watched: tables, throttles, logs, alarms, dashboard."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.aws import blueprint, metrics
+
+from infra import settings
+from tests.infra.templates import Template, text
+
+pytestmark = pytest.mark.node
+
+
+def test_tables_have_the_keys_of_the_blueprint(template: Template) -> None:
+    """Partition key, sort key and their types; no secondary index (it would double a write)."""
+    wanted = {
+        (table.partition_key, "S", *table.sort_key, table.ttl_attribute)
+        for table in blueprint.TABLES
+    }
+    tables = template.resources("AWS::DynamoDB::Table").values()
+
+    assert len(blueprint.TABLES) == len(tables)
+    assert wanted == {_keys(table) for table in tables}
+    assert not any(
+        {"GlobalSecondaryIndexes", "LocalSecondaryIndexes"} & table.keys() for table in tables
+    )
+
+
+def test_tables_are_encrypted_recoverable_and_expire(template: Template) -> None:
+    """On demand, with point-in-time recovery and TTL, under the key the stage chose."""
+    for table in template.resources("AWS::DynamoDB::Table").values():
+        assert table["BillingMode"] == "PAY_PER_REQUEST"
+        assert table["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
+        assert table["TimeToLiveSpecification"]["Enabled"]
+        assert table["SSESpecification"]["SSEEnabled"]
+        assert template.stage.customer_key == ("KMSMasterKeyId" in table["SSESpecification"])
+
+
+def test_only_ringing_tables_have_a_stream(template: Template) -> None:
+    """A stream carries keys alone: whoever hears the bell reads the table."""
+    streams = [
+        table["StreamSpecification"]["StreamViewType"]
+        for table in template.resources("AWS::DynamoDB::Table").values()
+        if "StreamSpecification" in table
+    ]
+
+    assert ["KEYS_ONLY"] * sum(table.stream for table in blueprint.TABLES) == streams
+
+
+def test_data_outlives_its_stack_where_it_must(template: Template) -> None:
+    """A stage that keeps its data refuses to delete tables and retains them."""
+    for each in template.body["Resources"].values():
+        if each["Type"] == "AWS::DynamoDB::Table":
+            assert template.stage.keep_data == each["Properties"]["DeletionProtectionEnabled"]
+            assert ("Retain" if template.stage.keep_data else "Delete") == each["DeletionPolicy"]
+
+
+def test_production_keeps_its_data_and_its_doors_shut() -> None:
+    """Settings that must not be lost in an edit."""
+    (prod,) = settings.chosen("prod")
+
+    assert (prod.keep_data, prod.customer_key, prod.public) == (True, True, False)
+
+
+def test_an_unknown_stage_is_refused_by_name() -> None:
+    """One sentence that says what there is."""
+    with pytest.raises(
+        settings.UnknownStage, match="no stage 'live'; there are dev, staging, prod"
+    ):
+        settings.chosen("live")
+
+
+def test_bucket_of_given_up_records_is_closed(template: Template) -> None:
+    """Private, encrypted, TLS only, emptied after a while."""
+    (bucket,) = template.resources("AWS::S3::Bucket").values()
+    (policy,) = template.resources("AWS::S3::BucketPolicy").values()
+    denied = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
+
+    assert all(bucket["PublicAccessBlockConfiguration"].values())
+    assert bucket["BucketEncryption"] and bucket["LifecycleConfiguration"]
+    assert denied[0]["Condition"]["Bool"]["aws:SecureTransport"] == "false"
+
+
+def test_both_apis_are_throttled_and_logged(template: Template) -> None:
+    """A runaway client is refused before it costs; every request leaves a line."""
+    stages = template.resources("AWS::ApiGatewayV2::Stage").values()
+
+    assert len(stages) == 2
+    for stage in stages:
+        limits = stage["DefaultRouteSettings"]
+        assert template.stage.requests_per_s == limits["ThrottlingRateLimit"]
+        assert template.stage.burst == limits["ThrottlingBurstLimit"]
+        assert "$context.requestId" in stage["AccessLogSettings"]["Format"]
+
+
+def test_access_logs_hold_nothing_of_the_clients(template: Template) -> None:
+    """No addresses, no headers, no query: cursors and filters are the consumers' business."""
+    for stage in template.resources("AWS::ApiGatewayV2::Stage").values():
+        line = stage["AccessLogSettings"]["Format"]
+
+        assert not any(word in line for word in ("sourceIp", "userAgent", "header", "query"))
+
+
+def test_socket_api_may_write_logs(template: Template) -> None:
+    """API Gateway refuses a WebSocket stage with logs in an account without a logging role."""
+    stages = [
+        each
+        for each in template.body["Resources"].values()
+        if each["Type"] == "AWS::ApiGatewayV2::Stage"
+        and each["Properties"]["StageName"] != "$default"
+    ]
+    account = next(iter(template.resources("AWS::ApiGateway::Account")))
+
+    assert all(account in each["DependsOn"] for each in stages)
+
+
+def test_every_function_has_a_log_group_that_forgets(template: Template) -> None:
+    """Retention as the stage says; no group keeps its lines for ever."""
+    groups = template.resources("AWS::Logs::LogGroup")
+    named = {
+        f["LoggingConfig"]["LogGroup"]["Ref"]
+        for f in template.resources("AWS::Lambda::Function").values()
+    }
+
+    assert len(blueprint.FUNCTIONS) == len(named)
+    assert named <= groups.keys()
+    assert {template.stage.log_days} == {group["RetentionInDays"] for group in groups.values()}
+
+
+def test_every_function_has_alarms(template: Template) -> None:
+    """Errors and throttles of each."""
+    for function in blueprint.FUNCTIONS:
+        logical = template.function(function.name)[0]
+        watched = {name for name, at in _alarmed(template) if f"<{logical}>" in at}
+
+        assert {"Errors", "Throttles"} <= watched
+
+
+def test_every_stream_source_has_alarms(template: Template) -> None:
+    """Late, dropped, and given up."""
+    for logical, mapping in template.resources("AWS::Lambda::EventSourceMapping").items():
+        own = {name for name, at in _alarmed(template) if f"<{logical}>" in at}
+        function = f"<{mapping['FunctionName']['Ref']}>"
+
+        assert {"DroppedEventCount", "OnFailureDestinationDeliveredEventCount"} == own
+        assert ("IteratorAge", {function}) in _alarmed(template)
+
+
+def test_followers_are_watched(template: Template) -> None:
+    """A lagging follower, and one that retention has overtaken."""
+    watched = {name for name, _ in _alarmed(template)}
+
+    assert {"FollowerLag", "FollowerFellOff"} <= watched
+
+
+def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
+    """An alarm on a metric nobody emits would be silent for ever."""
+    known = {metric.name for metric in metrics.METRICS}
+    for alarm in template.resources("AWS::CloudWatch::Alarm").values():
+        if alarm.get("Namespace") == metrics.NAMESPACE:
+            assert alarm["MetricName"] in known
+            assert alarm["Dimensions"] == [
+                {"Name": "service", "Value": metrics.service(template.stage.name)}
+            ]
+
+
+def test_alarms_reach_the_topic(template: Template) -> None:
+    """Each has an action; CloudWatch may publish, and use the key where there is one."""
+    (topic,) = template.resources("AWS::SNS::Topic")
+    (policy,) = template.resources("AWS::SNS::TopicPolicy").values()
+    allowed = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
+
+    for alarm in template.resources("AWS::CloudWatch::Alarm").values():
+        assert [f"<{topic}>"] == [text(action) for action in alarm["AlarmActions"]]
+    assert allowed[0]["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    for key in template.resources("AWS::KMS::Key").values():
+        assert "cloudwatch.amazonaws.com" in str(key["KeyPolicy"])
+
+
+def test_dashboard_shows_every_metric(template: Template) -> None:
+    """Whatever the functions emit can be seen."""
+    (board,) = template.resources("AWS::CloudWatch::Dashboard").values()
+    shown = text(board["DashboardBody"])
+
+    assert [metric.name for metric in metrics.METRICS if metric.name not in shown] == []
+
+
+def _keys(table: dict[str, object]) -> tuple[str, ...]:
+    schema, attributes = table["KeySchema"], table["AttributeDefinitions"]
+    expires = table["TimeToLiveSpecification"]
+    assert isinstance(schema, list) and isinstance(attributes, list) and isinstance(expires, dict)
+    kinds = {each["AttributeName"]: each["AttributeType"] for each in attributes}
+    names = [each["AttributeName"] for each in schema]
+    return (*(part for name in names for part in (name, kinds[name])), expires["AttributeName"])
+
+
+def _alarmed(template: Template) -> list[tuple[str, set[str]]]:
+    return [
+        (alarm["MetricName"], {text(each["Value"]) for each in alarm.get("Dimensions", [])})
+        for alarm in template.resources("AWS::CloudWatch::Alarm").values()
+        if "MetricName" in alarm
+    ]

@@ -1,0 +1,143 @@
+"""Least privilege: each role may do what the blueprint grants, and no role may do more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tidings.aws import blueprint
+
+from tests.infra.templates import Resource, Template, as_list, text
+
+pytestmark = pytest.mark.node
+
+# Every grant with a `*` in its resource, and why it has nothing narrower.
+WILDCARDS = {
+    "/live/POST/@connections/*": "API Gateway makes up a connection's id when a client connects",
+    "/live/DELETE/@connections/*": "as above",
+    "/stream/*": "ListStreams is authorised against all streams of the one table",
+    "/aws/lambda/*": "Lambda names what it writes to the bucket by mapping, shard and time",
+}
+
+
+def test_no_role_may_touch_everything(template: Template) -> None:
+    """A resource with a wildcard is one of those explained above, below something we own."""
+    for statement in _all_statements(template):
+        for resource in map(text, as_list(statement["Resource"])):
+            explained = resource.endswith(tuple(WILDCARDS)) and resource.startswith(("<", "arn:"))
+
+            assert "*" not in resource or (explained and resource.count("*") == 1)
+
+
+def test_no_role_may_do_everything(template: Template) -> None:
+    """Actions are named one by one."""
+    for statement in _all_statements(template):
+        assert not any("*" in action for action in as_list(statement["Action"]))
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_use_tables_as_granted(
+    template: Template, function: blueprint.Function
+) -> None:
+    """Exactly the blueprint's actions on exactly its tables."""
+    granted = {(grant.table, action) for grant in function.grants for action in grant.actions}
+
+    assert granted == {
+        (_table(template, resource), action)
+        for resource, action in _may(template, function, "dynamodb:")
+        if resource.endswith(".Arn>")
+    }
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_wake_what_it_wakes(template: Template, function: blueprint.Function) -> None:
+    """Exactly the functions named in `invokes`, of its own stage."""
+    names = {f":function:tidings-{template.stage.name}-{name}" for name in function.invokes}
+    found = {resource for resource, _ in _may(template, function, "lambda:")}
+
+    assert len(names) == len(found)
+    assert all(any(arn.endswith(name) for arn in found) for name in names)
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_send_if_it_sends(template: Template, function: blueprint.Function) -> None:
+    """To connections of the one stage of the one WebSocket API."""
+    (api,) = (
+        name
+        for name, each in template.resources("AWS::ApiGatewayV2::Api").items()
+        if each["ProtocolType"] == "WEBSOCKET"
+    )
+    found = {resource.partition(f":<{api}>")[2] for resource, _ in _may(template, function, "exe")}
+    wanted = {"/live/POST/@connections/*", "/live/DELETE/@connections/*"}
+
+    assert (wanted if function.sockets else set()) == found
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_do_nothing_else(template: Template, function: blueprint.Function) -> None:
+    """Beside the above: its own log group, its stream and its bucket, and the stage's key."""
+    sourced = function.name in {source.function for source in blueprint.STREAM_SOURCES}
+    services = {"logs"} | {"dynamodb"}
+    services |= {"execute-api"} if function.sockets else set()
+    services |= {"lambda"} if function.invokes else set()
+    services |= {"s3"} if sourced else set()
+    services |= {"kms"} if template.stage.customer_key else set()
+
+    assert services == {action.partition(":")[0] for _, action in _may(template, function, "")}
+
+
+def test_functions_have_no_managed_policies(template: Template) -> None:
+    """AWS's own policies allow more than one function's work."""
+    for function in blueprint.FUNCTIONS:
+        role = template.resources("AWS::IAM::Role")[template.role_of(function.name)]
+
+        assert "ManagedPolicyArns" not in role
+
+
+def test_function_writes_its_own_logs_only(template: Template) -> None:
+    """One log group a role."""
+    for function in blueprint.FUNCTIONS:
+        group = template.function(function.name)[1]["LoggingConfig"]["LogGroup"]["Ref"]
+
+        assert {f"<{group}.Arn>"} == {r for r, _ in _may(template, function, "logs:")}
+
+
+def test_only_our_apis_and_the_public_may_invoke(template: Template) -> None:
+    """Permissions name an API as their source; a public function URL is for public stages."""
+    for permission in template.resources("AWS::Lambda::Permission").values():
+        if permission["Principal"] == "apigateway.amazonaws.com":
+            assert ":execute-api:" in text(permission["SourceArn"])
+        else:
+            assert permission["Principal"] == "*" and template.stage.public
+
+
+def test_endpoints_take_signed_requests_unless_public(template: Template) -> None:
+    """Every HTTP route and the WebSocket handshake."""
+    auth = "NONE" if template.stage.public else "AWS_IAM"
+    later = {"$disconnect", "$default"}  # belong to a connection that was let in
+    routes = template.resources("AWS::ApiGatewayV2::Route").values()
+
+    assert {auth} == {r["AuthorizationType"] for r in routes if r["RouteKey"] not in later}
+
+
+def _may(template: Template, function: blueprint.Function, service: str) -> set[tuple[str, str]]:
+    return {
+        (text(resource), action)
+        for statement in template.statements(template.role_of(function.name))
+        for resource in as_list(statement["Resource"])
+        for action in as_list(statement["Action"])
+        if action.startswith(service)
+    }
+
+
+def _table(template: Template, resource: str) -> str:
+    """The blueprint's name of a table, by its reference."""
+    logical = resource.strip("<>").partition(".")[0]
+    assert logical in template.resources("AWS::DynamoDB::Table")
+    (found,) = (t.name for t in blueprint.TABLES if logical.startswith(f"Tables{t.name.title()}"))
+    return found
+
+
+def _all_statements(template: Template) -> Iterator[Resource]:
+    for policy in template.resources("AWS::IAM::Policy").values():
+        yield from policy["PolicyDocument"]["Statement"]

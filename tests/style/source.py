@@ -1,0 +1,73 @@
+"""The source of the project, parsed once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CORE = ROOT / "layers/core/python/tidings/core"
+PRODUCT = (
+    "layers/core/python",
+    "layers/aws/python",
+    "functions",
+    "infra",
+    "local/tidings",
+    "client/tidings",
+    "bench",
+)
+TESTS = "tests"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Module:
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        """Its path from the root, as a person would say it."""
+        return str(self.path.relative_to(ROOT))
+
+    def functions(self) -> Iterator[Function]:
+        """Every function and method, inner ones too."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, Function):
+                yield node
+
+
+@cache
+def modules(*folders: str) -> list[Module]:
+    """The modules below *folders*."""
+    return [
+        Module(path, text := path.read_text(), ast.parse(text))
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
+def product() -> list[Module]:
+    return modules(*PRODUCT)
+
+
+def everything() -> list[Module]:
+    return modules(*PRODUCT, TESTS)
+
+
+def size(function: Function) -> int:
+    """Lines from `def` to its end; decorators and docstring count for nothing."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def documented(node: Function | ast.Module) -> bool:
+    return bool(ast.get_docstring(node))

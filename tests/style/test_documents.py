@@ -1,0 +1,44 @@
+"""The documents: links lead somewhere, words are defined."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.style.source import ROOT
+
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+WRITTEN_BY_A_RUN = {"bench/RESULTS.md"}
+_LINK = re.compile(r"\]\(([^)\s#]+)")
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Relative ones; what a run writes need not be there yet."""
+    broken = [
+        link
+        for link in _LINK.findall(page.read_text())
+        if "://" not in link
+        and not (page.parent / link).exists()
+        and str((page.parent / link).resolve().relative_to(ROOT)) not in WRITTEN_BY_A_RUN
+    ]
+    assert broken == []
+
+
+def test_each_word_is_defined_once() -> None:
+    """In the glossary, where one looks for it."""
+    words = re.findall(r"\*\*([^*]+)\*\*", (ROOT / "docs/GLOSSARY.md").read_text())
+
+    assert len(words) > 30
+    assert len(set(words)) == len(words)
+
+
+def test_files_named_in_the_guide_are_there() -> None:
+    """CONTRIBUTING.md says exactly which ones to change."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:layers|functions|infra|tests|docs)/[\w./]+)`", guide)
+
+    assert len(paths) > 15
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -1,0 +1,69 @@
+"""Who may import whom; the contracts themselves are in pyproject.toml (`lint-imports`)."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+
+from tests.style import source
+from tests.style.source import ROOT
+
+LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+
+
+def imported(module: source.Module) -> set[str]:
+    """The first names of everything *module* imports, within functions too."""
+    found: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+def test_the_core_needs_nothing() -> None:
+    """But the standard library, of which it reads no clock, no environment and no randomness."""
+    for module in source.modules("layers/core/python"):
+        outside = imported(module) - {"__future__"}
+        assert outside <= sys.stdlib_module_names, module.name
+        assert not outside & {"os", "time", "random", "secrets", "uuid", "socket"}, module.name
+
+
+def test_tidings_is_a_namespace() -> None:
+    """An `__init__.py` in one portion would hide the others."""
+    portions = [
+        *ROOT.glob("layers/*/python/tidings"),
+        ROOT / "client/tidings",
+        ROOT / "local/tidings",
+    ]
+
+    assert len(portions) == 4
+    assert [path for path in portions if (path / "__init__.py").exists()] == []
+
+
+def test_the_contracts_know_every_part() -> None:
+    """A new handler or portion has to be listed, or nothing is checked for it."""
+    (independent,) = (
+        contract for contract in LINTER["contracts"] if contract["type"] == "independence"
+    )
+    handlers = {f"functions.{path.parent.name}" for path in ROOT.glob("functions/*/handler.py")}
+    assert set(independent["modules"]) == handlers
+
+    portions = {
+        f"tidings.{path.parent.name}"
+        for folder in ("layers/[ac]*/python/tidings", "client/tidings", "local/tidings")
+        for path in ROOT.glob(f"{folder}/*/__init__.py")
+    }
+    assert set(LINTER["root_packages"]) == portions | {"functions", "infra"}
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    """By the settings; ruff bans it elsewhere but for the lines that say why."""
+    reading = [
+        module.name
+        for module in source.modules("layers/core", "layers/aws", "functions")
+        if "os.environ" in module.text
+    ]
+    assert reading == ["layers/aws/python/tidings/aws/settings.py"]

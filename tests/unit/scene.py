@@ -1,0 +1,217 @@
+"""A whole feed in memory, whose clock moves only when it is told to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count as counting
+from typing import Any
+
+from tidings.core import limits
+from tidings.core.append import Appender
+from tidings.core.catchup import CatchUp
+from tidings.core.connections import Connection
+from tidings.core.delivery import Delivery
+from tidings.core.feeds import Retention
+from tidings.core.followers import Follower
+from tidings.core.ingesting import Ingester
+from tidings.core.memory import (
+    MemoryBells,
+    MemoryClaims,
+    MemoryConnections,
+    MemoryFollowers,
+    MemoryInbox,
+    MemoryLog,
+    MemorySockets,
+    MemoryState,
+    MemoryWatches,
+)
+from tidings.core.operations import line_from
+from tidings.core.pages import Page, encode
+from tidings.core.projecting import Projector
+from tidings.core.pushing import Pusher
+from tidings.core.reader import Filler, Reader
+from tidings.core.receiving import Receiver
+from tidings.core.replaying import Replayer
+from tidings.core.retention import Trimmer
+from tidings.core.streaming import Streamer
+from tidings.core.sweeping import Sweeper
+
+FEED = "main"
+FEEDS = frozenset({FEED, "other"})
+NOW = 1_763_000_000_000
+RETENTION = Retention(age_ms=2 * limits.RETENTION_MS_MIN, records_min=0)
+TOMBSTONE_MS = RETENTION.age_ms + limits.TOMBSTONE_SLACK_MS
+PAGE_MS = RETENTION.age_ms + limits.TTL_SLACK_MS
+
+
+def op(name: str = "x1", event: str = "update", **fields: Any) -> dict[str, Any]:
+    """One operation as a producer writes it."""
+    return {"event": event, "type": "video", "id": name, **fields}
+
+
+def line(name: str = "x1", event: str = "update", **fields: Any) -> str:
+    """One operation as the log keeps it."""
+    return line_from(op(name, event, **fields), now_ms=NOW)
+
+
+def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
+    """A page as a reader gets it; without lines a filler."""
+    return Page(number, encode(lines) if lines else "", "", at_ms)
+
+
+def one_by_one(task: Callable[[str], None], items: Sequence[str]) -> None:
+    """Implements `Spread`."""
+    for item in items:
+        task(item)
+
+
+@dataclass
+class Scene:
+    """Every store in memory and every part of the core on top of them."""
+
+    now_ms: int = NOW
+    log: MemoryLog = field(default_factory=MemoryLog)
+    state: MemoryState = field(default_factory=MemoryState)
+    followers: MemoryFollowers = field(default_factory=MemoryFollowers)
+    claims: MemoryClaims = field(default_factory=MemoryClaims)
+    inbox: MemoryInbox = field(default_factory=MemoryInbox)
+    watches: MemoryWatches = field(default_factory=MemoryWatches)
+    sockets: MemorySockets = field(default_factory=MemorySockets)
+    bells: MemoryBells = field(default_factory=MemoryBells)
+    counted: Counter[str] = field(default_factory=Counter)
+    waits: list[int] = field(default_factory=list)
+    retention: Retention = RETENTION
+
+    def __post_init__(self) -> None:
+        self._ids = counting(1)
+        self.connections = MemoryConnections(self.inbox, self.watches)
+        self.reader = Reader(self.log, self.log)
+        self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
+        self.ingester = Ingester(self.appender, self.clock, self.count, FEEDS)
+        self.catch_up = CatchUp(self.reader, self.state, self.followers, self.clock, TOMBSTONE_MS)
+        self.streamer = Streamer(self.catch_up, FEEDS)
+        self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
+        self.receiver = Receiver(
+            self.connections,
+            self.inbox,
+            self.sockets,
+            self.bells,
+            self.catch_up,
+            self.new_id,
+            FEEDS,
+        )
+        self.replayer = Replayer(
+            self.connections,
+            self.inbox,
+            self.delivery,
+            self.bells,
+            self.catch_up,
+            self.clock,
+            self.new_id,
+        )
+        self._followers()
+        self._sweep()
+
+    def _followers(self) -> None:
+        self.projector = Projector(self.state, TOMBSTONE_MS)
+        self.pusher = Pusher(
+            self.connections, self.inbox, self.watches, self.delivery, self.reader, one_by_one
+        )
+        self.filler = Filler(self.log, self.log, self.clock, PAGE_MS, self.count)
+        self.follower = Follower(
+            self.followers,
+            self.reader,
+            self.filler,
+            self.bells,
+            self.clock,
+            self.wait,
+            self.new_id,
+            self.count,
+        )
+
+    def _sweep(self) -> None:
+        self.trimmer = Trimmer(
+            self.log,
+            self.log,
+            self.followers,
+            self.reader,
+            self.retention,
+            self.clock,
+            self.count,
+        )
+        self.sweeper = Sweeper(
+            self.log,
+            self.followers,
+            self.trimmer,
+            self.connections,
+            self.inbox,
+            self.delivery,
+            self.bells,
+            self.clock,
+            self.new_id,
+            self.count,
+        )
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    def wait(self, ms: int) -> None:
+        """Implements `Sleep`: time passes at once."""
+        self.waits.append(ms)
+        self.now_ms += ms
+
+    def new_id(self) -> str:
+        return f"{next(self._ids):032x}"
+
+    def count(self, metric: str, value: int) -> None:
+        self.counted[metric] += value
+
+    def post(self, *operations: dict[str, Any], feed: str = FEED) -> Page:
+        """Append *operations* as one page."""
+        lines = [line_from(operation, now_ms=self.now_ms) for operation in operations]
+        return self.appender.append(feed, lines)
+
+    def project(self, feed: str = FEED) -> int:
+        """Run the follower `state`."""
+        return self.follower.run(feed, self.projector)
+
+    def push(self, feed: str = FEED) -> int:
+        """Run the follower `push`."""
+        return self.follower.run(feed, self.pusher)
+
+    def connect(self, name: str = "c") -> str:
+        """A new WebSocket connection; its id."""
+        self.connections.open(Connection(name, self.now_ms))
+        return name
+
+    def say(self, connection_id: str, **message: object) -> None:
+        """A client sends *message*."""
+        self.receiver.receive(connection_id, json.dumps(message))
+
+    def heard(self, connection_id: str) -> list[dict[str, Any]]:
+        """What was sent to the connection, in order, decoded."""
+        return [json.loads(message) for message in self.sockets.sent[connection_id]]
+
+    def events(self, connection_id: str) -> list[str]:
+        """The ids of the objects of the events sent to the connection; names without data."""
+        return [
+            event["data"]["id"] if "data" in event else event["event"]
+            for message in self.heard(connection_id)
+            for event in message.get("events", [])
+        ]
+
+    def connection(self, connection_id: str) -> Connection:
+        found = self.connections.get(connection_id)
+        assert found is not None
+        return found
+
+    def rows(self, feed: str = FEED) -> dict[str, str]:
+        """The whole state: line by key."""
+        return {
+            row.key: row.line
+            for bucket in range(limits.BUCKETS)
+            for row in self.state.read(feed, bucket)
+        }

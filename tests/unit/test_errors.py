@@ -1,0 +1,75 @@
+"""Errors: what clients see of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tidings.core import errors
+from tidings.core.errors import Rejected, TidingsError
+
+
+def kinds(base: type[TidingsError]) -> list[type[TidingsError]]:
+    """Every error below *base* that the core defines."""
+    found = [kind for child in base.__subclasses__() for kind in (child, *kinds(child))]
+    return [kind for kind in found if kind.__module__ == errors.__name__]
+
+
+def test_every_error_has_one_base() -> None:
+    """So that the edge can catch them all."""
+    found = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    assert found == {TidingsError, *kinds(TidingsError)}
+
+
+def test_the_page_about_errors_names_them_all() -> None:
+    """And says of each what it means."""
+    assert errors.__doc__ is not None
+    for kind in kinds(TidingsError):
+        assert f"* {kind.__name__} " in errors.__doc__
+
+
+def test_codes_are_unique_and_statuses_are_the_clients_fault() -> None:
+    """A client tells errors apart by their code alone."""
+    rejections = [kind for kind in kinds(TidingsError) if issubclass(kind, Rejected)]
+    codes = [kind.code for kind in rejections]
+
+    assert len(set(codes)) == len(codes)
+    assert all(400 <= kind.status < 500 for kind in rejections)
+
+
+def test_the_body_says_field_value_and_rule() -> None:
+    """And the message both in one sentence."""
+    error = errors.InvalidOperation("must be a string", field="ops[3].id", value=7)
+
+    assert error.body() == {
+        "code": "invalid_operation",
+        "message": "ops[3].id: must be a string",
+        "field": "ops[3].id",
+        "value": "7",
+        "rule": "must be a string",
+    }
+    assert str(errors.InvalidOperation("is wrong")) == "is wrong"
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 1_000_000, ["\ud800"] * 1000, "\0", b"\xff", float("inf"), 10**4000, None]
+)
+def test_a_body_is_small_and_can_be_sent(value: object) -> None:
+    """Whatever was sent to us."""
+    body = json.dumps(Rejected("is wrong", field="f", value=value).body()).encode()
+
+    assert len(body) < 2000
+
+
+def test_faults_of_ours_say_where() -> None:
+    """For the one who reads the log of a function."""
+    lost = errors.LeaseLost(feed="main", follower="push", fence=7)
+    fell = errors.FellOff(feed="main", follower="push", checkpoint=3, floor=9)
+
+    assert str(lost) == "main/push: lease 7 was taken over"
+    assert str(fell) == "main/push: stands at page 3, floor is 9"
+    assert not isinstance(lost, Rejected) and not isinstance(fell, Rejected)

@@ -1,0 +1,128 @@
+"""Fan-out: the plan that looks subscriptions up is what brute force would find."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core import fanout
+from tidings.core.connections import Watch
+from tidings.core.filters import ALL_KEY, EVERYTHING, Filter
+from tidings.core.memory import MemoryWatches
+from tidings.core.operations import parse_line
+from tidings.core.pages import Page
+
+from tests.unit.scene import FEED, line, page
+
+WORDS = st.sampled_from(["a", "b", "c"])
+SETS = st.none() | st.frozensets(WORDS, max_size=2)
+WATCHES = st.lists(
+    st.builds(Watch, WORDS, st.builds(Filter, SETS, SETS), st.integers(0, 4)),
+    max_size=3,
+    unique_by=lambda watch: watch.connection_id,
+)
+LINES = st.builds(line, WORDS, type=WORDS, parents=st.lists(WORDS, max_size=3))
+PAGES = st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4).map(
+    lambda batches: [page(number, *lines) for number, lines in enumerate(batches, 1)]
+)
+
+
+def filed(watches: Sequence[Watch]) -> MemoryWatches:
+    """The index with *watches* in it."""
+    index = MemoryWatches()
+    for watch in watches:
+        index.add(FEED, watch)
+    return index
+
+
+def sent(plan: fanout.Plan) -> dict[str, list[str]]:
+    """The event ids each connection gets, from its messages."""
+    return {
+        connection_id: [item["id"] for text in batch for item in json.loads(text)["events"]]
+        for ids, batch in plan.messages()
+        for connection_id in ids
+    }
+
+
+def brute_force(pages: Sequence[Page], watches: Sequence[Watch]) -> dict[str, list[str]]:
+    """Every operation against every subscription."""
+    found: dict[str, list[str]] = {}
+    for each in pages:
+        for slot, kept in enumerate(each.lines):
+            for watch in watches:
+                if watch.since < each.number and watch.filter.matches(parse_line(kept)):
+                    ids = found.setdefault(watch.connection_id, [])
+                    ids.append(f"{each.id_prefix}{slot:06x}")
+    return found
+
+
+@given(PAGES, WATCHES)
+def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Watch]) -> None:
+    """Each subscription gets what it matches, once, in log order, and nothing it has already."""
+    index = filed(watches)
+
+    plan = fanout.plan(pages, lambda key: index.find(FEED, key))
+
+    assert sent(plan) == brute_force(pages, watches)
+    assert {name: plan.watches[name] for name in plan.wanted} == {
+        watch.connection_id: watch for watch in watches if watch.connection_id in plan.wanted
+    }
+
+
+@given(PAGES, WATCHES)
+def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Watch]) -> None:
+    """So a batch costs what is different in it."""
+    index, asked = filed(watches), Counter[str]()
+
+    def find(key: str) -> Sequence[Watch]:
+        asked[key] += 1
+        return index.find(FEED, key)
+
+    fanout.plan(pages, find)
+
+    assert set(asked.values()) <= {1}
+
+
+@given(PAGES, WATCHES)
+def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Watch]) -> None:
+    """And connections that want the same get the same messages, built once."""
+    index = filed(watches)
+
+    plan = fanout.plan(pages, lambda key: index.find(FEED, key))
+
+    wanted = {at for indexes in plan.wanted.values() for at in indexes}
+    assert wanted == set(range(len(plan.events)))
+    assert len(list(plan.messages())) == len({tuple(each) for each in plan.wanted.values()})
+
+
+def test_the_cursor_is_behind_all_pages() -> None:
+    """Of those without a match, too: nothing of them is missing."""
+    pages = [page(1, line("a")), page(2, line("b")), page(3)]
+    index = filed([Watch("c", EVERYTHING, 0)])
+
+    plan = fanout.plan(pages, lambda key: index.find(FEED, key))
+
+    ((ids, messages),) = plan.messages()
+    assert ids == ["c"]
+    assert json.loads(messages[-1])["cursor"] == plan.cursor == pages[-1].end.encode()
+
+
+def test_nobody_is_asked_for_a_filler() -> None:
+    """It holds nothing."""
+    assert fanout.plan([page(1)], lambda key: 1 / 0).wanted == {}  # type: ignore[arg-type,return-value]
+
+
+def test_what_is_filed_for_everything_is_asked_for_every_operation() -> None:
+    """The key of those who want all."""
+    asked: list[str] = []
+
+    def find(key: str) -> Sequence[Watch]:
+        asked.append(key)
+        return ()
+
+    fanout.plan([page(1, line("x", type="t", parents=["p", "p"]))], find)
+
+    assert asked == [ALL_KEY, "t/t", "p/p"]

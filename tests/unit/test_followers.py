@@ -1,0 +1,266 @@
+"""Followers: bells, leases, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core import limits
+from tidings.core.errors import FellOff, LeaseLost
+from tidings.core.leases import Lease
+from tidings.core.pages import Page
+
+from tests.unit.scene import FEED, NOW, Scene, line, op
+
+
+@dataclass
+class Diary:
+    """A handler that writes down what it sees; *first* runs before a read, *then* after a batch."""
+
+    seen: list[int] = field(default_factory=list)
+    prepared: list[int] = field(default_factory=list)
+    first: Callable[[], object] = lambda: None
+    then: Callable[[], object] = lambda: None
+    name: str = "diary"
+
+    def prepare(self, feed: str, checkpoint: int) -> None:
+        self.prepared.append(checkpoint)
+        self.first()
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> None:
+        self.seen += [page.number for page in pages]
+        self.then()
+
+
+def take(scene: Scene, owner: str = "somebody") -> Lease:
+    lease = scene.followers.take(FEED, "diary", owner=owner, now_ms=scene.now_ms)
+    assert lease is not None
+    return lease
+
+
+def checkpoint(scene: Scene) -> int:
+    return scene.followers.checkpoints(FEED)["diary"]
+
+
+@given(st.lists(st.integers(0, 3), max_size=8))
+def test_every_page_once_in_order(pages_between_bells: list[int]) -> None:
+    """However many bells there are, and however many pages for each."""
+    scene, diary = Scene(), Diary()
+
+    for count in pages_between_bells:
+        for _ in range(count):
+            scene.post(op())
+        assert scene.follower.run(FEED, diary) == count
+
+    assert diary.seen == list(range(1, sum(pages_between_bells) + 1))
+
+
+def test_a_run_moves_the_checkpoint_and_lets_go(scene: Scene) -> None:
+    """The next one can start at once, from there."""
+    scene.post(op())
+    scene.post(op())
+
+    assert scene.follower.run(FEED, Diary()) == 2
+
+    assert checkpoint(scene) == 2
+    assert take(scene).checkpoint == 2
+    assert scene.counted["FollowerPages"] == 2
+
+
+def test_prepare_comes_before_each_read(scene: Scene) -> None:
+    """With the last page handled, also when there is nothing to read."""
+    diary = Diary()
+    scene.follower.run(FEED, diary)
+    scene.post(op())
+    scene.follower.run(FEED, diary)
+
+    assert diary.prepared == [0, 0]
+    assert diary.seen == [1]
+
+
+def test_a_bell_while_somebody_runs_leaves_a_mark(scene: Scene) -> None:
+    """It does nothing itself; the holder looks again before it lets go."""
+    other = Diary()
+    diary = Diary()
+
+    def bell_and_page() -> None:
+        if len(diary.seen) == 1:
+            scene.post(op())
+            assert scene.follower.run(FEED, other) == 0
+
+    diary.then = bell_and_page
+    scene.post(op())
+
+    assert scene.follower.run(FEED, diary) == 2
+    assert diary.seen == [1, 2] and other.seen == []
+
+
+def test_a_page_that_comes_with_its_bell_in_the_last_moment(scene: Scene) -> None:
+    """After the last read and before letting go: the mark makes the holder read again."""
+    lease = take(scene)
+    scene.post(op())
+    assert scene.followers.mark(FEED, "diary", now_ms=scene.now_ms)
+
+    assert not scene.followers.release(lease)
+    assert scene.followers.release(lease, force=True)
+
+
+def test_who_finds_the_holder_dead_takes_over(scene: Scene) -> None:
+    """After its lease has run out, from its last checkpoint; the zombie can save nothing."""
+    scene.post(op())
+    zombie = take(scene)
+    diary = Diary()
+    assert scene.follower.run(FEED, diary) == 0
+    scene.now_ms += limits.LEASE_MS
+
+    assert scene.follower.run(FEED, diary) == 1
+
+    assert diary.seen == [1]
+    with pytest.raises(LeaseLost):
+        scene.followers.save(zombie, 0, now_ms=scene.now_ms)
+
+
+def test_a_holder_that_lost_its_lease_stops(scene: Scene) -> None:
+    """Nothing it does afterwards moves the checkpoint."""
+    scene.post(op())
+    scene.log.take(FEED)
+    scene.post(op())
+    diary = Diary()
+
+    def robbed() -> None:
+        scene.now_ms += limits.LEASE_MS
+        take(scene, "thief")
+
+    diary.then = robbed
+
+    with pytest.raises(LeaseLost, match="main/diary: lease 1 was taken over"):
+        scene.follower.run(FEED, diary)
+    assert checkpoint(scene) == 0
+
+
+def test_a_handler_that_fails_keeps_the_checkpoint(scene: Scene) -> None:
+    """The lease runs out and the pages are handled again: at least once, never zero times."""
+    scene.post(op())
+    with pytest.raises(ZeroDivisionError):
+        scene.follower.run(FEED, Diary(then=lambda: 1 // 0))
+    assert checkpoint(scene) == 0
+
+    scene.now_ms += limits.LEASE_MS
+    diary = Diary()
+    assert scene.follower.run(FEED, diary) == 1
+    assert diary.seen == [1]
+
+
+def test_before_a_hole_it_waits_for_the_writer(scene: Scene) -> None:
+    """A short while, in small steps; the late page is handled in its place."""
+    late = scene.log.take(FEED)
+    scene.post(op("b"))
+    diary = Diary()
+
+    def arrives() -> None:
+        if len(scene.waits) == 3:
+            scene.log.put(FEED, Page(late, line("a"), "late", NOW))
+
+    diary.first = arrives
+
+    assert scene.follower.run(FEED, diary) == 2
+    assert diary.seen == [1, 2]
+    assert scene.waits == [limits.HOLE_POLL_MS] * 3
+    assert scene.counted["HolesFilled"] == 0
+
+
+def test_an_overdue_hole_is_closed(scene: Scene) -> None:
+    """Its writer never came back; the follower goes on after the grace."""
+    scene.log.take(FEED)
+    scene.post(op("b"))
+    diary = Diary()
+
+    assert scene.follower.run(FEED, diary) == 2
+
+    assert diary.seen == [1, 2]
+    assert scene.counted["HolesFilled"] == 1
+    assert limits.HOLE_GRACE_MS <= scene.now_ms - NOW < 2 * limits.HOLE_GRACE_MS
+
+
+def test_while_it_waits_the_checkpoint_is_saved(scene: Scene) -> None:
+    """What lies before the hole is not handled again if the run dies."""
+    scene.post(op("a"))
+    scene.log.take(FEED)
+    scene.post(op("c"))
+    seen: list[int] = []
+
+    def look_and_wait(ms: int) -> None:
+        seen.append(checkpoint(scene))
+        scene.wait(ms)
+
+    replace(scene.follower, sleep=look_and_wait).run(FEED, Diary())
+    assert set(seen) == {1}
+
+
+def test_a_run_that_takes_too_long_yields(scene: Scene) -> None:
+    """It lets go and rings for itself, so that the lease moves on."""
+
+    def never_done() -> None:
+        scene.post(op())
+        scene.followers.mark(FEED, "diary", now_ms=scene.now_ms)
+        scene.wait(limits.FOLLOW_RUN_MS // 4)
+
+    scene.post(op())
+    assert scene.follower.run(FEED, Diary(then=never_done)) == 4
+
+    assert scene.bells.rings == [(FEED, "diary")]
+    assert take(scene).checkpoint == checkpoint(scene) == 4
+
+
+def test_who_fell_off_the_log_stands_still(scene: Scene) -> None:
+    """Nothing is skipped: it says so, lets go, and says so again."""
+    scene.post(op())
+    scene.log.raise_floor(FEED, 5)
+    scene.log._feeds[FEED].pages.clear()
+    scene.log._feeds[FEED].numbers.clear()
+
+    for _ in range(2):
+        with pytest.raises(FellOff, match="main/diary: stands at page 0, floor is 5"):
+            scene.follower.run(FEED, Diary())
+    assert checkpoint(scene) == 0
+    assert scene.counted["FollowerFellOff"] == 2
+
+
+def test_followers_do_not_hold_back_each_other(scene: Scene) -> None:
+    """Each has a lease and a checkpoint of its own, for each feed."""
+    scene.post(op())
+    scene.post(op(), feed="other")
+    take(scene)
+
+    assert scene.follower.run(FEED, Diary(name="second")) == 1
+    assert scene.follower.run("other", Diary()) == 1
+    assert scene.followers.checkpoints(FEED) == {"diary": 0, "second": 1}
+
+
+def test_a_long_log_is_read_in_many_reads(scene: Scene) -> None:
+    """Each read is bounded by the store; the checkpoint moves with each."""
+    for _ in range(6):
+        scene.log.put(FEED, Page(scene.log.take(FEED), "x" * 300_000, "id", NOW))
+    diary = Diary()
+
+    assert scene.follower.run(FEED, diary) == 6
+    assert diary.prepared[0] == 0 and len(diary.prepared) >= 2
+
+
+def test_a_turn_handles_no_more_than_it_has_time_for(scene: Scene) -> None:
+    """Packed pages hold far more operations than one turn can write before its time limit."""
+    batch = limits.REQUEST_OPERATIONS_MAX
+    pages = 2 * limits.FOLLOW_OPERATIONS_MAX // batch + 1
+    for _ in range(pages):
+        scene.post(*(op(id=f"x{number}") for number in range(batch)))
+    taken: list[int] = []
+    diary = Diary(then=lambda: taken.append(len(diary.seen)))
+
+    assert scene.follower.run(FEED, diary) == pages
+
+    steps = [after - before for before, after in zip([0, *taken], taken, strict=False)]
+    assert max(steps) == limits.FOLLOW_OPERATIONS_MAX // batch
+    assert diary.seen == list(range(1, pages + 1))

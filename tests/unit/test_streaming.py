@@ -1,0 +1,87 @@
+"""Streaming: a catch-up that never ends, as SSE text."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.core import streaming
+from tidings.core.errors import InvalidCursor, InvalidFeed, InvalidFilter, Rejected, UnknownFeed
+from tidings.core.streaming import Stream
+
+from tests.unit.scene import FEED, Scene, op
+
+
+def text(stream: Stream) -> str:
+    """Everything up to the frontier."""
+    chunks = [stream.next()]
+    while not chunks[-1].at_frontier:
+        chunks.append(stream.next())
+    return "".join(chunk.text for chunk in chunks)
+
+
+def test_from_now_on(scene: Scene) -> None:
+    """Quiet at first; then each operation as a block, whole pages at a time."""
+    scene.post(op("old"))
+    stream = scene.streamer.open(FEED, "", None, None)
+    assert text(stream) == ""
+
+    page = scene.post(op("a", "insert"), op("b", "delete"))
+    assert text(stream) == (
+        f"id: {page.id_prefix}000000\nevent: insert\n"
+        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"video","id":"a"}\n\n'
+        f"id: {page.id_prefix}000001\nevent: delete\n"
+        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"video","id":"b"}\n\n'
+    )
+    assert text(stream) == ""
+
+
+def test_O42_a_full_replication_as_text(scene: Scene) -> None:
+    """Starts with the reset of oplog, but for the data that browsers need."""
+    scene.post(op("a", "insert"))
+    scene.project()
+    found = text(scene.streamer.open(FEED, "0", None, None))
+
+    assert found.startswith("id: 1\nevent: reset\ndata: {}\n\nid: ")
+    assert found.endswith("\nevent: live\ndata: {}\n\n")
+
+
+def test_O35_every_block_is_whole(scene: Scene) -> None:
+    """Three fields in each, one data line, no CR, whatever the data holds."""
+    scene.post(op("a", data="\r\n\r\ndata: x\n\n\u2028\x85"), op("\n\nid: 1\n"))
+    found = text(scene.streamer.open(FEED, "000000000000000000" + "7fffff", None, None))
+
+    blocks = found.split("\n\n")
+    assert blocks.pop() == "" and len(blocks) == 2
+    for block in blocks:
+        assert [part.partition(": ")[0] for part in block.split("\n")] == ["id", "event", "data"]
+    assert "\r" not in found
+
+
+def test_filters(scene: Scene) -> None:
+    """Those of the query, comma-separated."""
+    stream = scene.streamer.open(FEED, "now", "user,video", "p1")
+    scene.post(op("a", parents=["p1"]), op("b"), op("c", parents=["p1"], type="other"))
+
+    assert text(stream).count("event:") == 1
+
+
+@pytest.mark.parametrize(
+    ("feed", "cursor", "types", "error"),
+    [
+        ("No!", "", None, InvalidFeed),
+        ("third", "", None, UnknownFeed),
+        (FEED, "abcd", None, InvalidCursor),
+        (FEED, "0" * 14, None, InvalidCursor),
+        (FEED, "", "x" * 641, InvalidFilter),
+    ],
+)
+def test_bad_requests(
+    scene: Scene, feed: str, cursor: str, types: str | None, error: type[Rejected]
+) -> None:
+    """Refused before anything is streamed."""
+    with pytest.raises(error):
+        scene.streamer.open(feed, cursor, types, None)
+
+
+def test_O34_the_heartbeat_is_a_comment() -> None:
+    """Two bytes that no client takes for an event."""
+    assert streaming.HEARTBEAT == ":\n"

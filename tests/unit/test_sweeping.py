@@ -1,0 +1,143 @@
+"""Sweeping: the safety net under everything that is woken by events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidings.core import limits
+from tidings.core.connections import Connection
+from tidings.core.session import State
+
+from tests.unit.scene import FEED, FEEDS, NOW, Scene, op
+
+
+def sweep(scene: Scene) -> None:
+    scene.bells.rings.clear()
+    scene.bells.replays.clear()
+    scene.sweeper.run(FEEDS)
+
+
+def test_late_followers_are_rung(scene: Scene) -> None:
+    """Of each feed, those that lag; the lag is counted."""
+    scene.post(op())
+    scene.post(op())
+    scene.project()
+    sweep(scene)
+
+    assert scene.bells.rings == [(FEED, "push")]
+    assert scene.counted["FollowerLag"] == 2
+
+
+def test_nothing_to_do(scene: Scene) -> None:
+    """Nobody is woken for nothing."""
+    scene.post(op())
+    scene.project()
+    scene.push()
+    sweep(scene)
+
+    assert scene.bells.rings == [] and scene.bells.replays == []
+
+
+def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
+    """A follower is rung for it; nobody can know whether its writer lives."""
+    scene.log.take(FEED)
+    sweep(scene)
+
+    assert scene.bells.rings == [(FEED, "state"), (FEED, "push")]
+
+
+def test_the_log_is_trimmed(scene: Scene) -> None:
+    """Each feed's."""
+    scene.post(op())
+    scene.project()
+    scene.push()
+    scene.now_ms += 10 * limits.RETENTION_MS_MIN
+    sweep(scene)
+
+    assert scene.log.floor(FEED) == 2
+
+
+def test_a_replay_that_died_is_rung_again(scene: Scene) -> None:
+    """As soon as its signature has run out, not before."""
+    connection = Connection("c", NOW, State.CATCHING_UP, FEED, progress="{}", runner="r")
+    scene.connections.open(replace(connection, runner_expires_ms=NOW + 1))
+    sweep(scene)
+    assert scene.bells.replays == []
+
+    scene.now_ms += 1
+    sweep(scene)
+    assert scene.bells.replays == ["c"]
+
+
+def test_a_join_that_was_never_handed_over(scene: Scene) -> None:
+    """The writer of the connection died before it told the push follower."""
+    scene.post(op("a"))
+    scene.connections.open(Connection("c", NOW, State.JOINING, FEED, since=0))
+    sweep(scene)
+    assert (FEED, "push") in scene.bells.rings
+    scene.push()
+
+    assert scene.connection("c").state is State.LIVE
+    assert scene.events("c") == ["a"]
+
+
+def test_a_leave_that_was_never_handed_over(scene: Scene) -> None:
+    """The same for one that wants to go."""
+    scene.connections.open(Connection("c", NOW, State.LEAVING, FEED))
+    sweep(scene)
+    scene.push()
+
+    assert scene.connection("c").state is State.OPEN
+    assert scene.heard("c") == [{"reply": "unsubscribed"}]
+
+
+def test_a_leave_in_the_middle_of_a_catch_up(scene: Scene) -> None:
+    """Is the replay's to end."""
+    scene.connections.open(Connection("c", NOW, State.LEAVING, FEED, progress="{}"))
+    sweep(scene)
+
+    assert scene.bells.replays == ["c"] and scene.inbox.list(FEED) == []
+
+
+def test_connections_end_after_two_hours(scene: Scene) -> None:
+    """API Gateway cuts them without a word sometimes; then they are forgotten here too."""
+    scene.connect("old")
+    scene.now_ms += limits.CONNECTION_MS_MAX
+    sweep(scene)
+    assert scene.connections.get("old") is not None
+
+    scene.now_ms += 1
+    scene.connect("new")
+    sweep(scene)
+    assert scene.connections.get("old") is None
+    assert scene.connections.get("new") is not None
+    assert scene.sockets.closed == ["old"]
+
+
+def test_open_and_live_connections_are_left_alone(scene: Scene) -> None:
+    """There is nothing to repair."""
+    scene.connect("open")
+    scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
+    sweep(scene)
+
+    assert scene.bells.rings == [] and scene.bells.replays == []
+    assert scene.inbox.list(FEED) == []
+
+
+def test_a_sweep_that_looked_too_early_does_no_harm(scene: Scene) -> None:
+    """It saw a connection leave; by the time it asks, the connection has subscribed anew."""
+    scene.connect("c")
+    scene.say("c", action="subscribe")
+    scene.push()
+    scene.say("c", action="unsubscribe")
+    (seen,) = scene.connections.connections()
+    scene.push()
+    scene.say("c", action="subscribe")
+    scene.push()
+
+    scene.sweeper._look_after(seen)
+    scene.push()
+    scene.post(op("a"))
+    scene.push()
+
+    assert scene.events("c") == ["a"]
