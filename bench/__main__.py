@@ -1,0 +1,67 @@
+"""
+Measure everything and write `bench/RESULTS.md`.
+
+    python -m bench                    all of it, some ten minutes
+    python -m bench planning units     some of it, printed only
+    python -m bench --save planning    some of it, put in the place of the earlier figures
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from . import cold_start, ingest, latency, planning, replay, state_follower, units
+from .sections import Section
+
+_RESULTS = Path(__file__).parent / "RESULTS.md"
+_SECTIONS: dict[str, Callable[[], Section]] = {
+    "units": units.measure,
+    "ingest": ingest.measure,
+    "replay": replay.measure,
+    "state_follower": state_follower.measure,
+    "planning": planning.measure,
+    "latency": latency.measure,
+    "cold_start": cold_start.measure,
+}
+_HEAD = """# Measurements
+
+Written by `make bench`, or a section by `python -m bench --save NAME`. Figures of one machine, two
+shared cores: {machine}. Compare figures of one section with each other: the machine's own speed
+moves by half from one hour to the next.
+
+"""
+
+
+def main(arguments: list[str]) -> int:
+    names = [name for name in arguments if name != "--save"]
+    unknown = [name for name in names if name not in _SECTIONS]
+    if unknown:
+        sys.stderr.write(f"no such measurement: {unknown[0]}; there are {', '.join(_SECTIONS)}\n")
+        return 2
+    found = {}
+    for name in names or list(_SECTIONS):
+        sys.stderr.write(f"measuring {name} ...\n")
+        section = _SECTIONS[name]()
+        found[section.title] = section.markdown()
+        sys.stdout.write(found[section.title] + "\n")
+        sys.stdout.flush()
+    if not names or "--save" in arguments:
+        _save(found)
+    return 0
+
+
+def _save(found: dict[str, str]) -> None:
+    """Put each section in the place of the earlier one of its title, new ones at the end."""
+    text = _RESULTS.read_text(encoding="utf-8") if _RESULTS.exists() else ""
+    _, *earlier = text.split("\n## ")
+    kept = {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in earlier}
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    sections = "\n".join((kept | found).values())
+    _RESULTS.write_text(_HEAD.format(machine=machine) + sections, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

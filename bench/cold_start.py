@@ -1,0 +1,59 @@
+"""What importing each handler adds to a bare `import boto3`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tidings.aws import blueprint
+from tidings.aws.settings import SETTINGS
+
+from .sections import Section
+
+_ROOT = Path(__file__).parent.parent
+_RUNS = 15
+_PROGRAM = """
+import sys, time
+started = time.perf_counter()
+{first}
+print(time.perf_counter() - started)
+"""
+
+
+def _seconds(folder: str | None) -> float:
+    first = "import boto3" if folder is None else "import handler"
+    environment = {setting.variable: setting.default or "x" for setting in SETTINGS}
+    path = ["layers/core/python", "layers/aws/python", f"functions/{folder}"]
+    environment["PYTHONPATH"] = ":".join(str(_ROOT / part) for part in path)
+    environment["AWS_DEFAULT_REGION"] = "eu-west-1"
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM.format(first=first)],
+        env=environment,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return float(done.stdout)
+
+
+def measure() -> Section:
+    folders = sorted({function.folder for function in blueprint.FUNCTIONS})
+    taken: dict[str | None, list[float]] = {folder: [] for folder in [None, *folders]}
+    for _ in range(_RUNS):  # in turn, so that a slow moment of the machine hits all alike
+        for folder in taken:
+            taken[folder].append(_seconds(folder))
+    best = {folder: min(times) for folder, times in taken.items()}
+    bare = best.pop(None)
+    rows = [("import boto3", f"{bare * 1000:.0f} ms")]
+    rows += [
+        (f"functions/{folder}", f"{seconds * 1000:.0f} ms, {seconds / bare:.2f} times")
+        for folder, seconds in best.items()
+    ]
+    return Section(
+        "Import time of each handler",
+        "at most 1.3 times a bare `import boto3`",
+        rows,
+        met=max(best.values()) / bare <= 1.3,
+        notes=[f"Best of {_RUNS} processes each, taken in turn, with compiled files in place."],
+    )

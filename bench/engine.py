@@ -1,0 +1,96 @@
+"""DynamoDB Local with the feed's tables, and the adapters on it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.config import Config
+from tidings.aws import wire
+from tidings.aws.clock import now_ms, sleep_ms
+from tidings.aws.dynamodb_claims import DynamoDBClaims
+from tidings.aws.dynamodb_followers import DynamoDBFollowers
+from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.core.append import Appender
+from tidings.core.catchup import CatchUp
+from tidings.core.reader import Reader
+from tidings.local import dynamodb_local, tables
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+PAGE_MS = 7 * 24 * 3600 * 1000
+
+
+def client(url: str) -> DynamoDBClient:
+    made = boto3.client(
+        "dynamodb",
+        endpoint_url=url,
+        region_name="eu-west-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=Config(parameter_validation=False, max_pool_connections=16),
+    )
+    wire.read_items_raw(made)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The adapters as the functions have them, on one endpoint."""
+
+    url: str
+    client: DynamoDBClient
+    log: DynamoDBLog
+    state: DynamoDBState
+    followers: DynamoDBFollowers
+    appender: Appender
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.log, self.log)
+
+    @property
+    def catch_up(self) -> CatchUp:
+        return CatchUp(self.reader, self.state, self.followers, now_ms, PAGE_MS)
+
+
+def adapters(url: str) -> Engine:
+    made = client(url)
+    control = tables.name_of("control")
+    log = DynamoDBLog(made, tables.name_of("log"), control)
+    claims = DynamoDBClaims(made, control)
+    return Engine(
+        url,
+        made,
+        log,
+        DynamoDBState(made, tables.name_of("state"), sleep_ms),
+        DynamoDBFollowers(made, control),
+        Appender(log, claims, now_ms, lambda: uuid.uuid4().hex, PAGE_MS),
+    )
+
+
+@contextmanager
+def running() -> Iterator[Engine]:
+    """An engine in memory with empty tables."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    with tempfile.NamedTemporaryFile() as log:
+        starting = dynamodb_local.start(port=0, data=None, log=Path(log.name))
+        database = asyncio.run_coroutine_threadsafe(starting, loop).result()
+        try:
+            engine = adapters(database.url)
+            tables.create(engine.client)
+            yield engine
+        finally:
+            asyncio.run_coroutine_threadsafe(database.stop(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)

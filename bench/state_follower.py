@@ -1,0 +1,71 @@
+"""How fast the follower `state` projects a log it has fallen behind on."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from tidings.aws.clock import now_ms, sleep_ms
+from tidings.core.followers import Follower
+from tidings.core.memory import MemoryBells
+from tidings.core.operations import line_from
+from tidings.core.projecting import STATE, Projector
+from tidings.core.reader import Filler
+
+from . import engine
+from .sections import Section, rate
+from .workload import operations
+
+_FEED = "main"
+_OPERATIONS = 60_000
+_BATCH = 100
+_TARGET = 5_000
+
+
+def _follower(running: engine.Engine) -> Follower:
+    filler = Filler(running.log, running.log, now_ms, engine.PAGE_MS, _ignore)
+    return Follower(
+        running.followers,
+        running.reader,
+        filler,
+        MemoryBells(),
+        now_ms,
+        sleep_ms,
+        lambda: uuid.uuid4().hex,
+        _ignore,
+    )
+
+
+def _ignore(metric: str, value: int) -> None:
+    """Nobody reads metrics here."""
+
+
+def _seconds(objects: int | None) -> float:
+    with engine.running() as running:
+        lines = [
+            line_from(raw, now_ms=now_ms()) for raw in operations(_OPERATIONS, objects=objects)
+        ]
+        for at in range(0, len(lines), _BATCH):
+            running.appender.append(_FEED, lines[at : at + _BATCH])
+        follower, projector = _follower(running), Projector(running.state, engine.PAGE_MS)
+        started = time.perf_counter()
+        while running.followers.checkpoints(_FEED).get(STATE, 0) < _OPERATIONS // _BATCH:
+            follower.run(_FEED, projector)
+        return time.perf_counter() - started
+
+
+def measure() -> Section:
+    worst, usual = _seconds(None), _seconds(_OPERATIONS // 4)
+    return Section(
+        "The state follower",
+        f"at least {_TARGET:,} operations a second on the twin's engine",
+        [
+            ("every operation on another object", rate(_OPERATIONS, worst)),
+            ("four operations an object", rate(_OPERATIONS, usual)),
+        ],
+        met=_OPERATIONS / worst >= _TARGET,
+        notes=[
+            f"{_OPERATIONS:,} operations in pages of {_BATCH}, lease and checkpoints included, one "
+            "process beside the engine."
+        ],
+    )

@@ -1,0 +1,60 @@
+"""DynamoDB write units an operation costs, as the engine itself accounts for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tidings.aws.clock import now_ms
+from tidings.core.operations import line_from
+from tidings.core.projecting import Projector
+
+from . import engine
+from .sections import Section
+from .workload import operations
+
+_FEED = "main"
+_BATCHES = 50
+_BATCH = 100
+
+
+def _counting(client: Any) -> Counter[str]:
+    """Write units by table, from the ConsumedCapacity of every write of *client*."""
+    units: Counter[str] = Counter()
+
+    def ask(params: dict[str, Any], **_: object) -> None:
+        params["ReturnConsumedCapacity"] = "TOTAL"
+
+    def note(parsed: dict[str, Any], **_: object) -> None:
+        found = parsed.get("ConsumedCapacity", [])
+        for used in found if isinstance(found, list) else [found]:
+            units[used["TableName"]] += used["CapacityUnits"]
+
+    for call in ("PutItem", "UpdateItem", "BatchWriteItem"):
+        client.meta.events.register(f"provide-client-params.dynamodb.{call}", ask)
+        client.meta.events.register(f"after-call.dynamodb.{call}", note)
+    return units
+
+
+def measure() -> Section:
+    with engine.running() as running:
+        units = _counting(running.client)
+        lines = [line_from(raw, now_ms=now_ms()) for raw in operations(_BATCHES * _BATCH)]
+        for at in range(0, len(lines), _BATCH):
+            running.appender.append(_FEED, lines[at : at + _BATCH])
+        log_units = sum(units.values()) / len(lines)
+        units.clear()
+        pages = running.reader.read(_FEED, 0).pages
+        for page in pages:
+            Projector(running.state, 0).handle(_FEED, [page])
+        state_units = sum(units.values()) / sum(len(page.lines) for page in pages)
+    return Section(
+        "Write units of an operation",
+        f"batches of {_BATCH}: at most 0.06 for the log (counter and page), 1.0 for the state",
+        [
+            ("log, counter and page", f"{log_units:.3f}"),
+            ("state, every object a different one", f"{state_units:.3f}"),
+        ],
+        met=log_units <= 0.06 and state_units <= 1.0,
+        notes=["ConsumedCapacity of DynamoDB Local, summed over every write."],
+    )

@@ -1,0 +1,45 @@
+"""Operations such as a video site's oplog carries: short ids, two or three parents."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from collections.abc import Iterator
+from typing import Any
+
+from tidings.core import timestamps
+
+_FIRST_MS = 1_795_000_000_000  # one a millisecond from here on
+_ALPHABET = string.ascii_lowercase + string.digits
+
+
+def operations(
+    count: int, *, seed: int = 1, objects: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """*count* operations on *objects* different objects (default: each on its own)."""
+    chance = random.Random(seed)
+    for at in range(count):
+        name = _name(at if objects is None else chance.randrange(objects))
+        owner = "x" + "".join(chance.choices(_ALPHABET, k=5))
+        yield {
+            "event": chance.choice(("insert", "update", "update", "update", "delete")),
+            "type": "video",
+            "id": name,
+            "parents": [f"video/{name}", f"user/{owner}"],
+            "timestamp": timestamps.from_ms(_FIRST_MS + at),
+        }
+
+
+def ndjson(batch: list[dict[str, Any]]) -> bytes:
+    return "\n".join(json.dumps(operation) for operation in batch).encode()
+
+
+def _name(at: int) -> str:
+    """Seven characters that look drawn at random and never repeat."""
+    mixed = at * 2654435761 % 36**6
+    digits = []
+    for _ in range(6):
+        mixed, digit = divmod(mixed, 36)
+        digits.append(_ALPHABET[digit])
+    return "x" + "".join(digits)
