@@ -19,6 +19,7 @@ from tidings.aws.dynamodb_connections import (
 )
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.core import ports
 from tidings.core.memory import (
@@ -27,6 +28,7 @@ from tidings.core.memory import (
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
+    MemoryProfiles,
     MemoryState,
     MemoryWatches,
 )
@@ -47,6 +49,7 @@ class Stores:
     state: ports.StateStore
     followers: Followers
     claims: ports.ClaimStore
+    profiles: ports.Profiles
     connections: Connections
     inbox: ports.Inbox
     watches: ports.WatchStore
@@ -59,6 +62,7 @@ def in_memory() -> Stores:
         MemoryState(),
         MemoryFollowers(),
         MemoryClaims(),
+        MemoryProfiles(),
         MemoryConnections(inbox, watches),
         inbox,
         watches,
@@ -71,6 +75,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBState(client, "state"),
         DynamoDBFollowers(client, "control"),
         DynamoDBClaims(client, "control"),
+        DynamoDBProfiles(client, "control"),
         DynamoDBConnections(client, "connections"),
         DynamoDBInbox(client, "connections"),
         DynamoDBWatches(client, "connections"),

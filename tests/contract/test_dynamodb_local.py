@@ -25,6 +25,7 @@ from tests.contract.connection_store import (
 )
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
+from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.state_store import StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
@@ -94,6 +95,9 @@ class TestFollowers(FollowerStoreContract): ...
 
 
 class TestClaims(ClaimStoreContract): ...
+
+
+class TestProfiles(ProfilesContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...

@@ -16,6 +16,7 @@ from tidings.aws.items import (
     follower,
     head,
     page,
+    profile,
     row,
     watch,
 )
@@ -24,6 +25,7 @@ from tidings.core.connections import Change, Connection, Watch
 from tidings.core.filters import Filter
 from tidings.core.leases import Lease
 from tidings.core.pages import Page
+from tidings.core.profiles import Profile
 from tidings.core.session import State
 from tidings.core.state import Row
 
@@ -81,6 +83,16 @@ def test_follower(written: Lease) -> None:
 def test_claim(written: Claim) -> None:
     """Whatever the key."""
     assert claim.decode(travelled(claim.encode(FEED, written))) == written
+
+
+PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
+
+
+@given(st.builds(Profile, st.text(), st.text(), st.booleans(), PASSWORDS, PASSWORDS, NUMBERS))
+def test_profile(written: Profile) -> None:
+    """What is not set is left out; no item at all is the defaults."""
+    assert profile.decode(travelled(profile.encode(FEED, written))) == written
+    assert profile.decode({}) == Profile()
 
 
 @given(st.builds(Connection, **CONNECTIONS))

@@ -15,6 +15,7 @@ from tests.contract.connection_store import (
 )
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
+from tests.contract.profile_store import ProfilesContract
 from tests.contract.state_store import StateStoreContract
 from tests.contract.stores import Stores, client_in, on_dynamodb
 
@@ -35,6 +36,9 @@ class TestFollowers(FollowerStoreContract): ...
 
 
 class TestClaims(ClaimStoreContract): ...
+
+
+class TestProfiles(ProfilesContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidings.core.delivery import Delivery
     from tidings.core.followers import Follower, Handler
     from tidings.core.ingesting import Ingester
+    from tidings.core.profiles import RecentProfiles
     from tidings.core.reader import Reader
     from tidings.core.receiving import Receiver
     from tidings.core.replaying import Replayer
@@ -65,6 +66,16 @@ def followers() -> DynamoDBFollowers:
     from .dynamodb_followers import DynamoDBFollowers
 
     return DynamoDBFollowers(clients.dynamodb(), settings().control_table)
+
+
+@cache
+def profiles() -> RecentProfiles:
+    from tidings.core.profiles import RecentProfiles
+
+    from .dynamodb_profiles import DynamoDBProfiles
+
+    stored = DynamoDBProfiles(clients.dynamodb(), settings().control_table)
+    return RecentProfiles(stored, now_ms)
 
 
 @cache

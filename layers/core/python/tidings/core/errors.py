@@ -14,6 +14,7 @@ Every error the feed raises.
         * WrongContentType      a body in a format we do not read
         * KeyReused             an Idempotency-Key came back with another body
         * OutOfTurn             a WebSocket message the session's state does not allow
+        * InvalidSetting        what is to be set for a feed breaks its rule
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
     * Unavailable           a store did not answer in time; try again
@@ -103,6 +104,10 @@ class KeyReused(Rejected):
 class OutOfTurn(Rejected):
     status = 409
     code = "out_of_turn"
+
+
+class InvalidSetting(Rejected):
+    code = "invalid_setting"
 
 
 class LeaseLost(TidingsError):

@@ -63,3 +63,8 @@ TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by 
 RETENTION_MS_MIN = 3600 * 1000  # far above any function's time limit, so no writer is that slow
 TTL_SLACK_MS = 24 * 3600 * 1000  # DynamoDB deletes this long after the floor has passed a page
 CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
+
+# --- what a feed's owner sets ----------------------------------------------------------------
+PROFILE_AGE_MS = 5_000  # how late a change may be noticed; 0.2 RRU a second for a busy process
+OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with every event
+PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the other

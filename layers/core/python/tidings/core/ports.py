@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .connections import Change, Connection, Outcome, Watch
     from .leases import Lease
     from .pages import Page
+    from .profiles import Profile
     from .state import Row
 
 
@@ -150,6 +151,22 @@ class ClaimStore(Protocol):
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
         """Point *claim* to *page* if it still points where it did; the claim that stands."""
+        ...
+
+
+class Profiles(Protocol):
+    """What the owner of each feed has set."""
+
+    def profile(self, feed: str) -> Profile:
+        """Strongly consistent; the defaults when nothing was ever set."""
+        ...
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        """
+        Replace all of it if `profile.version` is still there; False when it is not.
+
+        What is stored has `profile.version + 1`. Two who change at once cannot undo each other.
+        """
         ...
 
 

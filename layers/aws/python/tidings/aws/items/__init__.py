@@ -11,6 +11,7 @@ as well as values, and bills a write per KB; attributes are few and short.
 | floor      | control     | `floor#<feed>`, `-`                          | for ever               |
 | follower   | control     | `follower#<feed>`, name                      | for ever               |
 | claim      | control     | `claim#<feed>`, Idempotency-Key              | 24 hours               |
+| profile    | control     | `profile#<feed>`, `-`                        | for ever               |
 | row        | state       | `<feed>#<bucket>`, object key                | for ever; deleted: TTL |
 | connection | connections | `connection#<id>`, `-`                       | its connection         |
 | change     | connections | `inbox#<feed>`, connection id                | until it is applied    |

@@ -8,6 +8,7 @@ that code which relies on more than the ports promise fails here too.
 from .connections import MemoryConnections, MemoryInbox, MemoryWatches
 from .control import MemoryClaims, MemoryFollowers
 from .log import MemoryLog
+from .profiles import MemoryProfiles
 from .sockets import MemoryBells, MemorySockets
 from .state import MemoryState
 
@@ -18,6 +19,7 @@ __all__ = [
     "MemoryFollowers",
     "MemoryInbox",
     "MemoryLog",
+    "MemoryProfiles",
     "MemorySockets",
     "MemoryState",
     "MemoryWatches",

@@ -1,0 +1,119 @@
+"""
+What the owner of a feed has set: links, manners, passwords. Changes count within seconds.
+
+Deployment says what exists (`tidings.aws.settings`); a profile says how a feed behaves, and
+its owner changes it while everything runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from . import limits
+from .errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from .ports import Clock, Profiles
+
+OPLOG = "oplog"
+COMPATS = ("", OPLOG)
+_PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
+_PLACEHOLDERS = {"type", "id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """
+    *object_url* is the template of `ref`, empty for none. *compat* `oplog` answers as oplog
+    did. *leave* keeps what consumers with `leave=true` need.
+
+    The passwords are hashes of `passwords`, newest first, at most `limits.PASSWORDS_MAX` a role
+    so that clients can move from one to the next. *version* guards every update.
+    """
+
+    object_url: str = ""
+    compat: str = ""
+    leave: bool = False
+    read_passwords: tuple[str, ...] = field(default=(), repr=False)
+    ingest_passwords: tuple[str, ...] = field(default=(), repr=False)
+    version: int = 0
+
+
+def check_object_url(template: str) -> str:
+    """
+    *template* if it can be one; empty for none.
+
+    Raises:
+        InvalidSetting: too long, not printable ASCII, or with a placeholder nobody fills.
+    """
+    if len(template) > limits.OBJECT_URL_CHARS_MAX:
+        rule = f"holds at most {limits.OBJECT_URL_CHARS_MAX} characters, got {len(template)}"
+        raise InvalidSetting(rule, field="object_url")
+    if not re.fullmatch(r"[!-~]*", template):
+        rule = "must be printable ASCII without blanks"
+        raise InvalidSetting(rule, field="object_url", value=template)
+    if not set(_PLACEHOLDER.findall(template)) <= _PLACEHOLDERS:
+        rule = "may hold {{type}} and {{id}} and no other placeholder"
+        raise InvalidSetting(rule, field="object_url", value=template)
+    return template
+
+
+def check_compat(name: str) -> str:
+    """
+    *name* if it is a manner we have; empty for our own.
+
+    Raises:
+        InvalidSetting: it is not.
+    """
+    if name not in COMPATS:
+        raise InvalidSetting(f"must be empty or {OPLOG}", field="compat", value=name)
+    return name
+
+
+def checked(profile: Profile) -> Profile:
+    """
+    *profile* if it may be saved.
+
+    Raises:
+        InvalidSetting: a field breaks its rule.
+    """
+    check_object_url(profile.object_url)
+    check_compat(profile.compat)
+    for name in ("read_passwords", "ingest_passwords"):
+        if len(getattr(profile, name)) > limits.PASSWORDS_MAX:
+            rule = f"a feed has at most {limits.PASSWORDS_MAX} passwords of each role"
+            raise InvalidSetting(rule, field=name)
+    return profile
+
+
+class RecentProfiles:
+    """
+    Implements `Profiles`: another one's, remembered for `limits.PROFILE_AGE_MS`.
+
+    Threads that find a profile too old at once read it once each; the last one is remembered.
+    """
+
+    def __init__(self, profiles: Profiles, clock: Clock) -> None:
+        self._profiles, self._clock = profiles, clock
+        self._known: dict[str, tuple[int, Profile]] = {}
+
+    def profile(self, feed: str) -> Profile:
+        now = self._clock()
+        read_at, known = self._known.get(feed, (0, None))
+        if known is not None and 0 <= now - read_at < limits.PROFILE_AGE_MS:
+            return known
+        found = self._profiles.profile(feed)
+        self._known[feed] = (now, found)
+        return found
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        done = self._profiles.save(feed, profile)
+        self._known.pop(feed, None)
+        return done
+
+
+def saved(profile: Profile) -> Profile:
+    """*profile* as it is stored: the next version."""
+    return replace(profile, version=profile.version + 1)

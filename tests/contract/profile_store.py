@@ -1,0 +1,38 @@
+"""What every store of profiles keeps to: `Profiles`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidings.core.profiles import Profile
+
+from tests.contract.stores import Stores
+
+PROFILE = Profile("http://api/{{type}}/{{id}}", "oplog", True, ("new", "old"), ("other",))
+
+
+class ProfilesContract:
+    def test_a_new_feed_has_the_defaults(self, stores: Stores, feed: str) -> None:
+        """Nothing has to be written before a feed is used."""
+        assert stores.profiles.profile(feed) == Profile()
+
+    def test_a_profile_is_kept_whole(self, stores: Stores, feed: str) -> None:
+        """Every field, under its feed alone, as the next version."""
+        assert stores.profiles.save(feed, PROFILE)
+        assert stores.profiles.profile(feed) == replace(PROFILE, version=1)
+        assert stores.profiles.profile(f"{feed}-other") == Profile()
+
+    def test_what_is_not_set_again_is_gone(self, stores: Stores, feed: str) -> None:
+        """A save replaces, it does not merge: a removed password is removed."""
+        stores.profiles.save(feed, PROFILE)
+        assert stores.profiles.save(feed, Profile(version=1))
+        assert stores.profiles.profile(feed) == Profile(version=2)
+
+    def test_the_second_of_two_who_change_at_once_is_told(self, stores: Stores, feed: str) -> None:
+        """Neither undoes the other unseen, not even with the first save of a feed."""
+        assert stores.profiles.save(feed, PROFILE)
+        assert not stores.profiles.save(feed, Profile(compat=""))
+        read = stores.profiles.profile(feed)
+        assert stores.profiles.save(feed, replace(read, leave=False))
+        assert not stores.profiles.save(feed, replace(read, compat=""))
+        assert stores.profiles.profile(feed) == replace(PROFILE, leave=False, version=2)
