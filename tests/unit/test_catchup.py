@@ -34,7 +34,7 @@ def test_progress_reads_back(progress: Progress) -> None:
     """It is kept in the connection between two steps; its cursor is always one."""
     assert Progress.decode(progress.encode()) == progress
     assert cursors.parse(progress.cursor) == (
-        Replication(progress.since_s, progress.page, progress.bucket, progress.tombstones)
+        Replication(progress.since_ms // 1000, progress.page, progress.bucket, progress.tombstones)
         if progress.copying
         else Place(progress.page, progress.slot, progress.seconds)
     )

@@ -50,12 +50,19 @@ def test_O45_nothing_of_the_last_second_is_missing(scene: Scene) -> None:
 
 
 def test_O48_from_a_millisecond(scene: Scene) -> None:
-    """What changed at or after its second, without reset and tombstones."""
+    """What changed at it or after it, without reset and tombstones."""
     filled(scene)
 
     assert sorted(names(caught_up(scene, str(NOW)))) == ["insert a", "insert c", "live"]
     assert sorted(names(caught_up(scene, str(NOW + 1000)))) == ["insert a", "insert c", "live"]
-    assert sorted(names(caught_up(scene, str(NOW + 2000)))) == ["live"]
+    assert sorted(names(caught_up(scene, str(NOW + 1001)))) == ["live"]
+
+
+def test_below_zero_is_everything_without_reset(scene: Scene) -> None:
+    """As oplog read it, whatever the digits."""
+    filled(scene)
+
+    assert caught_up(scene, "-5") == caught_up(scene, "1")
 
 
 def test_a_time_in_the_future_copies_nothing(scene: Scene) -> None:
@@ -140,14 +147,18 @@ def test_O54_many_objects_of_one_millisecond(scene: Scene) -> None:
     assert len(found) == len(set(found)) == 3002
 
 
+@pytest.mark.parametrize("since_s", [SECOND, 0])
 @pytest.mark.parametrize("tombstones", [True, False])
-def test_a_replication_of_another_feed_or_deployment(scene: Scene, tombstones: bool) -> None:
-    """Its page is not projected here: nothing can be concluded from it."""
+def test_a_replication_of_another_feed_or_deployment(
+    scene: Scene, tombstones: bool, since_s: int
+) -> None:
+    """Its page is not projected here: what counts is its time, as of any id that is not ours."""
     filled(scene)
 
-    found = names(caught_up(scene, Replication(SECOND, 99, 5, tombstones).encode()))
+    found = names(caught_up(scene, Replication(since_s, 99, 5, tombstones).encode()))
     assert found[-1] == "live"
-    assert ("reset" in found) is not tombstones
+    assert ("reset" in found) is (since_s == 0)
+    assert ("delete b" in found) is (since_s > 0)
 
 
 def test_a_replication_goes_on_at_its_bucket(scene: Scene) -> None:

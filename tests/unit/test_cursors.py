@@ -63,7 +63,7 @@ def test_nothing_and_now_are_the_end_of_the_log(text: str) -> None:
         ("00", 0),
         ("-0", 0),
         ("0000000000000", 0),
-        ("-5", 0),
+        ("-5", -5),
         ("+5", 5),
         ("1", 1),
         ("1795195114525", 1795195114525),
@@ -71,7 +71,7 @@ def test_nothing_and_now_are_the_end_of_the_log(text: str) -> None:
     ],
 )
 def test_decimals_ask_for_a_replication(text: str, ms: int) -> None:
-    """As oplog read them; below zero is everything, beyond our last second is that second."""
+    """As oplog read them; below zero stays so, beyond our last second is that second."""
     assert cursors.parse(text) == Since(ms)
 
 

@@ -56,7 +56,7 @@ def test_O36_bad_cursors(scene: Scene, text: str) -> None:
         ("", Now()),
         ("now", Now()),
         ("+5", Since(5)),
-        ("-5", Since(0)),
+        ("-5", Since(-5)),
         ("-0", Since(0)),
         ("0000000000000", Since(0)),
         ("9999999999999", Since(0xFFFFFFFF * 1000)),

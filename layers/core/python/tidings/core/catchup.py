@@ -35,7 +35,7 @@ class Progress:
     """
     Where a catch-up stands: in the log behind (*page*, *slot*), or copying the state.
 
-    While copying, *bucket* and *after_key* say how far, *since_s* and *tombstones* what is
+    While copying, *bucket* and *after_key* say how far, *since_ms* and *tombstones* what is
     wanted, and the log goes on behind *page*. *resets*: `reset` is still to be sent.
     *announces*: `live` is to be sent at the frontier.
     """
@@ -44,7 +44,7 @@ class Progress:
     slot: int = PAGE_END
     seconds: int = 0
     copying: bool = False
-    since_s: int = 0
+    since_ms: int = 0
     bucket: int = 0
     after_key: str | None = None
     tombstones: bool = False
@@ -55,7 +55,8 @@ class Progress:
     def cursor(self) -> str:
         """What a client resumes from that has everything so far."""
         if self.copying:
-            return Replication(self.since_s, self.page, self.bucket, self.tombstones).encode()
+            since_s = self.since_ms // 1000
+            return Replication(since_s, self.page, self.bucket, self.tombstones).encode()
         return Place(self.page, self.slot, self.seconds).encode()
 
     def encode(self) -> str:
@@ -105,7 +106,7 @@ class CatchUp:
             case Since(ms=0):
                 return self._everything(feed)
             case Since(ms=ms):
-                return self._copy(feed, since_s=ms // 1000, tombstones=False)
+                return self._copy(feed, since_ms=max(0, ms), tombstones=False)
             case Replication():
                 return self._go_on_copying(feed, cursor)
             case Place():
@@ -137,20 +138,20 @@ class CatchUp:
         since_s = max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
         if since_s == 0 or self._forgotten(since_s):
             return self._everything(feed)
-        return self._copy(feed, since_s=since_s, tombstones=True)
+        return self._copy(feed, since_ms=since_s * 1000, tombstones=True)
 
     def _forgotten(self, since_s: int) -> bool:
         """Whether deletions since then may be forgotten before a copy has told them all."""
         return since_s * 1000 < self.clock() - self.tombstone_ms + limits.CONNECTION_MS_MAX
 
     def _everything(self, feed: str) -> Progress:
-        return replace(self._copy(feed, since_s=0, tombstones=False), resets=True)
+        return replace(self._copy(feed, since_ms=0, tombstones=False), resets=True)
 
-    def _copy(self, feed: str, *, since_s: int, tombstones: bool) -> Progress:
+    def _copy(self, feed: str, *, since_ms: int, tombstones: bool) -> Progress:
         return Progress(
             self._projected(feed),
             copying=True,
-            since_s=since_s,
+            since_ms=since_ms,
             tombstones=tombstones,
             announces=True,
         )
@@ -161,10 +162,9 @@ class CatchUp:
         if cursor.tombstones and self._forgotten(cursor.since_s):
             return self._everything(feed)
         if ours and not self.reader.read(feed, cursor.page, 1).trimmed:
-            started = self._copy(feed, since_s=cursor.since_s, tombstones=cursor.tombstones)
+            since_ms = cursor.since_s * 1000
+            started = self._copy(feed, since_ms=since_ms, tombstones=cursor.tombstones)
             return replace(started, page=cursor.page, bucket=cursor.bucket)
-        if cursor.since_s == 0 or not cursor.tombstones:
-            return self._everything(feed)
         return self._by_time(feed, cursor.since_s)
 
     def _projected(self, feed: str) -> int:
@@ -198,7 +198,7 @@ class CatchUp:
     ) -> Iterator[Event]:
         now_ms = self.clock()
         for row in rows:
-            if row.at_ms < progress.since_s * 1000 or 0 < row.expires_ms <= now_ms:
+            if row.at_ms < progress.since_ms or 0 < row.expires_ms <= now_ms:
                 continue
             if row.deleted and not progress.tombstones:
                 continue

@@ -57,7 +57,11 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """A replication id: what changed at or after this millisecond; 0 or less means all."""
+    """
+    A replication id: what changed at or after this millisecond.
+
+    0 is everything behind a `reset`, less than 0 everything without one, as after a `reset`.
+    """
 
     ms: int
 
@@ -81,7 +85,7 @@ def parse(text: str) -> Cursor:
     if text in ("", NOW):
         return Now()
     if len(text) <= limits.CURSOR_CHARS_MAX and _DECIMAL.fullmatch(text) and len(text) <= 13:
-        return Since(min(max(0, int(text)), _SECONDS_MAX * 1000))
+        return Since(min(int(text), _SECONDS_MAX * 1000))
     if _HEX.fullmatch(text):
         return _from_hex(text)
     raise InvalidCursor(
