@@ -110,6 +110,22 @@ def test_the_last_of_a_repeated_key_counts() -> None:
     assert read(text) == [line()]
 
 
+def test_O18_of_keys_that_differ_in_case_the_last_in_the_text_counts() -> None:
+    """Even where the same spelling came before."""
+    text = '{"event":"update","type":"video","id":"a","ID":"b","id":"x1"}'
+
+    assert read(text) == [line()]
+
+
+def test_invalid_utf8_becomes_replacement_characters() -> None:
+    """As oplog decoded it; a byte order mark is refused, as it did."""
+    text = json.dumps(op("x?")).encode()
+
+    assert read(text.replace(b"?", b"\xff")) == [line("x\ufffd")]
+    with pytest.raises(InvalidOperation, match="must be JSON"):
+        read(b"\xef\xbb\xbf" + text)
+
+
 def test_broken_utf8_is_replaced() -> None:
     """As oplog does it: the text is kept with U+FFFD where bytes made no sense."""
     assert read(b'{"event":"update","type":"video","id":"x\xff\xc3"}') == [line("x\ufffd\ufffd")]

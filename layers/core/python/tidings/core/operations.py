@@ -24,6 +24,7 @@ EVENTS = ("insert", "update", "delete")
 _EVENT_AT = len('{"event":"')
 _DATA_AT = len('{"event":"insert",')  # each event name has six letters
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,17 @@ def _known(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key.lower(): value for key, value in raw.items() if key.lower() in _FIELDS}
 
 
+def lower_case(text: str) -> str:
+    """
+    *text* in lower case, letter by letter, as oplog's producers and filters know it.
+
+    `str.lower` looks at the neighbours of a sigma and makes two letters of a dotted capital I.
+    """
+    if text.isascii():
+        return text.lower()
+    return "".join("i" if letter == "\u0130" else letter.lower() for letter in text)
+
+
 def _event(fields: Mapping[str, Any], where: str) -> str:
     event = fields.get("event")
     if not isinstance(event, str) or event.lower() not in EVENTS:
@@ -121,7 +133,7 @@ def _name(fields: Mapping[str, Any], field: str, bytes_max: int, where: str) -> 
 def _type(fields: Mapping[str, Any], where: str) -> str:
     """In lower case, and checked again, because lower case may take more bytes."""
     given = _name(fields, "type", limits.TYPE_BYTES_MAX, where)
-    return check_text(given.lower(), f"{where}type", limits.TYPE_BYTES_MAX)
+    return check_text(lower_case(given), f"{where}type", limits.TYPE_BYTES_MAX)
 
 
 def _texts(fields: Mapping[str, Any], field: str, count_max: int, where: str) -> list[str]:
@@ -181,4 +193,4 @@ def _encode(fields: Mapping[str, Any], where: str) -> str:
         raise InvalidOperation(rule, field=f"{where}data") from None
     if _SURROGATE.search(line):  # names are checked, so it is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
-    return line
+    return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", line)

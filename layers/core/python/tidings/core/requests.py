@@ -54,9 +54,28 @@ def decode_json(text: bytes, field: str) -> Any:
     """
     _check_depth(text, field)
     try:
-        return json.loads(text.decode("utf-8", "replace"), parse_constant=_refuse_constant)
+        return json.loads(
+            text.decode("utf-8", "replace"),
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_in_order,
+        )
     except (ValueError, RecursionError) as error:
         raise InvalidOperation(f"must be JSON ({error})", field=field) from None
+
+
+def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    An object whose keys stand where they came last.
+
+    A dict keeps the first place of a repeated key; then a key that differs only in case, from
+    between the two, would seem to be the last.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            found.pop(key, None)
+            found[key] = value
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
