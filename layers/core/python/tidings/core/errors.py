@@ -14,6 +14,8 @@ Every error the feed raises.
         * WrongContentType      a body in a format we do not read
         * KeyReused             an Idempotency-Key came back with another body
         * OutOfTurn             a WebSocket message the session's state does not allow
+        * NoPasswordSet         the feed is closed until its owner sets a password
+        * WrongPassword         not the password of the feed for this role, or none
         * InvalidSetting        what is to be set for a feed breaks its rule
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
@@ -104,6 +106,16 @@ class KeyReused(Rejected):
 class OutOfTurn(Rejected):
     status = 409
     code = "out_of_turn"
+
+
+class NoPasswordSet(Rejected):
+    status = 401
+    code = "no_password_set"
+
+
+class WrongPassword(Rejected):
+    status = 401
+    code = "wrong_password"
 
 
 class InvalidSetting(Rejected):

@@ -28,6 +28,7 @@ APPEND_ATTEMPTS_MAX = 8  # each loss means a filler overtook us; eight in a row 
 # --- reading ---------------------------------------------------------------------------------
 READ_ITEMS_MAX = 4_000  # small ones fill a megabyte; unbounded, DynamoDB Local reads them all
 READ_PAGES_BYTES_MAX = 1024 * 1024  # what one DynamoDB Query returns at most
+PIECE_CHARS = 128 * 1024  # of a stream sent at once: a read may hold 20 MB of text, unpacked
 HOLE_GRACE_MS = 2000  # a writer needs some 10 ms between number and page; then it is overtaken
 CLOCK_SKEW_MS_MAX = 60_000  # writers' clocks are within this of each other (AWS: milliseconds)
 CURSOR_CHARS_MAX = 64  # any id longer than this is refused before it is parsed
@@ -59,6 +60,15 @@ BUCKETS = 64  # partitions of the state; each takes 1,000 writes a second
 COPY_STEP_ROWS = 500  # one step of a copy: fills a message, and small states take one step
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by a week
 
+# --- status ----------------------------------------------------------------------------------
+TALLY_SOON_MS = 1_000  # somebody came or left: told at once, but not for each of a thousand
+TALLY_EVERY_MS = 20_000  # else; two write units per process beside its five reads a second
+PRESENCE_MS = 50_000  # two tallies may fail; a process that was killed is forgotten after this
+SWEPT_PRESENCE_MS = 130_000  # the sweep counts each minute; one run may be missed
+LAG_MS_MAX = 120_000  # two sweeps have rung since: this follower does not run or cannot keep up
+STATUS_READS_MAX = 4  # 1 MB each, in search of the frontier behind followers that stand still
+STATUS_AGE_MS = 1_000  # nobody needs a password for it: a crowd costs one report a second
+
 # --- retention -------------------------------------------------------------------------------
 RETENTION_MS_MIN = 3600 * 1000  # far above any function's time limit, so no writer is that slow
 TTL_SLACK_MS = 24 * 3600 * 1000  # DynamoDB deletes this long after the floor has passed a page
@@ -68,3 +78,6 @@ CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
 PROFILE_AGE_MS = 5_000  # how late a change may be noticed; 0.2 RRU a second for a busy process
 OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with every event
 PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the other
+PASSWORD_BYTES_MIN = 8  # below it guessing is cheap, even at one guess per 15 ms of our CPU
+PASSWORD_BYTES_MAX = 256  # as base64 with a user name it stays far below what headers may hold
+VERIFIED_MAX = 64  # two passwords for each role of sixteen feeds; a digest has 32 bytes

@@ -1,0 +1,119 @@
+"""Access: which password opens what, and how HTTP carries it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import pytest
+from tidings.core.access import Guard, Role, basic_password, passwords_of
+from tidings.core.errors import NoPasswordSet, WrongPassword
+from tidings.core.memory import MemoryProfiles
+from tidings.core.passwords import Verifier, hashed
+from tidings.core.profiles import Profile
+
+SALT = b"s" * 16
+READ, INGEST = "the read one", "the ingest one"
+PROFILE = Profile(
+    read_passwords=(hashed(READ, salt=SALT, now_ms=0),),
+    ingest_passwords=(hashed(INGEST, salt=SALT, now_ms=0),),
+)
+
+
+def guard(profile: Profile, *, opened: bool = False) -> Guard:
+    profiles = MemoryProfiles()
+    profiles.save("main", profile)
+    return Guard(profiles, Verifier(b"key"), opened)
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_O06_each_role_has_its_own_password(opened: bool) -> None:
+    """One is not valid for the other, open stage or not."""
+    guarded = guard(PROFILE, opened=opened)
+    guarded.check("main", Role.READ, READ)
+    guarded.check("main", Role.INGEST, INGEST)
+    for role, password in ((Role.READ, INGEST), (Role.INGEST, READ)):
+        with pytest.raises(WrongPassword, match=f"not a {role.value} password of the feed"):
+            guarded.check("main", role, password)
+
+
+def test_no_password_given_is_a_wrong_one() -> None:
+    """The error says what to send."""
+    with pytest.raises(WrongPassword, match="must be the read password of the feed") as refused:
+        guard(PROFILE).check("main", Role.READ, None)
+    assert (refused.value.status, refused.value.code) == (401, "wrong_password")
+
+
+def test_an_error_never_repeats_the_password() -> None:
+    """It is sent back to somebody who may not be who wrote it."""
+    with pytest.raises(WrongPassword) as refused:
+        guard(PROFILE).check("main", Role.READ, "a wrong guess")
+    assert "a wrong guess" not in str(refused.value.body())
+
+
+def test_O06_without_a_password_an_open_stage_is_open() -> None:
+    """To everybody, whatever they send; the other role stays guarded."""
+    guarded = guard(replace(PROFILE, read_passwords=()), opened=True)
+    guarded.check("main", Role.READ, None)
+    guarded.check("main", Role.READ, "anything")
+    with pytest.raises(WrongPassword):
+        guarded.check("main", Role.INGEST, None)
+
+
+def test_without_a_password_any_other_stage_is_closed() -> None:
+    """And the error names the command that opens it."""
+    guarded = guard(replace(PROFILE, ingest_passwords=()))
+    guarded.check("main", Role.READ, READ)
+    with pytest.raises(NoPasswordSet, match="tidings feed password ingest --feed main") as refused:
+        guarded.check("main", Role.INGEST, "anything")
+    assert (refused.value.status, refused.value.code) == (401, "no_password_set")
+
+
+def test_roles_name_their_hashes() -> None:
+    """In the profile."""
+    profile = Profile(read_passwords=("r",), ingest_passwords=("i",))
+    assert (passwords_of(profile, Role.READ), passwords_of(profile, Role.INGEST)) == (
+        ("r",),
+        ("i",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "password"),
+    [
+        (basic(":secret"), "secret"),
+        (basic("anybody:secret"), "secret"),
+        (basic("a:b:c"), "b:c"),
+        (basic("a:"), ""),
+        (basic("a:pässword"), "pässword"),
+        (basic(":secret").replace("Basic", "bAsIc"), "secret"),
+        (basic(":secret").replace(" ", "   ") + " ", "secret"),
+    ],
+)
+def test_O05_the_user_says_nothing(header: str, password: str) -> None:
+    """Everything behind the first colon is the password; O07: the scheme is taken in any case."""
+    assert basic_password(header) == password
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Basic",
+        "Basic ",
+        basic("no colon"),
+        basic(":secret").replace("Basic", "Bearer"),
+        basic(":secret").rstrip("="),
+        "Basic ____",
+        "Basic " + base64.b64encode(b":\xff\xfe").decode(),
+        f"{basic(':a')},{basic(':b')}",
+    ],
+)
+def test_O05_anything_else_is_no_password(header: str | None) -> None:
+    """Missing padding, the URL-safe alphabet, a missing colon, two headers joined."""
+    assert basic_password(header) is None
