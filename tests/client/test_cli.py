@@ -256,12 +256,12 @@ def test_ctrl_c_keeps_the_last_cursor(
         assert process.wait(WITHIN_S) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
-    assert state.read_text() == f"{event_id(1, 1)}\n"
+    assert state.read_text() == event_id(1, 1)
 
     server.append(_video(3))
     again = _run(*arguments, "--count", "1")
     assert "video/x3" in again.stdout.decode()
-    assert state.read_text() == f"{event_id(2)}\n"
+    assert state.read_text() == event_id(2)
 
 
 def test_tail_comes_back_by_itself(server: Running) -> None:

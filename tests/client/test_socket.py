@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tidings.client.errors import Lost, Refused
 from tidings.client.events import Event, Moved
-from tidings.client.socket import Reader, Timing, Watch, subscription
+from tidings.client.socket import Reader, Timing, Watch, subscribe_message
+from tidings.client.subscription import Subscription
 
 TIMING = Timing(ping_every_s=100, pong_within_s=10, subscribed_within_s=30)
 
@@ -111,15 +112,19 @@ def test_subscriptions() -> None:
     """P8.1: an event id is resumed, anything else subscribed from; no filter leaves no trace."""
     at = "650000000000000001000000"
 
-    assert json.loads(subscription("", feed="main", types=(), parents=())) == {
+    assert json.loads(subscribe_message("", Subscription())) == {
         "action": "subscribe",
         "feed": "main",
         "from": "now",
     }
-    assert json.loads(subscription(at, feed="f", types=("a",), parents=("b",))) == {
+    wanted = Subscription("f", ("a",), ("b",), leave=True, password="geheim")
+    assert json.loads(subscribe_message(at, wanted)) == {
         "action": "resume",
         "feed": "f",
         "cursor": at,
         "types": ["a"],
         "parents": ["b"],
+        "leave": True,
+        "password": "geheim",
     }
+    assert "geheim" not in repr(wanted)

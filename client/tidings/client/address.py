@@ -36,6 +36,9 @@ def socket_url(url: str, ws_url: str | None = None) -> str:
 
 
 def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
+    """Scheme, host and path; `/ops`, where oplog's clients ended an address, is the same as `/`."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise WrongUrl("an address holds no user or password: both would end up in logs")
     try:
         parts = urlsplit(url)
         port_is_number = parts.port is None or parts.port >= 0
@@ -44,4 +47,4 @@ def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
     if not port_is_number or parts.scheme not in schemes or not parts.hostname:
         wanted = " or ".join(f"{scheme}://" for scheme in schemes)
         raise WrongUrl(f"{url!r} is not an address; it must start with {wanted} and name a host")
-    return parts.scheme, parts.netloc, parts.path.rstrip("/")
+    return parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/ops")

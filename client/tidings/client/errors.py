@@ -4,8 +4,10 @@ Every error the client raises.
 * ClientError
     * WrongUrl      the address cannot be used; nothing was sent
     * Refused       the server will answer the same again; trying again is useless
+        * AccessDenied  no password, or not the right one
     * Lost          the connection failed or ended; `follow` and `Poster` try again
     * WrongState    a state file cannot be read or written
+    * NoPassword    a password file cannot be read, or holds none
 """
 
 from __future__ import annotations
@@ -22,10 +24,20 @@ class WrongUrl(ClientError):
 class Refused(ClientError):
     """*status* is the HTTP status (0 on a WebSocket), *code* the one of PROTOCOL 4.6."""
 
+    verdict = "refused"
+
     def __init__(self, message: str, *, status: int = 0, code: str = "") -> None:
         self.message, self.status, self.code = message, status, code
         known = " ".join(part for part in (str(status or ""), code) if part)
-        super().__init__(f"refused ({known}): {message}" if known else f"refused: {message}")
+        super().__init__(
+            f"{self.verdict} ({known}): {message}" if known else f"{self.verdict}: {message}"
+        )
+
+
+class AccessDenied(Refused):
+    """The password is missing or wrong."""
+
+    verdict = "invalid credentials"
 
 
 class Lost(ClientError):
@@ -38,3 +50,7 @@ class Lost(ClientError):
 
 class WrongState(ClientError):
     """The state file is no state file, or its folder does not take one."""
+
+
+class NoPassword(ClientError):
+    """The password file is not there, or is another kind of file."""

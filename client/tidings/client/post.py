@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from . import passwords
 from .address import operations_url
 from .backoff import Backoff
 from .errors import Lost, WrongUrl
@@ -33,6 +34,7 @@ class Poster:
         url: str,
         feed: str = "main",
         *,
+        password: str = "",
         attempts_max: int = ATTEMPTS_MAX,
         on_retry: Callable[[Lost, float], None] = lambda lost, delay_s: None,
         wait: Callable[[float], None] = time.sleep,
@@ -41,7 +43,9 @@ class Poster:
         self._attempts_max = attempts_max
         self._on_retry = on_retry
         self._wait = wait
-        self._client = httpx.Client(timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S))
+        self._client = httpx.Client(
+            headers=passwords.basic(password), timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+        )
 
     def __enter__(self) -> Poster:
         return self
@@ -69,6 +73,7 @@ class Poster:
         one), so it is appended once. A *key* that was used within a day appends nothing.
 
         Raises:
+            AccessDenied: the password is not the feed's; nothing was appended.
             Refused: the operations or the feed are wrong; nothing was appended.
             Lost: no answer after all attempts; nobody knows whether it was appended.
         """

@@ -16,6 +16,7 @@ from . import render
 from .address import DEFAULT_URL
 from .cli import EXIT_CODES
 from .errors import ClientError, Lost, Refused, WrongUrl
+from .password_options import password_options
 
 if TYPE_CHECKING:
     from .batches import Batch
@@ -37,6 +38,7 @@ _LINE_OF_BODY = re.compile(r"^line (\d+):? ?")
     metavar="F",
     help="Post the operations in this file, one in JSON a line.",
 )
+@password_options
 @click.option("--json", "as_json", is_flag=True, help="Print the event ids as JSON.")
 @click.argument("operation", nargs=-1, metavar="[EVENT TYPE ID | -]")
 def post(
@@ -46,6 +48,7 @@ def post(
     timestamp: str | None,
     data: str | None,
     file: str | None,
+    password: str,
     as_json: bool,
     operation: tuple[str, ...],
 ) -> None:
@@ -72,7 +75,7 @@ def post(
     with _told_plainly():
         from .post import Poster
 
-        with Poster(url, feed, on_retry=_tell) as poster:
+        with Poster(url, feed, password=password, on_retry=_tell) as poster:
             if single is not None:
                 _post_one(poster, single, as_json)
             else:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .errors import Lost, Refused
+from .errors import AccessDenied, Lost, Refused
 
 if TYPE_CHECKING:
     import httpx
 
 _TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx: too slow, too early, too many
+_DENIED = frozenset({401, 403})
+_WRONG_PASSWORD = "wrong_password"  # a WebSocket has no status to say it
 _MESSAGE_CHARS_MAX = 300  # a page of HTML from something in between helps nobody
 _AFTER_S_MAX = 32.0  # a server that asks for more is asked again all the same
 
@@ -24,10 +26,17 @@ def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
     """The error that an answer of *status* with *body* means."""
     code, message = _told(body)
     if is_final(status):
-        return Refused(message or "no reason given", status=status, code=code)
+        return refusal(message or "no reason given", status=status, code=code)
     return Lost(
         f"the server answered {status}" + (f": {message}" if message else ""), after_s=after_s
     )
+
+
+def refusal(message: str, *, status: int = 0, code: str = "") -> Refused:
+    """A final answer as the error it is."""
+    denied = status in _DENIED or code == _WRONG_PASSWORD
+    kind = AccessDenied if denied else Refused
+    return kind(message, status=status, code=code)
 
 
 def raise_for_status(answer: httpx.Response) -> None:

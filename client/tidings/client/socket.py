@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,20 @@ from websockets.sync.client import ClientConnection, connect
 
 from .errors import Lost, Refused, WrongUrl
 from .events import Event, Moved
-from .refusals import error_of
+from .refusals import error_of, refusal
+from .subscription import Subscription
 
 CONNECT_S = 10.0
 CLOSE_S = 1.0  # a server that does not say goodbye within this is left without one
 MESSAGE_BYTES_MAX = 1024 * 1024  # the server sends at most 128 KB (API Gateway)
 _EVENT_ID = re.compile("[0-9a-f]{24}", re.ASCII | re.IGNORECASE)
-_PING = '{"action":"ping"}'
+PING = '{"action":"ping"}'
+OPTIONS: dict[str, Any] = {
+    "open_timeout": CONNECT_S,
+    "close_timeout": CLOSE_S,
+    "max_size": MESSAGE_BYTES_MAX,
+    "ping_interval": None,  # the protocol has pings of its own, which reach the functions
+}
 _FOLLOWING = ("catching-up", "live")
 
 
@@ -134,13 +141,7 @@ class Reader:
 
 
 def listen(
-    url: str,
-    cursor: str,
-    *,
-    feed: str,
-    types: Sequence[str],
-    parents: Sequence[str],
-    timing: Timing | None = None,
+    url: str, cursor: str, wanted: Subscription, timing: Timing | None = None
 ) -> Generator[Event | Moved, None, None]:
     """
     One connection to *url* from *cursor* on, until it ends.
@@ -151,24 +152,29 @@ def listen(
         WrongUrl: *url* is no WebSocket address.
     """
     with ExitStack() as stack:
-        socket = _connect(url, stack)
+        with failures(url):
+            socket = stack.enter_context(connect(url, **OPTIONS))
         try:
-            socket.send(subscription(cursor, feed=feed, types=types, parents=parents))
+            socket.send(subscribe_message(cursor, wanted))
             watch = Watch(timing or Timing(), time.monotonic())
             yield from _receive(socket, watch, Reader(watch, cursor))
         except ConnectionClosed as closed:
-            raise Lost(_goodbye(closed)) from None
+            raise Lost(goodbye(closed)) from None
 
 
-def subscription(cursor: str, *, feed: str, types: Sequence[str], parents: Sequence[str]) -> str:
-    """The message that asks for *feed* from *cursor* on; empty filters are left out."""
-    message: dict[str, Any] = {"action": "subscribe", "feed": feed, "from": cursor or NOW}
+def subscribe_message(cursor: str, wanted: Subscription) -> str:
+    """The message that asks for *wanted* from *cursor* on; what is empty is left out."""
+    message: dict[str, Any] = {"action": "subscribe", "feed": wanted.feed, "from": cursor or NOW}
     if _EVENT_ID.fullmatch(cursor):
-        message = {"action": "resume", "feed": feed, "cursor": cursor}
-    if types:
-        message["types"] = list(types)
-    if parents:
-        message["parents"] = list(parents)
+        message = {"action": "resume", "feed": wanted.feed, "cursor": cursor}
+    if wanted.types:
+        message["types"] = list(wanted.types)
+    if wanted.parents:
+        message["parents"] = list(wanted.parents)
+    if wanted.leave:
+        message["leave"] = True
+    if wanted.password:
+        message["password"] = wanted.password
     return json.dumps(message, separators=(",", ":"))
 
 
@@ -177,7 +183,7 @@ def _receive(socket: ClientConnection, watch: Watch, reader: Reader) -> Iterator
         now_s = time.monotonic()
         watch.check(now_s)
         if watch.ping_is_due(now_s):
-            socket.send(_PING)
+            socket.send(PING)
             watch.pinged(now_s)
         try:
             text = socket.recv(timeout=watch.wait_s(now_s))
@@ -186,17 +192,11 @@ def _receive(socket: ClientConnection, watch: Watch, reader: Reader) -> Iterator
         yield from reader.signs(text)
 
 
-def _connect(url: str, stack: ExitStack) -> ClientConnection:
-    """Errors of connecting are told apart from those of what follows: *stack* closes it."""
+@contextmanager
+def failures(url: str) -> Iterator[None]:
+    """What went wrong while connecting, said in the client's own errors."""
     try:
-        opened = connect(
-            url,
-            open_timeout=CONNECT_S,
-            close_timeout=CLOSE_S,
-            max_size=MESSAGE_BYTES_MAX,
-            ping_interval=None,  # the protocol has pings of its own, which reach the functions
-        )
-        return stack.enter_context(opened)
+        yield
     except InvalidStatus as error:
         raise error_of(error.response.status_code, bytes(error.response.body or b"")) from None
     except InvalidURI as error:
@@ -205,7 +205,7 @@ def _connect(url: str, stack: ExitStack) -> ClientConnection:
         raise Lost(str(error) or type(error).__name__) from None
 
 
-def _goodbye(closed: ConnectionClosed) -> str:
+def goodbye(closed: ConnectionClosed) -> str:
     frame = closed.rcvd
     if frame is None:
         return "the connection broke"
@@ -235,4 +235,4 @@ def _refusal(error: Any) -> Refused | Lost:
     code, message = str(told.get("code", "")), str(told.get("message", error))
     if code == "unavailable":
         return Lost(message)
-    return Refused(message, code=code)
+    return refusal(message, code=code)

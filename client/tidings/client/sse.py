@@ -7,16 +7,21 @@ The parser is fed bytes as they arrive, cut anywhere; lines end with LF, CRLF or
 from __future__ import annotations
 
 import codecs
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import httpx
 
+from . import passwords
 from .errors import Lost, WrongUrl
 from .events import Event, Moved, from_text
 from .refusals import raise_for_status
+from .subscription import Subscription
 
 CONNECT_S = 10.0
 SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two missing: it is dead
+TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
 NOW = "now"
 LINE_CHARS_MAX = 1024 * 1024  # an operation is at most 64 KB; a longer line is no feed
 
@@ -81,9 +86,46 @@ class Parser:
             yield Moved(event_id)
 
 
-def listen(
-    url: str, cursor: str, *, types: Sequence[str], parents: Sequence[str]
-) -> Generator[Event | Moved, None, None]:
+class Connection:
+    """One connection's request and the signs in its answer, whoever does the reading."""
+
+    def __init__(self, cursor: str, wanted: Subscription) -> None:
+        self._cursor = cursor
+        self._wanted = wanted
+        self._parser = Parser()
+
+    def request(self) -> dict[str, Any]:
+        """The arguments of httpx besides method and address."""
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+        headers |= passwords.basic(self._wanted.password)
+        if self._cursor:
+            headers["Last-Event-ID"] = self._cursor
+        return {"headers": headers, "params": self._parameters(), "timeout": TIMEOUT}
+
+    def opened(self, answer: httpx.Response) -> Iterator[Moved]:
+        """
+        Where a stream from the end of the log starts: cut before its first event, a client
+        resumes from there.
+
+        Raises:
+            Refused, Lost: there is no stream.
+        """
+        raise_for_status(answer)
+        started = answer.headers.get("last-event-id")
+        if self._cursor in ("", NOW) and started:
+            yield Moved(started)
+
+    def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
+        """The signs that *chunk* completes; see `Parser`."""
+        return self._parser.feed(chunk)
+
+    def _parameters(self) -> dict[str, str]:
+        filters = {"types": self._wanted.types, "parents": self._wanted.parents}
+        found = {name: ",".join(values) for name, values in filters.items() if values}
+        return found | ({"leave": "true"} if self._wanted.leave else {})
+
+
+def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Moved, None, None]:
     """
     One connection to *url* from *cursor* on, until it ends.
 
@@ -92,24 +134,22 @@ def listen(
         Lost: the connection failed, ended or fell silent.
         WrongUrl: httpx cannot use *url*.
     """
-    filters = {"types": types, "parents": parents}
-    params = {name: ",".join(values) for name, values in filters.items() if values}
-    headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
-    if cursor:
-        headers["Last-Event-ID"] = cursor
-    timeout = httpx.Timeout(CONNECT_S, read=SILENCE_S)
+    connection = Connection(cursor, wanted)
+    with failures(url), httpx.stream("GET", url, **connection.request()) as answer:
+        yield from connection.opened(answer)
+        for chunk in answer.iter_bytes():
+            yield from connection.feed(chunk)
+    raise Lost("the server ended the stream")
+
+
+@contextmanager
+def failures(url: str) -> Iterator[None]:
+    """What httpx says, said in the client's own errors."""
     try:
-        with httpx.stream("GET", url, params=params, headers=headers, timeout=timeout) as answer:
-            raise_for_status(answer)
-            if cursor in ("", NOW) and (started := answer.headers.get("last-event-id")):
-                yield Moved(started)  # cut before its first event, it resumes from here
-            parser = Parser()
-            for chunk in answer.iter_bytes():
-                yield from parser.feed(chunk)
+        yield
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except httpx.ReadTimeout:
         raise Lost(f"nothing was heard for {SILENCE_S:.0f} s") from None
     except httpx.HTTPError as error:
         raise Lost(str(error) or type(error).__name__) from None
-    raise Lost("the server ended the stream")

@@ -1,18 +1,24 @@
-"""Where a consumer stands, kept in a file that is never half written. Its text is the cursor."""
+"""
+Where a consumer stands, kept in a file that is never half written.
+
+Its text is the cursor and nothing else, not even a line ending: oplogc reads and writes such
+files too.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tidings.core import cursors
-from tidings.core.errors import InvalidCursor
-
 from .errors import WrongState
 
 SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a kill repeats at most this much
+EVERYTHING = "0"
+NOW = "now"
+_CURSOR = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
 _TEXT_BYTES_MAX = 1024  # a cursor is far shorter; anything longer is another kind of file
 
 
@@ -30,20 +36,20 @@ class StateFile:
         """
         The cursor in the file; None when there is no file or nothing in it.
 
+        Blanks around it and upper-case digits do not matter: it may have been written by hand.
+
         Raises:
             WrongState: it cannot be read, or holds something else.
         """
         try:
             with self._path.open("rb") as file:
-                text = file.read(_TEXT_BYTES_MAX).decode("utf-8", "replace").strip()
+                text = file.read(_TEXT_BYTES_MAX).decode("utf-8", "replace").strip().lower()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise WrongState(f"cannot read {self._path}: {error.strerror}") from None
-        try:
-            cursors.parse(text)
-        except InvalidCursor:
-            raise WrongState(f"{self._path} does not hold a cursor") from None
+        if not _CURSOR.fullmatch(text):
+            raise WrongState(f"{self._path} does not hold a cursor")
         self._saved = self._noted = text
         return text or None
 
@@ -65,13 +71,25 @@ class StateFile:
         Raises:
             WrongState: the file cannot be written.
         """
-        if self._noted == self._saved:
+        self.save(self._noted)
+
+    def save(self, cursor: str) -> None:
+        """
+        Write *cursor* now, unless it is there already.
+
+        Raises:
+            WrongState: the file cannot be written, or this is no cursor to come back with.
+        """
+        self._noted = cursor
+        if cursor == self._saved:
             return
+        if not _CURSOR.fullmatch(cursor):
+            raise WrongState(f"the feed sent {cursor!r}, which is no cursor")
         try:
-            self._write(f"{self._noted}\n".encode())
+            self._write(cursor.encode())
         except OSError as error:
             raise WrongState(f"cannot write {self._path}: {error.strerror}") from None
-        self._saved, self._saved_s = self._noted, self._monotonic()
+        self._saved, self._saved_s = cursor, self._monotonic()
 
     def _write(self, content: bytes) -> None:
         """Content first, then the name, then the folder: a crash leaves the old or the new."""
@@ -91,3 +109,18 @@ class StateFile:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def start(state: StateFile | None, cursor: str | None, *, allow_replication: bool) -> str:
+    """
+    Where to begin: where *state* left off, else at *cursor*, else at the end of the log.
+
+    With *allow_replication*, a state that was never written begins with a copy of everything.
+    Without a state there is no telling the first start from a later one: no copy then.
+
+    Raises:
+        WrongState: the file cannot be read, or holds something else.
+    """
+    left_off = state.load() if state else None
+    first = EVERYTHING if state and allow_replication else NOW
+    return left_off or cursor or first

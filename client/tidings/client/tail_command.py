@@ -16,8 +16,9 @@ from .address import DEFAULT_URL
 from .cli import EXIT_CODES
 from .errors import ClientError, Lost, WrongUrl
 from .events import Event
-from .follow import follow
-from .state_file import StateFile
+from .following import follow
+from .password_options import password_options
+from .state_file import StateFile, start
 
 
 class Interrupts:
@@ -64,23 +65,30 @@ class Interrupts:
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
+@click.option("--url", help=f"Where Tidings is.  [default: {DEFAULT_URL}]")
 @click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
 @click.option("--feed", default="main", show_default=True, help="Which feed.")
 @click.option(
     "--from",
     "cursor",
     metavar="CURSOR",
-    default="now",
-    show_default=True,
-    help="Start after this event id; `0` for a copy of everything first, `now` for the end.",
+    help="Start after this event id; `0` for a copy of everything first, `now` (default) for the"
+    " end.",
 )
 @click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
 @click.option("--parents", default="", metavar="X,Y", help="Only objects below one of these.")
+@click.option("--leave", is_flag=True, help="Tell of objects that leave this filter, too.")
+@password_options
 @click.option(
     "--state-file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Keep the cursor in this file, and go on from there the next time.",
+)
+@click.option(
+    "--allow-replication",
+    is_flag=True,
+    help="With --state-file, while it is missing or empty: start with a copy of everything."
+    " Without --state-file it is ignored.",
 )
 @click.option(
     "--transport",
@@ -91,20 +99,25 @@ class Interrupts:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N operations.")
+@click.argument("address", required=False, metavar="[URL]")
 def tail(
-    url: str,
+    url: str | None,
+    address: str | None,
     ws_url: str | None,
     feed: str,
-    cursor: str,
+    cursor: str | None,
     types: str,
     parents: str,
+    leave: bool,
+    password: str,
     state_file: Path | None,
+    allow_replication: bool,
     transport: Literal["ws", "sse"],
     as_json: bool,
     count: int | None,
 ) -> None:
     """
-    Show a feed as it moves: one line per event, until Ctrl-C.
+    Show the feed at URL (or --url) as it moves: one line per event, until Ctrl-C.
 
     A lost connection is made again (told on stderr), and the feed goes on after the last event
     shown. `** reset` means that a copy of everything follows, `** live` that it is complete.
@@ -114,17 +127,22 @@ def tail(
       tidings tail                                    what happens from now on
       tidings tail --from 0 --types video,channel     a copy first, of two types
       tidings tail --state-file seen.cursor --json    for a program that may be restarted
+      tidings tail --state-file seen --allow-replication   the same, with a copy to begin with
       tidings tail --from 0 --count 10                ten operations, then stop
     """
+    if url and address:
+        raise click.UsageError("give the address once, as URL or with --url")
     state = StateFile(state_file) if state_file else None
     try:
         events = follow(
-            url,
+            url or address or DEFAULT_URL,
             transport=transport,
-            cursor=(state and state.load()) or cursor,
+            cursor=start(state, cursor, allow_replication=allow_replication),
             feed=feed,
             types=_values(types),
             parents=_values(parents),
+            leave=leave,
+            password=password,
             ws_url=ws_url,
             on_moved=state.note if state else lambda cursor: None,
             on_lost=_tell,

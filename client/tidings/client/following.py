@@ -11,6 +11,7 @@ from .address import operations_url, socket_url
 from .backoff import Backoff
 from .errors import Lost
 from .events import Event, Handled, Moved
+from .subscription import Subscription
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,6 +34,8 @@ def follow(
     feed: str = "main",
     types: Sequence[str] = (),
     parents: Sequence[str] = (),
+    leave: bool = False,
+    password: str = "",
     ws_url: str | None = None,
     on_moved: Callable[[str], None] = lambda cursor: None,
     on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
@@ -50,11 +53,45 @@ def follow(
     start at.
 
     Raises:
+        AccessDenied: the password is not the feed's.
         Refused: the server will not answer otherwise.
         WrongUrl: *url* or *ws_url* is no address.
     """
-    listen = _listener(transport, url, ws_url, feed, tuple(types), tuple(parents))
+    wanted = Subscription(feed, tuple(types), tuple(parents), leave, password)
+    listen = _listener(transport, url, ws_url, wanted)
     return resume(listen, cursor, on_moved=on_moved, on_lost=on_lost, wait=wait)
+
+
+class Course:
+    """What outlives a connection: the cursor, what was handled, how long to wait."""
+
+    def __init__(self, cursor: str) -> None:
+        self.cursor = cursor
+        self._handled = Handled(cursor)
+        self._backoff = Backoff()
+        self._opened_s = 0.0
+
+    def opens(self) -> None:
+        self._opened_s = time.monotonic()
+
+    def takes(self, event: Event) -> bool:
+        """Whether *event* is new. It counts as handled before the next sign is read."""
+        self._backoff.reset()
+        if self._handled.repeats(event):
+            return False
+        self._handled.note(event)
+        self.cursor = event.id or self.cursor
+        return True
+
+    def moves(self, moved: Moved) -> None:
+        self.cursor = moved.cursor
+        self._handled.note_moved(moved.cursor)
+
+    def loses(self, lost: Lost) -> float:
+        """Seconds until the next attempt."""
+        if time.monotonic() - self._opened_s >= STEADY_S:
+            self._backoff.reset()
+        return max(self._backoff.next_s(), lost.after_s)
 
 
 def resume(
@@ -66,47 +103,31 @@ def resume(
     wait: Callable[[float], None],
 ) -> Iterator[Event]:
     """The loop of `follow` over any transport."""
-    handled = Handled(cursor)
-    backoff = Backoff()
+    course = Course(cursor)
     while True:
-        opened_s = time.monotonic()
+        course.opens()
         try:
-            with closing(listen(cursor)) as signs:
+            with closing(listen(course.cursor)) as signs:
                 for sign in signs:
                     if isinstance(sign, Moved):
-                        cursor = sign.cursor
-                        handled.note_moved(cursor)
-                        on_moved(cursor)
-                        continue
-                    backoff.reset()
-                    if handled.repeats(sign):
-                        continue
-                    yield sign
-                    handled.note(sign)
-                    cursor = sign.id or cursor
+                        course.moves(sign)
+                        on_moved(sign.cursor)
+                    elif course.takes(sign):
+                        yield sign
         except Lost as lost:
-            if time.monotonic() - opened_s >= STEADY_S:
-                backoff.reset()
-            delay_s = max(backoff.next_s(), lost.after_s)
+            delay_s = course.loses(lost)
             on_lost(lost, delay_s)
             wait(delay_s)
 
 
-def _listener(
-    transport: Transport,
-    url: str,
-    ws_url: str | None,
-    feed: str,
-    types: tuple[str, ...],
-    parents: tuple[str, ...],
-) -> Listen:
+def _listener(transport: Transport, url: str, ws_url: str | None, wanted: Subscription) -> Listen:
     """Imports the one transport that is used: the other costs a tenth of a second."""
     if transport == "sse":
         from . import sse
 
-        address = operations_url(url, feed)
-        return lambda cursor: sse.listen(address, cursor, types=types, parents=parents)
+        address = operations_url(url, wanted.feed)
+        return lambda cursor: sse.listen(address, cursor, wanted)
     from . import socket
 
     address = socket_url(url, ws_url)
-    return lambda cursor: socket.listen(address, cursor, feed=feed, types=types, parents=parents)
+    return lambda cursor: socket.listen(address, cursor, wanted)

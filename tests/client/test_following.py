@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 from tidings.client.backoff import Backoff
-from tidings.client.errors import Lost, Refused, WrongUrl
+from tidings.client.errors import AccessDenied, Lost, Refused, WrongUrl
 from tidings.client.events import Event, Moved
-from tidings.client.follow import Transport, follow, resume
+from tidings.client.following import Transport, follow, resume
 
 from tests.client.fake_feed import Running, event_id
 
@@ -113,7 +113,7 @@ def test_filters(server: Running, transport: Transport) -> None:
 
 
 @both
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 406])
+@pytest.mark.parametrize("status", [400, 404, 406])
 def test_a_refusal_is_final(server: Running, transport: Transport, status: int) -> None:
     """A request that is wrong is not repeated; the error says what the server said."""
     server.feed.faults.refuse = [(status, "some_code")]
@@ -122,6 +122,16 @@ def test_a_refusal_is_final(server: Running, transport: Transport, status: int) 
         next(Trail().follow(server, transport, "now"))
 
     assert caught.value.status == status
+
+
+@both
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_wrong_password_is_told_apart(server: Running, transport: Transport, status: int) -> None:
+    """O76: whatever the server says, the error is `invalid credentials`, and final."""
+    server.feed.faults.refuse = [(status, "wrong_password")]
+
+    with pytest.raises(AccessDenied, match=f"invalid credentials \\({status} wrong_password\\)"):
+        next(Trail().follow(server, transport, "now"))
 
 
 @both
@@ -158,10 +168,10 @@ def test_nobody_there() -> None:
     with pytest.raises(KeyboardInterrupt):
         next(events)
 
-    ceilings = [1, 2, 4, 8, 16, 32, 32, 32]
+    floors = [1, 2, 4, 8, 16, 16, 16, 16]
     assert all(
-        ceiling / 2 <= delay_s <= ceiling
-        for (_, delay_s), ceiling in zip(trail.lost, ceilings, strict=True)
+        floor <= delay_s <= 2 * floor
+        for (_, delay_s), floor in zip(trail.lost, floors, strict=True)
     )
 
 
@@ -182,7 +192,8 @@ def test_moved_cursors_are_resumed_from(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8042", "ftp://host", "http://", "http://h:x", "", "http://h:99999"]
+    "url",
+    ["127.0.0.1:8042", "ftp://host", "http://", "http://h:x", "", "http://h:99999"],
 )
 def test_no_address(url: str) -> None:
     """What is no address is refused before anything is sent."""
@@ -213,15 +224,16 @@ def test_the_backoff_starts_again_after_an_event() -> None:
             )
         )
 
-    assert [delay_s > limit for delay_s, limit in zip(delays, [0.4, 0.9, 1.9], strict=False)] == [
+    assert [delay_s > limit for delay_s, limit in zip(delays, [0.9, 1.9, 3.9], strict=False)] == [
         True
     ] * 3
-    assert delays[3] <= 1.0
-    assert 1.0 <= delays[4] <= 2.0
+    assert 1.0 <= delays[3] <= 2.0
+    assert 2.0 <= delays[4] <= 4.0
 
 
 def test_backoff_is_bounded() -> None:
-    """However long the outage, the next attempt is within 32 seconds."""
-    backoff = Backoff(chance=lambda: 1.0)
+    """However long the outage, the next attempt comes after 1 to 32 seconds, never at once."""
+    longest, shortest = Backoff(chance=lambda: 1.0), Backoff(chance=lambda: 0.0)
 
-    assert [backoff.next_s() for _ in range(1000)][:7] == [1, 2, 4, 8, 16, 32, 32]
+    assert [longest.next_s() for _ in range(1000)][:6] == [2, 4, 8, 16, 32, 32]
+    assert [shortest.next_s() for _ in range(1000)][:6] == [1, 2, 4, 8, 16, 16]
