@@ -185,12 +185,23 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
     return value
 
 
+def spelled(value: object) -> str:
+    """
+    *value* as the log's JSON: one spelling for each string, and no line end inside any.
+
+    Raises:
+        ValueError: a number beyond JSON.
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def _encode(fields: Mapping[str, Any], where: str) -> str:
     try:
-        line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        line = spelled(fields)
     except ValueError:
         rule = "must not hold a number beyond the range of a double"
         raise InvalidOperation(rule, field=f"{where}data") from None
     if _SURROGATE.search(line):  # names are checked, so it is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
-    return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    return line
