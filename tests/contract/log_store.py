@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidings.core import limits
 from tidings.core.pages import Page, encode, filler
+from tidings.core.tallies import Taken
 
 from tests.contract.stores import Stores
 
@@ -28,6 +29,14 @@ class LogStoreContract:
         assert stores.log.head(feed) == 3
         assert stores.log.head(f"{feed}-other") == 0
 
+    def test_operations_are_counted_with_the_number(self, stores: Stores, feed: str) -> None:
+        """In the same write; a number that is taken for a retry counts nothing."""
+        assert stores.log.taken(feed) == Taken(0, 0)
+        for operations in (1, 100, 0):
+            stores.log.take(feed, operations)
+        assert stores.log.taken(feed) == Taken(3, 101)
+        assert stores.log.taken(f"{feed}-other") == Taken(0, 0)
+
     def test_the_first_of_two_writers_wins(self, stores: Stores, feed: str) -> None:
         """The second one learns the first one's append id and writes nothing."""
         assert stores.log.put(feed, page(1, "first", "one")) == "first"
@@ -44,7 +53,7 @@ class LogStoreContract:
         closed = filler(1, at_ms=AT, expires_ms=EXPIRES)
         assert stores.log.put(feed, closed) == closed.append_id
         assert stores.log.put(feed, page(1, "late")) == closed.append_id
-        assert stores.log.read(feed, 0)[0].is_filler
+        assert not stores.log.read(feed, 0)[0].body
 
     def test_bodies_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """Text stays text, deflated bytes stay bytes, whatever characters they hold."""

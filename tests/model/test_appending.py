@@ -19,7 +19,7 @@ ONE_REQUEST_TWICE = (("same",), ("same",))
 
 class UnconditionalFiller(MemoryLog):
     def put(self, feed: str, page: Page) -> str:
-        if page.is_filler and page.number in self._feeds[feed].pages:
+        if not page.body and page.number in self._feeds[feed].pages:
             del self._feeds[feed].pages[page.number]
             self._feeds[feed].numbers.remove(page.number)
         return super().put(feed, page)

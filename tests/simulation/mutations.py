@@ -20,6 +20,15 @@ from tidings.core.pushing import Pusher
 from tidings.core.reader import Reader, Run
 from tidings.core.session import State
 
+from .broken_copies import (
+    FloorOfSecond,
+    ForgottenTombstones,
+    LateCheckpoint,
+    LateResumption,
+    LeapingReader,
+    NextBucket,
+    StraightToTheLog,
+)
 from .parts import RETENTION_MS, Parts
 from .process import Process
 from .stores import WatchedLog
@@ -30,7 +39,7 @@ class UnconditionalFiller(WatchedLog):
     """(a) A filler is put whether or not the number is taken."""
 
     def put(self, feed: str, page: Page) -> str:
-        if page.is_filler:
+        if not page.body:
             self._feeds[feed].pages.pop(page.number, None)
             numbers = self._feeds[feed].numbers
             self._feeds[feed].numbers = [number for number in numbers if number != page.number]
@@ -113,7 +122,8 @@ class Mutation:
     *took* is how many seeds from 0 on it took when this was written. The test begins a few
     before that and goes on to *seeds_max*, because any change of the core moves the dice.
 
-    *clear* looks for it without faults and without the safety net of the sweep.
+    *clear* looks for it without faults and without the safety net of the sweep, *copies* among
+    consumers that copy.
     """
 
     name: str
@@ -121,9 +131,10 @@ class Mutation:
     took: int
     seeds_max: int
     clear: bool = False
+    copies: bool = False
 
     def plan(self, seed: int) -> Plan:
-        return Plan(seed, clear=self.clear, sweeps=not self.clear)
+        return Plan(seed, clear=self.clear, sweeps=not self.clear, copies=self.copies)
 
 
 MUTATIONS = (
@@ -136,6 +147,13 @@ MUTATIONS = (
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 4, 60),
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 5, 200),
     Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 57, 400),
+    Mutation("a copy goes on at the next bucket", Parts(catch_up=NextBucket), 1, 30, copies=True),
+    Mutation("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 1, 60, copies=True),
+    Mutation("the log begins behind the rows", Parts(catch_up=LateCheckpoint), 1, 60, copies=True),
+    Mutation("a cut copy begins behind its rows", Parts(catch_up=LateResumption), 1, 30, copies=True),
+    Mutation("a copy ends a second early", Parts(catch_up=FloorOfSecond), 1, 30, copies=True),
+    Mutation("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 1, 30, copies=True),
+    Mutation("a reader leaps over what was trimmed", Parts(reader=LeapingReader), 1, 30, copies=True),
 )
 _BEFORE = 5
 

@@ -12,6 +12,7 @@ from tidings.core.memory import (
     MemoryInbox,
     MemoryLog,
     MemoryState,
+    MemoryTallies,
     MemoryWatches,
 )
 from tidings.core.pages import Page
@@ -32,9 +33,9 @@ class WatchedLog(MemoryLog):
         taken = page.number in self._feeds[feed].pages
         found = super().put(feed, page)
         if taken and found != page.append_id:
-            self._saw("filler came late" if page.is_filler else "writer was overtaken")
+            self._saw("filler came late" if not page.body else "writer was overtaken")
         if not taken:
-            if page.is_filler:
+            if not page.body:
                 self._saw("hole was filled")
             self._model.written(page.number, list(page.lines), page.at_ms)
             self._moved()
@@ -43,6 +44,17 @@ class WatchedLog(MemoryLog):
     def raise_floor(self, feed: str, page: int) -> None:
         self._saw("floor was raised")
         super().raise_floor(feed, page)
+
+    def give_up(self, before_ms: int, chosen: Callable[[], bool]) -> int:
+        """Some of the pages below the floor written before then go now; how many."""
+        gone = 0
+        for log in self._feeds.values():
+            for number, page in list(log.pages.items()):
+                if number < log.floor and page.at_ms < before_ms and chosen():
+                    del log.pages[number]
+                    gone += 1
+            log.numbers = sorted(log.pages)
+        return gone
 
     def expire_some(self, now_ms: int, chosen: Callable[[], bool]) -> int:
         """TTL deletes some of the expired pages now, in no order; how many."""
@@ -103,6 +115,7 @@ class Stores:
         self.log, self.followers = log, followers
         self.state = MemoryState()
         self.claims = MemoryClaims()
+        self.tallies = MemoryTallies()
         self.inbox = MemoryInbox()
         self.watches = MemoryWatches()
         self.connections = connections(self.inbox, self.watches)

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 from tidings.core import filters, limits
 from tidings.core.errors import InvalidFilter
 from tidings.core.filters import ALL_KEY, EVERYTHING, Filter
-from tidings.core.operations import Operation
+from tidings.core.operations import Operation, parse_line
+
+from tests.unit.scene import line
 
 VIDEO = Operation("update", "video", "x1", ("user/u1", "channel/c1"))
 WORDS = st.sampled_from(["a", "b", "c", "A"])
 SETS = st.none() | st.frozensets(WORDS, max_size=3)
 FILTERS = st.builds(Filter, SETS, SETS)
+NAMES = st.text(st.sampled_from('a"\\/ \u00e9\u2028\x85\n'), min_size=1, max_size=2)
 OPERATIONS = st.builds(
     Operation, st.just("update"), WORDS, st.just("x"), st.lists(WORDS, max_size=3).map(tuple)
 )
@@ -134,3 +137,34 @@ def test_any_text_is_a_filter_or_invalid(types: str | None, parents: str | None)
     except InvalidFilter:
         return
     assert all(len(key.encode()) <= 1024 for key in keys)
+
+
+@given(
+    st.lists(NAMES, max_size=3, unique=True),
+    st.lists(NAMES, max_size=3, unique=True),
+    NAMES,
+    st.lists(NAMES, max_size=3),
+)
+def test_O58_what_matches_may_match(
+    types: list[str], parents: list[str], type_: str, objects: list[str]
+) -> None:
+    """The quick look never passes over an operation that the filter wants, however spelled."""
+    wanted = Filter(frozenset(types) if types else None, frozenset(parents) if parents else None)
+    found = line("x", type=type_, parents=objects)
+
+    if wanted.matches(parse_line(found)):
+        assert wanted.may_match(found)
+        assert wanted.may_match(f"{line('y')}\n{found}\n{line('z')}")
+
+
+def test_a_quick_look_spares_the_parsing() -> None:
+    """Of what holds none of the values, unless they are many or may be escaped."""
+    plain = line("x", type="video", parents=["user/ann"])
+
+    assert not filters.parse("user", None).may_match(plain)
+    assert not filters.parse("video", "user/bob,user/an").may_match(plain)
+    assert filters.parse("user,video", "user/bob,user/ann").may_match(plain)
+    assert not filters.parse(",", None).may_match(plain)
+    assert filters.parse(",".join("abcdefghi"), None).may_match(plain)
+    assert filters.parse('a"b', None).may_match(plain)
+    assert filters.parse("\u00e9", None).may_match(plain)

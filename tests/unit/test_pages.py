@@ -65,9 +65,8 @@ def test_a_filler_is_empty() -> None:
     """It closes a hole and holds nothing."""
     filler = pages.filler(7, at_ms=NOW, expires_ms=NOW + 1)
 
-    assert filler.is_filler and filler.lines == []
+    assert not filler.body and filler.lines == []
     assert (filler.number, filler.append_id) == (7, pages.FILLER_ID)
-    assert not Page(8, "{}", "", NOW).is_filler
 
 
 def test_ids_of_a_page() -> None:

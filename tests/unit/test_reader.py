@@ -160,7 +160,7 @@ def test_an_overdue_hole_is_filled_whole(scene: Scene) -> None:
 
     run = scene.reader.read(FEED, 0)
     assert numbers(run) == [1, 2, 3, 4, 5]
-    assert [found.is_filler for found in run.pages] == [False, True, True, True, False]
+    assert [not found.body for found in run.pages] == [False, True, True, True, False]
     assert scene.counted["HolesFilled"] == 3
 
 

@@ -15,6 +15,8 @@ from . import limits
 from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
 from .frames import Event, of_line
 from .operations import data_of, parse_line
+from .pages import lines_of
+from .parts import Chosen, PageSlice
 from .projecting import STATE
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from .filters import Filter
     from .pages import Page
+    from .parts import Part
     from .ports import Checkpoints, Clock, StateStore
     from .reader import Reader
     from .state import Row
@@ -52,6 +55,11 @@ class Progress:
     announces: bool = False
 
     @property
+    def in_step(self) -> bool:
+        """Behind a whole page of the log, with nothing else left to send."""
+        return not (self.copying or self.resets or self.announces) and self.slot >= PAGE_END
+
+    @property
     def cursor(self) -> str:
         """What a client resumes from that has everything so far."""
         if self.copying:
@@ -71,16 +79,33 @@ class Progress:
 class Step:
     """*at_frontier*: there is nothing more to send for now."""
 
-    events: list[Event]
+    parts: list[Part]
     progress: Progress
     at_frontier: bool = False
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for part in self.parts for event in part.events()]
+
+
+def page_part(page: Page, wanted: Filter, first: int = 0) -> Part:
+    """What *wanted* matches of *page* from slot *first* on."""
+    if wanted.is_everything:
+        return PageSlice(page, first)
+    return Chosen(list(page_events(page, wanted, first)))
 
 
 def page_events(page: Page, wanted: Filter, first: int = 0) -> Iterator[Event]:
     """The operations of *page* from slot *first* on that *wanted* matches."""
+    if wanted.is_everything:
+        yield from PageSlice(page, first).events()
+        return
+    text = page.text
+    if not wanted.may_match(text):
+        return
     prefix = page.id_prefix
-    for slot, line in enumerate(page.lines[first:], first):
-        if wanted.is_everything or wanted.matches(parse_line(line)):
+    for slot, line in enumerate(lines_of(text)[first:], first):
+        if wanted.may_match(line) and wanted.matches(parse_line(line)):
             yield of_line(prefix, slot, line)
 
 
@@ -115,7 +140,7 @@ class CatchUp:
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """The next events behind *progress* that *wanted* matches."""
         if progress.resets:
-            return Step([Event("1", RESET, "")], replace(progress, resets=False))
+            return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
         if progress.copying:
             return self._copy_step(feed, progress, wanted)
         return self._log_step(feed, progress, wanted)
@@ -173,11 +198,11 @@ class CatchUp:
 
     def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Rows of as many buckets as make a step worth sending."""
-        events: list[Event] = []
+        parts: list[Part] = []
         seen = 0
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
             rows = self.states.read(feed, progress.bucket, progress.after_key)
-            events += self._row_events(rows, progress, wanted)
+            parts.append(Chosen(list(self._row_events(rows, progress, wanted))))
             seen += len(rows)
             if rows:
                 progress = replace(progress, after_key=rows[-1].key)
@@ -185,7 +210,7 @@ class CatchUp:
                 progress = replace(progress, bucket=progress.bucket + 1, after_key=None)
         if progress.bucket == limits.BUCKETS:
             progress = self._copied(feed, progress.page)
-        return Step(events, progress)
+        return Step(parts, progress)
 
     def _copied(self, feed: str, number: int) -> Progress:
         """The copy is complete; the log goes on behind page *number*."""
@@ -213,17 +238,18 @@ class CatchUp:
             return Step([], self._by_time(feed, progress.seconds))
         if not run.pages:
             return self._frontier_step([], progress)
-        events: list[Event] = []
+        parts: list[Part] = []
         for page in run.pages:
             first = 0 if page.number != progress.page else progress.slot + 1
-            events += page_events(page, wanted, first)
+            parts.append(page_part(page, wanted, first))
         last = run.pages[-1]
         moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
-        return Step(events, moved) if run.more else self._frontier_step(events, moved)
+        return Step(parts, moved) if run.more else self._frontier_step(parts, moved)
 
-    def _frontier_step(self, events: list[Event], progress: Progress) -> Step:
+    def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
         """Arrived, in the same step as the last pages: a busy feed has no quiet moment."""
         if not progress.announces:
-            return Step(events, progress, at_frontier=True)
+            return Step(parts, progress, at_frontier=True)
         arrived = replace(progress, announces=False)
-        return Step([*events, Event(arrived.cursor, LIVE, "")], arrived, at_frontier=True)
+        live = Chosen([Event(arrived.cursor, LIVE, "")])
+        return Step([*parts, live], arrived, at_frontier=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from . import limits
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from .operations import Operation
 
 ALL_KEY = "*"
+_SIEVE_VALUES_MAX = 8  # looking for more in a line takes longer than parsing it
+_SIEVES_MAX = 4096  # filters in use at a time that are remembered; another costs 2 us
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -35,6 +39,15 @@ class Filter:
             return False
         return self.parents is None or not self.parents.isdisjoint(operation.parents)
 
+    def may_match(self, text: str) -> bool:
+        """
+        False only where no operation in *text*, lines of the log, matches.
+
+        What is not in the text is in no operation; what is there may be something else, and
+        has to be parsed. That spares most of the parsing of a filtered stream.
+        """
+        return _occurs(self.types, text) and _occurs(self.parents, text)
+
     @property
     def is_everything(self) -> bool:
         return self.types is None and self.parents is None
@@ -49,6 +62,21 @@ class Filter:
 
 
 EVERYTHING = Filter()
+
+
+def _occurs(values: frozenset[str] | None, text: str) -> bool:
+    if values is None:
+        return True
+    spelled = _spelled(values)
+    return spelled is None or any(each in text for each in spelled)
+
+
+@lru_cache(maxsize=_SIEVES_MAX)
+def _spelled(values: frozenset[str]) -> tuple[str, ...] | None:
+    """*values* as every JSON has them; None where they are many, or one might be escaped."""
+    if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
+        return None
+    return tuple(f'"{value}"' for value in values)
 
 
 def parent_key(parent: str) -> str:

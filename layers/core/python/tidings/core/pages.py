@@ -38,13 +38,16 @@ class Page:
     at_ms: int
     expires_ms: int = 0
 
+    @property
+    def text(self) -> str:
+        """The body as NDJSON; unpacked anew each time, because a replay holds many pages."""
+        body = self.body
+        return zlib.decompress(body).decode() if isinstance(body, bytes) else body
+
     @cached_property
     def lines(self) -> list[str]:
         """The entries, in slot order."""
-        body = self.body
-        if not body:
-            return []
-        return (body if isinstance(body, str) else zlib.decompress(body).decode()).split("\n")
+        return lines_of(self.text)
 
     @property
     def seconds(self) -> int:
@@ -59,9 +62,10 @@ class Page:
         """The place behind this page."""
         return Place(self.number, PAGE_END, self.seconds)
 
-    @property
-    def is_filler(self) -> bool:
-        return not self.body
+
+def lines_of(text: str) -> list[str]:
+    """The entries of a page's text; a filler has none."""
+    return text.split("\n") if text else []
 
 
 def encode(lines: Sequence[str]) -> str | bytes:

@@ -1,8 +1,8 @@
 """
 Streaming: a catch-up that never ends, as SSE text.
 
-A stream is a state machine without a socket: `next` gives the text to send now. Whoever
-serves it decides how long to wait when there is none.
+A stream is a state machine without a socket: `take` and `next` give what to send now, from
+memory or from the stores. Whoever serves it decides how long to wait when there is nothing.
 """
 
 from __future__ import annotations
@@ -10,21 +10,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import cursors, feeds, filters, frames
+from . import cursors, feeds, filters, limits
+from .access import Role
+from .catchup import Progress, page_part
 
 if TYPE_CHECKING:
-    from .catchup import CatchUp, Progress
+    from collections.abc import Iterator, Sequence
+
+    from .access import Guard
+    from .catchup import CatchUp
     from .filters import Filter
+    from .parts import Part
+    from .tail import Tail
 
 HEARTBEAT = ":\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """*text* may be empty; *at_frontier*: nothing more for now."""
+    """*at_frontier*: nothing more for now."""
 
-    text: str
+    parts: Sequence[Part]
     at_frontier: bool
+
+    def pieces(self) -> Iterator[str]:
+        """The text, cut between two blocks; each piece is made when it is asked for."""
+        piece: list[str] = []
+        size = 0
+        for part in self.parts:
+            text = part.sse()
+            if text:
+                piece.append(text)
+                size += len(text)
+            if size >= limits.PIECE_CHARS:
+                yield "".join(piece)
+                piece, size = [], 0
+        if piece:
+            yield "".join(piece)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces())
 
 
 @dataclass(slots=True)
@@ -36,24 +62,47 @@ class Stream:
     filter: Filter
     progress: Progress
 
+    def take(self, tail: Tail) -> Chunk | None:
+        """What follows, from memory alone; None where the stores have to be read."""
+        if not self.progress.in_step or not tail.reaches(self.progress.page):
+            return None
+        held = tail.behind(self.progress.page)
+        if held:
+            last = held[-1].page
+            self.progress = Progress(last.number, seconds=last.seconds)
+        if self.filter.is_everything:
+            return Chunk([each.part for each in held], at_frontier=True)
+        return Chunk([page_part(each.page, self.filter) for each in held], at_frontier=True)
+
     def next(self) -> Chunk:
+        """What follows, from the stores."""
         step = self.catch_up.step(self.feed, self.progress, self.filter)
         self.progress = step.progress
-        return Chunk("".join(map(frames.to_sse, step.events)), step.at_frontier)
+        return Chunk(step.parts, step.at_frontier)
 
 
 @dataclass(frozen=True, slots=True)
 class Streamer:
     catch_up: CatchUp
     feeds: frozenset[str]
+    guard: Guard
 
-    def open(self, feed: str, cursor: str, types: str | None, parents: str | None) -> Stream:
+    def open(
+        self,
+        feed: str,
+        cursor: str,
+        types: str | None,
+        parents: str | None,
+        password: str | None = None,
+    ) -> Stream:
         """
         The stream of *feed* behind *cursor*.
 
         Raises:
-            InvalidFeed, UnknownFeed, InvalidCursor, InvalidFilter: see the rule in the error.
+            InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, InvalidCursor, InvalidFilter:
+                see the rule in the error.
         """
         name = feeds.check_known(feed, self.feeds)
+        self.guard.check(name, Role.READ, password)
         at, wanted = cursors.parse(cursor), filters.parse(types, parents)
         return Stream(self.catch_up, name, wanted, self.catch_up.start(name, at))
