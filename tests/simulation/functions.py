@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidings.core.access import Guard
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
 from tidings.core.connections import Connection
@@ -13,6 +14,8 @@ from tidings.core.delivery import Delivery
 from tidings.core.feeds import Retention
 from tidings.core.followers import Follower, Handler
 from tidings.core.ingesting import Ingester
+from tidings.core.memory import MemoryProfiles
+from tidings.core.passwords import Verifier
 from tidings.core.ports import Spread
 from tidings.core.projecting import STATE, Projector
 from tidings.core.reader import Filler, Reader
@@ -28,6 +31,7 @@ from .stores import Stores
 
 FEED = "main"
 FEEDS = frozenset({FEED})
+OPEN = Guard(MemoryProfiles(), Verifier(b"simulation"), open=True)
 TOMBSTONE_MS = RETENTION_MS + 6 * 3_600_000
 
 
@@ -46,7 +50,9 @@ class Functions:
         appender: Appender = self.parts.appender(
             log, claims, process.clock, process.new_id, self.parts.page_ms
         )
-        return Ingester(appender, process.clock, process.count, FEEDS)
+        return Ingester(
+            appender, process.clock, process.count, FEEDS, self._tallies(process), guard=OPEN
+        )
 
     def follow(self, process: Process, name: str) -> None:
         log = self._log(process)
@@ -76,6 +82,7 @@ class Functions:
             self.catch_up(process),
             process.new_id,
             FEEDS,
+            OPEN,
         ).receive(connection_id, text)
 
     def replay(self, process: Process, connection_id: str) -> None:
@@ -111,15 +118,18 @@ class Functions:
             process.clock,
             process.new_id,
             process.count,
+            self._tallies(process),
         ).run(FEEDS)
 
     def streamer(self, process: Process) -> Streamer:
-        return Streamer(self.catch_up(process), FEEDS)
+        return Streamer(self.catch_up(process), FEEDS, OPEN)
 
     def catch_up(self, process: Process) -> CatchUp:
         state = process.through("state", self.stores.state)
         followers = self._followers(process)
-        return CatchUp(self._reader(process), state, followers, process.clock, TOMBSTONE_MS)
+        return self.parts.catch_up(
+            self._reader(process), state, followers, process.clock, TOMBSTONE_MS
+        )
 
     def _handler(self, process: Process, name: str) -> Handler:
         if name == STATE:
@@ -144,6 +154,9 @@ class Functions:
 
     def _followers(self, process: Process) -> Any:
         return process.through("followers", self.stores.followers)
+
+    def _tallies(self, process: Process) -> Any:
+        return process.through("tallies", self.stores.tallies)
 
     def _connections(self, process: Process) -> Any:
         return process.through("connections", self.stores.connections)

@@ -10,6 +10,7 @@ from itertools import count as counting
 from typing import Any
 
 from tidings.core import limits
+from tidings.core.access import Guard
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
 from tidings.core.connections import Connection
@@ -24,12 +25,15 @@ from tidings.core.memory import (
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
+    MemoryProfiles,
     MemorySockets,
     MemoryState,
+    MemoryTallies,
     MemoryWatches,
 )
 from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
+from tidings.core.passwords import Verifier
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
 from tidings.core.reader import Filler, Reader
@@ -76,11 +80,13 @@ class Scene:
     log: MemoryLog = field(default_factory=MemoryLog)
     state: MemoryState = field(default_factory=MemoryState)
     followers: MemoryFollowers = field(default_factory=MemoryFollowers)
+    profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
     watches: MemoryWatches = field(default_factory=MemoryWatches)
     sockets: MemorySockets = field(default_factory=MemorySockets)
     bells: MemoryBells = field(default_factory=MemoryBells)
+    tallies: MemoryTallies = field(default_factory=MemoryTallies)
     counted: Counter[str] = field(default_factory=Counter)
     waits: list[int] = field(default_factory=list)
     retention: Retention = RETENTION
@@ -88,11 +94,14 @@ class Scene:
     def __post_init__(self) -> None:
         self._ids = counting(1)
         self.connections = MemoryConnections(self.inbox, self.watches)
+        self.guard = Guard(self.profiles, Verifier(b"scene"), open=True)
         self.reader = Reader(self.log, self.log)
         self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
-        self.ingester = Ingester(self.appender, self.clock, self.count, FEEDS)
+        self.ingester = Ingester(
+            self.appender, self.clock, self.count, FEEDS, self.tallies, guard=self.guard
+        )
         self.catch_up = CatchUp(self.reader, self.state, self.followers, self.clock, TOMBSTONE_MS)
-        self.streamer = Streamer(self.catch_up, FEEDS)
+        self.streamer = Streamer(self.catch_up, FEEDS, self.guard)
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
         self.receiver = Receiver(
             self.connections,
@@ -102,6 +111,7 @@ class Scene:
             self.catch_up,
             self.new_id,
             FEEDS,
+            self.guard,
         )
         self.replayer = Replayer(
             self.connections,
@@ -153,6 +163,7 @@ class Scene:
             self.clock,
             self.new_id,
             self.count,
+            self.tallies,
         )
 
     def clock(self) -> int:

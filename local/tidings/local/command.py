@@ -13,6 +13,8 @@ from tidings.local import twin
 from tidings.local.options import Options
 from tidings.local.problems import Problem
 
+_FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -37,6 +39,11 @@ from tidings.local.problems import Problem
     metavar="NAME=VALUE",
     help="Replace a default of docs/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1.",
 )
+@click.option("--object-url", metavar="TEMPLATE", help="Links: http://api/{{type}}/{{id}}.")
+@click.option("--compat", type=click.Choice(["", "oplog"]), help="Answer as oplog did.")
+@click.option("--leave/--no-leave", default=None, help="Keep what `leave=true` needs, or do not.")
+@click.option("--read-password-file", type=_FILE, help="Ask readers for the password in here.")
+@click.option("--ingest-password-file", type=_FILE, help="Ask producers for the one in here.")
 @click.option("--demo", is_flag=True, help="Post the history of a git repository as a demo.")
 @click.option(
     "--demo-repo",
@@ -55,6 +62,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
       tidings local --demo                 watch http://127.0.0.1:8042/console
       tidings local --data ./feed          keep the feed; kill it and start it again
       tidings local --feeds main,orders --setting TIDINGS_RETENTION_HOURS=1
+      tidings local --read-password-file reader.txt --compat oplog
 
     \b
     Exit codes:

@@ -114,6 +114,7 @@ def _settings(
         "TIDINGS_STAGE": STAGE,
         "TIDINGS_FUNCTION_PREFIX": PREFIX,
         "TIDINGS_FEEDS": options.feeds,
+        "TIDINGS_OPEN": "true",
     }
     values |= {table.setting: tables.name_of(table.name) for table in blueprint.TABLES}
     values |= options.settings

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
+from tidings.aws import http
 from tidings.aws.blueprint import DEFAULT_PATH, HttpRoute
 from tidings.core.errors import Rejected, TooLarge
 from tidings.local import asgi, clock, console_files, http_events
@@ -23,7 +24,6 @@ from tidings.local.stream_function import StreamFunction
 
 BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes
 INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
-PREFLIGHT_AGE_S = 600  # browsers cap it between 10 minutes and 2 hours
 
 _NOT_HANDLED = HttpResponse(
     500, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
@@ -65,7 +65,7 @@ class HttpGateway:
                 request = await _request(scope, receive, route, parameters)
                 await asgi.respond(send, await self._call(route.function, request))
         except Rejected as error:
-            await asgi.respond(send, self._refusal(error))
+            await asgi.respond(send, self._refusal(scope, error))
 
     def _match(self, scope: asgi.Scope) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
         path, method = _raw_path(scope), scope["method"]
@@ -79,7 +79,7 @@ class HttpGateway:
                 return route, {name: unquote(value) for name, value in parameters.items()}
         methods = sorted({route.method for route, _ in matches})
         if method == "OPTIONS" and methods:
-            return self._preflight(methods), {}
+            return self._preflight(scope, methods), {}
         if method in ("GET", "HEAD") and (file := console_files.serve(self._console, path)):
             return (replace(file, body=b"") if method == "HEAD" else file), {}
         if self._default is None:
@@ -102,27 +102,19 @@ class HttpGateway:
         except http_events.MalformedAnswer:
             return _NOT_HANDLED
 
-    def _preflight(self, methods: Sequence[str]) -> HttpResponse:
-        return HttpResponse(
-            204,
-            [
-                *self._cors(),
-                ("access-control-allow-methods", ", ".join([*methods, "OPTIONS"])),
-                ("access-control-allow-headers", _CORS_HEADERS),
-                ("access-control-max-age", str(PREFLIGHT_AGE_S)),
-            ],
-        )
+    def _preflight(self, scope: asgi.Scope, methods: Sequence[str]) -> HttpResponse:
+        headers = http.preflight_headers(_origin(scope), self._origins, methods)
+        return HttpResponse(204, list(headers.items()))
 
-    def _refusal(self, error: Rejected) -> HttpResponse:
+    def _refusal(self, scope: asgi.Scope, error: Rejected) -> HttpResponse:
         body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
-        headers = [("content-type", "application/json"), *self._cors()]
+        headers = [("content-type", "application/json")]
+        headers += http.cors_headers(_origin(scope), self._origins).items()
         return HttpResponse(error.status, headers, body)
 
-    def _cors(self) -> list[tuple[str, str]]:
-        return [("access-control-allow-origin", self._origins[0] if self._origins else "*")]
 
-
-_CORS_HEADERS = "content-type, last-event-id, idempotency-key, prefer"
+def _origin(scope: asgi.Scope) -> str:
+    return dict(asgi.headers_of(scope)).get("origin", "")
 
 
 def _pattern(path: str) -> re.Pattern[str]:

@@ -17,7 +17,8 @@ class Options:
     """
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
-    `tidings.aws.settings`.
+    `tidings.aws.settings`. What is None of *object_url*, *compat*, *leave* and the password
+    files stays as it was set before.
     """
 
     host: str = "127.0.0.1"
@@ -28,6 +29,11 @@ class Options:
     feeds: str = "main"
     functions: Path | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    object_url: str | None = None
+    compat: str | None = None
+    leave: bool | None = None
+    read_password_file: Path | None = None
+    ingest_password_file: Path | None = None
     demo_repo: Path | None = None
     demo: bool = False
     verbose: bool = False

@@ -20,6 +20,7 @@ from tidings.local import (
     engine,
     environment,
     listening,
+    owner,
     processes,
     public_server,
     schedules,
@@ -55,6 +56,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         Problem: it cannot start, or the store ended.
     """
     environment.check(options)
+    change = owner.wanted(options)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(listening.listen(options.host, options.port))
         folder = stack.enter_context(_folder(options.data))
@@ -64,7 +66,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         if options.verbose:
             await stack.enter_async_context(_background(_tail(folder / "functions.log")))
         url, store_ended = await _store(stack, options, folder)
-        await asyncio.to_thread(_prepare, url, options)
+        await asyncio.to_thread(_prepare, url, options, change)
         await _compose(stack, options, folder, log, url, listener)
         http_url, ws_url = _addresses(listener)
         if options.demo or options.demo_repo:
@@ -159,11 +161,13 @@ async def _store(
     return store.url, store.wait
 
 
-def _prepare(url: str, options: Options) -> None:
+def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
     client = engine.tables_client(url)
     tables.create(client)
     if options.endpoint_url is None:
         tables.free_leases(client, environment.feeds(options))
+    if change is not None:
+        owner.apply(client, environment.feeds(options), change)
 
 
 def _stream_arns(url: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from .clock import now_ms, sleep_ms
 from .settings import Settings, WrongSetting, from_environment
 
 if TYPE_CHECKING:
+    from tidings.core.access import Guard
     from tidings.core.catchup import CatchUp
     from tidings.core.delivery import Delivery
     from tidings.core.followers import Follower, Handler
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .dynamodb_state import DynamoDBState
     from .lambda_bells import LambdaBells
 
+_KEY_BYTES = 32  # as the digests that are made with it
 SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
 
 
@@ -76,6 +78,14 @@ def profiles() -> RecentProfiles:
 
     stored = DynamoDBProfiles(clients.dynamodb(), settings().control_table)
     return RecentProfiles(stored, now_ms)
+
+
+@cache
+def guard() -> Guard:
+    from tidings.core.access import Guard
+    from tidings.core.passwords import Verifier
+
+    return Guard(profiles(), Verifier(os.urandom(_KEY_BYTES)), settings().open)
 
 
 @cache
@@ -150,7 +160,7 @@ def ingester() -> Ingester:
 
     claims = DynamoDBClaims(clients.dynamodb(), settings().control_table)
     appender = Appender(log(), claims, now_ms, new_id, settings().page_ms)
-    return Ingester(appender, now_ms, count, settings().feeds)
+    return Ingester(appender, now_ms, count, settings().feeds, guard=guard())
 
 
 @cache
@@ -199,7 +209,7 @@ def receiver() -> Receiver:
     from tidings.core.receiving import Receiver
 
     return Receiver(
-        connections(), inbox(), sockets(), bells(), catch_up(), new_id, settings().feeds
+        connections(), inbox(), sockets(), bells(), catch_up(), new_id, settings().feeds, guard()
     )
 
 
@@ -214,7 +224,7 @@ def replayer() -> Replayer:
 def streamer() -> Streamer:
     from tidings.core.streaming import Streamer
 
-    return Streamer(catch_up(), settings().feeds)
+    return Streamer(catch_up(), settings().feeds, guard())
 
 
 @cache

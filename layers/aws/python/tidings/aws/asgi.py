@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
+from tidings.core.access import basic_password
 from tidings.core.cursors import NOW
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.ports import Clock
 from tidings.core.streaming import HEARTBEAT, Stream, Streamer
 
-from .http import allowed_origin, check_routed, status_and_body
+from .http import check_routed, cors_headers, error_headers, preflight_headers, status_and_body
 
 Result = TypeVar("Result")
 Message = MutableMapping[str, Any]
@@ -54,6 +55,9 @@ class EventStreams:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        if scope["method"] == "OPTIONS":
+            await self._permit(send, headers)
+            return
         try:
             stream = await _in_thread(self._open, scope, headers)
         except TidingsError as error:
@@ -73,6 +77,7 @@ class EventStreams:
             _cursor(scope, headers),
             _first(query, "types"),
             _first(query, "parents"),
+            basic_password(headers.get("authorization")),
         )
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send, end_ms: int) -> None:
@@ -107,17 +112,22 @@ class EventStreams:
         await self._send_head(send, 200, answer, headers)
         await _send_body(send, "", more=True)
 
+    async def _permit(self, send: Send, headers: dict[str, str]) -> None:
+        """A browser asks first what a page may send; nothing else asks with OPTIONS."""
+        answer = preflight_headers(headers.get("origin", ""), self._origins, ["GET"])
+        await self._send_head(send, 204, answer, headers)
+        await _send_body(send, "", more=False)
+
     async def _refuse(self, send: Send, error: TidingsError, headers: dict[str, str]) -> None:
         status, body = status_and_body(error)
-        await self._send_head(send, status, {"content-type": "application/json"}, headers)
+        answer = {"content-type": "application/json", **error_headers(status)}
+        await self._send_head(send, status, answer, headers)
         await _send_body(send, json.dumps(body), more=False)
 
     async def _send_head(
         self, send: Send, status: int, answer: dict[str, str], headers: dict[str, str]
     ) -> None:
-        origin = allowed_origin(headers.get("origin", ""), self._origins)
-        if origin is not None:
-            answer["access-control-allow-origin"] = origin
+        answer |= cors_headers(headers.get("origin", ""), self._origins)
         pairs = [(name.encode(), value.encode("latin-1")) for name, value in answer.items()]
         await send({"type": "http.response.start", "status": status, "headers": pairs})
 

@@ -7,15 +7,19 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from tidings.core.access import basic_password
 from tidings.core.errors import Rejected, TidingsError, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.ingesting import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
+CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
+PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
+CORS_HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", "prefer")
 _ALWAYS = {"cache-control": "no-cache, no-store, must-revalidate"}
 
 
@@ -45,6 +49,7 @@ def request_from(event: Mapping[str, Any]) -> Request:
         body=base64.b64decode(body) if event.get("isBase64Encoded") else body.encode(),
         content_type=headers.get("content-type", ""),
         key=headers.get("idempotency-key"),
+        password=basic_password(headers.get("authorization")),
     )
 
 
@@ -79,9 +84,15 @@ def refused(
 ) -> dict[str, Any]:
     status, body = status_and_body(error)
     answer = _answer(event, status, origins, body)
-    if status == 503:
-        answer["headers"]["retry-after"] = str(RETRY_AFTER_S)
+    answer["headers"] |= error_headers(status)
     return answer
+
+
+def error_headers(status: int) -> dict[str, str]:
+    """What a client needs beside the body to go on."""
+    if status == 401:
+        return {"www-authenticate": CHALLENGE}
+    return {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
 
 
 def status_and_body(error: TidingsError) -> tuple[int, dict[str, object]]:
@@ -99,20 +110,35 @@ def status_and_body(error: TidingsError) -> tuple[int, dict[str, object]]:
     raise error
 
 
-def allowed_origin(origin: str, origins: tuple[str, ...]) -> str | None:
-    """What Access-Control-Allow-Origin says to a page from *origin*."""
+def cors_headers(origin: str, origins: Sequence[str]) -> dict[str, str]:
+    """
+    Whether a page from *origin* may read an answer, told to its browser.
+
+    Where it depends on who asks, no cache may give one page's answer to another.
+    """
     if "*" in origins:
-        return "*"
-    return origin if origin in origins else None
+        return {"access-control-allow-origin": "*"}
+    allowed = {"access-control-allow-origin": origin} if origin in origins else {}
+    return {**allowed, "vary": "Origin"}
+
+
+def preflight_headers(
+    origin: str, origins: Sequence[str], methods: Sequence[str]
+) -> dict[str, str]:
+    """The answer to OPTIONS: what a page from *origin* may send."""
+    return {
+        **cors_headers(origin, origins),
+        "access-control-allow-methods": ", ".join([*methods, "OPTIONS"]),
+        "access-control-allow-headers": ", ".join(CORS_HEADERS),
+        "access-control-max-age": str(PREFLIGHT_AGE_S),
+    }
 
 
 def _answer(
     event: Mapping[str, Any], status: int, origins: tuple[str, ...], body: object
 ) -> dict[str, Any]:
     headers = dict(_ALWAYS)
-    origin = allowed_origin((event.get("headers") or {}).get("origin", ""), origins)
-    if origin is not None:
-        headers["access-control-allow-origin"] = origin
+    headers |= cors_headers((event.get("headers") or {}).get("origin", ""), origins)
     answer: dict[str, Any] = {"statusCode": status, "headers": headers}
     if body is not None:
         headers["content-type"] = "application/json"

@@ -38,6 +38,7 @@ SETTINGS = (
     Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
     Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
     Setting("TIDINGS_FOLLOWER", "", "which follower a follow function runs: state or push"),
+    Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
     Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
 )
 
@@ -54,6 +55,7 @@ class Settings:
     feeds: frozenset[str]
     retention: Retention
     follower: str
+    open: bool
     cors_origins: tuple[str, ...]
 
     @property
@@ -99,6 +101,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         feeds=frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"])),
         retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
         follower=values["TIDINGS_FOLLOWER"],
+        open=_yes_or_no(values, "TIDINGS_OPEN"),
         cors_origins=tuple(_list(values["TIDINGS_CORS_ORIGINS"])),
     )
 
@@ -119,6 +122,12 @@ def _whole(values: Mapping[str, str], variable: str, least: int) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < least:
         raise WrongSetting(variable, text, f"must be a whole number of at least {least}")
     return int(text)
+
+
+def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:
+    if values[variable] not in ("true", "false"):
+        raise WrongSetting(variable, values[variable], "must be true or false")
+    return values[variable] == "true"
 
 
 def _retention_ms(values: Mapping[str, str]) -> int:

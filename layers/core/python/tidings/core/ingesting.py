@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import feeds, limits
-from .errors import InvalidKey, Rejected
+from .access import Role
+from .errors import InvalidKey, InvalidOperation, Rejected, TooLarge, Unavailable
 from .requests import lines_from
 
 if TYPE_CHECKING:
+    from .access import Guard
     from .append import Appender
     from .pages import Page
-    from .ports import Clock, Count
+    from .ports import Clock, Count, Tallies
 
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """*key* is the Idempotency-Key, None where there is none."""
+    """*key* is the Idempotency-Key and *password* the producer's, None where there is none."""
 
     feed: str
     body: bytes
     content_type: str
     key: str | None = None
+    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Ingester:
     clock: Clock
     count: Count
     feeds: frozenset[str]
+    tallies: Tallies
+    guard: Guard
 
     def accept(self, request: Request) -> list[str]:
         """
@@ -46,14 +52,22 @@ class Ingester:
         """
         try:
             page = self._append(request)
-        except Rejected:
+        except Rejected as error:
             self.count("RequestsRejected", 1)
+            if isinstance(error, InvalidOperation | TooLarge):
+                self._tally(request.feed)
             raise
         self.count("OperationsIngested", len(page.lines))
         return [f"{page.id_prefix}{slot:06x}" for slot in range(len(page.lines))]
 
+    def _tally(self, feed: str) -> None:
+        """Only of operations that were refused, and never instead of the answer."""
+        with suppress(Unavailable):
+            self.tallies.refuse(feed)
+
     def _append(self, request: Request) -> Page:
         feed = feeds.check_known(request.feed, self.feeds)
+        self.guard.check(feed, Role.INGEST, request.password)
         key = None if request.key is None else check_key(request.key)
         lines = lines_from(request.body, request.content_type, now_ms=self.clock())
         if key is None:

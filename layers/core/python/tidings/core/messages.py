@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import cursors, filters, limits
@@ -23,6 +23,7 @@ class Message:
     filter: filters.Filter = filters.EVERYTHING
     cursor: str = ""
     at: cursors.Cursor = _NOW
+    password: str | None = field(default=None, repr=False)
 
 
 def parse(text: str, known_feeds: frozenset[str]) -> Message:
@@ -42,10 +43,12 @@ def parse(text: str, known_feeds: frozenset[str]) -> Message:
         filters.Filter(_values(raw, "types"), _values(raw, "parents")),
         cursor,
         cursors.parse(cursor),
+        _password(raw),
     )
 
 
 def _object(text: str) -> dict[str, Any]:
+    """Its errors do not repeat the text: it may hold a password."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > limits.MESSAGE_BYTES_MAX:
         rule = f"holds at most {limits.MESSAGE_BYTES_MAX} bytes, got {len(encoded)}"
@@ -53,9 +56,9 @@ def _object(text: str) -> dict[str, Any]:
     try:
         raw = decode_json(encoded, "message")
     except Rejected as error:
-        raise InvalidMessage(error.rule, field="message", value=text) from None
+        raise InvalidMessage(error.rule, field="message") from None
     if not isinstance(raw, dict):
-        raise InvalidMessage("must be a JSON object", field="message", value=raw)
+        raise InvalidMessage("must be a JSON object", field="message")
     return raw
 
 
@@ -72,6 +75,13 @@ def _text(raw: dict[str, Any], field: str, default: str) -> str:
     if not isinstance(value, str):
         raise InvalidMessage("must be a string", field=field, value=value)
     return value
+
+
+def _password(raw: dict[str, Any]) -> str | None:
+    password = raw.get("password")
+    if password is not None and not isinstance(password, str):
+        raise InvalidMessage("must be a string", field="password")
+    return password
 
 
 def _cursor(raw: dict[str, Any], act: Act) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import frames
+from .access import Role
 from .connections import Change, Connection
 from .cursors import Now
 from .errors import Rejected, Unavailable
@@ -18,6 +19,7 @@ from .pushing import PUSH
 from .session import Act, Event, State, after
 
 if TYPE_CHECKING:
+    from .access import Guard
     from .catchup import CatchUp, Progress
     from .ports import Bells, ConnectionStore, Inbox, NewId, Sockets
 
@@ -33,6 +35,7 @@ class Receiver:
     catch_up: CatchUp
     new_id: NewId
     feeds: frozenset[str]
+    guard: Guard
 
     def receive(self, connection_id: str, text: str) -> None:
         """
@@ -47,6 +50,8 @@ class Receiver:
             self.sockets.send(connection_id, frames.error(error.body()))
 
     def _act(self, connection_id: str, message: Message) -> None:
+        if message.act in (Act.SUBSCRIBE, Act.RESUME):
+            self.guard.check(message.feed, Role.READ, message.password)
         for _ in range(_UPDATE_ATTEMPTS):
             connection = self.connections.get(connection_id)
             if connection is None:

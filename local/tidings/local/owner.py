@@ -1,0 +1,74 @@
+"""What the command line sets for the twin's feeds, as `tidings feed` does for a deployed one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.core.errors import InvalidSetting
+from tidings.core.passwords import SALT_BYTES, check_password, hashed
+from tidings.core.profiles import Profile, check_compat, check_object_url
+from tidings.local import clock, tables
+from tidings.local.options import Options
+from tidings.local.problems import Problem
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Change = Callable[[Profile], Profile]
+
+
+def wanted(options: Options) -> Change | None:
+    """
+    What *options* change in a profile; None for nothing.
+
+    Raises:
+        Problem: an option breaks its rule, or a file cannot be read.
+    """
+    try:
+        values = _settings(options) | _passwords(options)
+    except InvalidSetting as error:
+        raise Problem(f"--{error.field.replace('_', '-')}: {error.rule}") from None
+    return (lambda profile: replace(profile, **values)) if values else None
+
+
+def apply(client: DynamoDBClient, feeds: Iterable[str], change: Change) -> None:
+    """Set it for each of *feeds*; the rest of their profiles stays."""
+    profiles = DynamoDBProfiles(client, tables.name_of("control"))
+    for feed in feeds:
+        profiles.save(feed, change(profiles.profile(feed)))
+
+
+def _settings(options: Options) -> dict[str, object]:
+    values: dict[str, object] = {}
+    if options.object_url is not None:
+        values["object_url"] = check_object_url(options.object_url)
+    if options.compat is not None:
+        values["compat"] = check_compat(options.compat)
+    if options.leave is not None:
+        values["leave"] = options.leave
+    return values
+
+
+def _passwords(options: Options) -> dict[str, object]:
+    files = {
+        "read_passwords": options.read_password_file,
+        "ingest_passwords": options.ingest_password_file,
+    }
+    return {name: (_hashed(file),) for name, file in files.items() if file is not None}
+
+
+def _hashed(file: Path) -> str:
+    try:
+        text = file.read_text().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"cannot read the password in {file} ({error})") from None
+    try:
+        password = check_password(text)
+    except InvalidSetting as error:
+        raise Problem(f"the password in {file} {error.rule}") from None
+    return hashed(password, salt=os.urandom(SALT_BYTES), now_ms=clock.now_ms())
