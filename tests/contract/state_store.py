@@ -78,6 +78,16 @@ class StateStoreContract:
         assert seen == keys
         assert reads > 1
 
+    def test_rows_are_found_by_their_keys(self, stores: Stores, feed: str) -> None:
+        """As they were, from any bucket and in more than a batch; without one there is none."""
+        rows = [row(f"video/{number}", expires_ms=EXPIRES * (number % 2)) for number in range(123)]
+        stores.state.write(feed, rows)
+        keys = [each.key for each in rows]
+        found = stores.state.find(feed, [*keys, "video/none"])
+        assert sorted(found, key=lambda each: keys.index(each.key)) == rows
+        assert stores.state.find(feed, []) == []
+        assert stores.state.find(f"{feed}-other", keys[:1]) == []
+
     def test_feeds_do_not_mix(self, stores: Stores, feed: str) -> None:
         """The same object in another feed is another row."""
         stores.state.write(feed, [row("video/x", 1)])

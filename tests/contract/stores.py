@@ -17,24 +17,28 @@ from tidings.aws.dynamodb_connections import (
     DynamoDBInbox,
     DynamoDBWatches,
 )
+from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.aws.dynamodb_tallies import DynamoDBTallies
 from tidings.core import ports
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
+    MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
     MemoryProfiles,
     MemoryState,
+    MemoryTallies,
     MemoryWatches,
 )
 
 
-class Log(ports.LogStore, ports.TrimStore, Protocol): ...
+class Log(ports.LogStore, ports.Intake, ports.TrimStore, Protocol): ...
 
 
 class Followers(ports.FollowerStore, ports.Checkpoints, Protocol): ...
@@ -47,9 +51,11 @@ class Connections(ports.ConnectionStore, ports.Roster, Protocol): ...
 class Stores:
     log: Log
     state: ports.StateStore
+    departures: ports.DepartureStore
     followers: Followers
     claims: ports.ClaimStore
     profiles: ports.Profiles
+    tallies: ports.Tallies
     connections: Connections
     inbox: ports.Inbox
     watches: ports.WatchStore
@@ -60,9 +66,11 @@ def in_memory() -> Stores:
     return Stores(
         MemoryLog(),
         MemoryState(),
+        MemoryDepartures(),
         MemoryFollowers(),
         MemoryClaims(),
         MemoryProfiles(),
+        MemoryTallies(),
         MemoryConnections(inbox, watches),
         inbox,
         watches,
@@ -73,9 +81,11 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
     return Stores(
         DynamoDBLog(client, "log", "control"),
         DynamoDBState(client, "state"),
+        DynamoDBDepartures(client, "state"),
         DynamoDBFollowers(client, "control"),
         DynamoDBClaims(client, "control"),
         DynamoDBProfiles(client, "control"),
+        DynamoDBTallies(lambda: client, "control"),
         DynamoDBConnections(client, "connections"),
         DynamoDBInbox(client, "connections"),
         DynamoDBWatches(client, "connections"),

@@ -23,12 +23,14 @@ from tests.contract.connection_store import (
     InboxContract,
     WatchStoreContract,
 )
+from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.state_store import StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
+from tests.contract.tallies import TalliesContract
 
 pytestmark = pytest.mark.java
 
@@ -91,6 +93,9 @@ class TestLog(LogStoreContract): ...
 class TestState(StateStoreContract): ...
 
 
+class TestDepartures(DepartureStoreContract): ...
+
+
 class TestFollowers(FollowerStoreContract): ...
 
 
@@ -98,6 +103,9 @@ class TestClaims(ClaimStoreContract): ...
 
 
 class TestProfiles(ProfilesContract): ...
+
+
+class TestTallies(TalliesContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...

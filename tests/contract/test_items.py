@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +12,7 @@ from tidings.aws.items import (
     change,
     claim,
     connection,
+    departures,
     floor,
     follower,
     head,
@@ -22,6 +23,7 @@ from tidings.aws.items import (
 )
 from tidings.core.claims import Claim
 from tidings.core.connections import Change, Connection, Watch
+from tidings.core.departures import Departures
 from tidings.core.filters import Filter
 from tidings.core.leases import Lease
 from tidings.core.pages import Page
@@ -38,6 +40,7 @@ FILTERS = st.builds(
     Filter,
     types=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
     parents=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
+    leave=st.booleans(),
 )
 CONNECTIONS = {
     "id": TEXTS,
@@ -71,6 +74,14 @@ def test_row(written: Row) -> None:
     item = row.encode(FEED, written)
     assert row.decode(travelled(item)) == written
     assert item["bucket"] == {"S": f"{FEED}#{written.bucket:02x}"}
+
+
+@given(st.builds(Departures, st.integers(0, 2**40 - 1), st.text() | st.binary(min_size=1)), SECONDS)
+def test_departures(written: Departures, expires_ms: int) -> None:
+    """In a partition that is no bucket's; readers are not told the expiry."""
+    item = departures.encode(FEED, replace(written, expires_ms=expires_ms))
+    assert departures.decode(item) == written
+    assert attributes.expiry_ms(item) == expires_ms
 
 
 @given(st.builds(Lease, st.just(FEED), TEXTS, st.text(), NUMBERS, NUMBERS, NUMBERS, NUMBERS))

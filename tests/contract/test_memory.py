@@ -10,12 +10,14 @@ from tests.contract.connection_store import (
     InboxContract,
     WatchStoreContract,
 )
+from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.state_store import StateStoreContract
 from tests.contract.stores import Stores, in_memory
+from tests.contract.tallies import TalliesContract
 
 
 @pytest.fixture
@@ -29,6 +31,9 @@ class TestLog(LogStoreContract): ...
 class TestState(StateStoreContract): ...
 
 
+class TestDepartures(DepartureStoreContract): ...
+
+
 class TestFollowers(FollowerStoreContract): ...
 
 
@@ -36,6 +41,9 @@ class TestClaims(ClaimStoreContract): ...
 
 
 class TestProfiles(ProfilesContract): ...
+
+
+class TestTallies(TalliesContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...

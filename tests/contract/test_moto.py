@@ -13,11 +13,13 @@ from tests.contract.connection_store import (
     InboxContract,
     WatchStoreContract,
 )
+from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.state_store import StateStoreContract
 from tests.contract.stores import Stores, client_in, on_dynamodb
+from tests.contract.tallies import TalliesContract
 
 
 @pytest.fixture
@@ -32,6 +34,9 @@ class TestLog(LogStoreContract): ...
 class TestState(StateStoreContract): ...
 
 
+class TestDepartures(DepartureStoreContract): ...
+
+
 class TestFollowers(FollowerStoreContract): ...
 
 
@@ -39,6 +44,9 @@ class TestClaims(ClaimStoreContract): ...
 
 
 class TestProfiles(ProfilesContract): ...
+
+
+class TestTallies(TalliesContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...

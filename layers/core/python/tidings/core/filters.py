@@ -16,7 +16,7 @@ from . import limits
 from .errors import InvalidFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .operations import Operation
 
@@ -29,15 +29,30 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """None: not filtered. An empty set matches nothing (`types=,`)."""
+    """
+    None: not filtered. An empty set matches nothing (`types=,`).
+
+    *leave*: an operation that takes one of *parents* away is told too. Made by `wanting`.
+    """
 
     types: frozenset[str] | None = None
     parents: frozenset[str] | None = None
+    leave: bool = False
 
     def matches(self, operation: Operation) -> bool:
         if self.types is not None and operation.type not in self.types:
             return False
         return self.parents is None or not self.parents.isdisjoint(operation.parents)
+
+    def left_by(self, operation: Operation, left: Iterable[str] | None) -> bool:
+        """
+        Whether *operation*, which does not match, is to be told as a leave.
+
+        *left* are the parents it took away; None: unknown, so that it may be any.
+        """
+        if not self.leave or (self.types is not None and operation.type not in self.types):
+            return False
+        return left is None or (self.parents is not None and not self.parents.isdisjoint(left))
 
     def may_match(self, text: str) -> bool:
         """
@@ -54,6 +69,8 @@ class Filter:
 
     def keys(self) -> list[str]:
         """What this filter is filed under, sorted."""
+        if self == LEAVERS:
+            return [ALL_KEY]
         if self.parents is not None:
             return sorted(parent_key(parent) for parent in self.parents)
         if self.types is not None:
@@ -62,6 +79,12 @@ class Filter:
 
 
 EVERYTHING = Filter()
+LEAVERS = Filter(types=frozenset(), leave=True)  # matches nothing, see `Pusher`
+
+
+def wanting(types: frozenset[str] | None, parents: frozenset[str] | None, *, leave: bool) -> Filter:
+    """A type is never left, as it names the object; so *leave* counts beside *parents* only."""
+    return Filter(types, parents, leave and bool(parents))
 
 
 def _occurs(values: frozenset[str] | None, text: str) -> bool:
@@ -95,14 +118,22 @@ def keys_of(operation: Operation) -> Iterator[str]:
         yield parent_key(parent)
 
 
-def parse(types: str | None, parents: str | None) -> Filter:
+def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:
     """
-    A filter from two comma-separated lists; None or empty is no filter.
+    A filter from two comma-separated lists and a switch; None or empty is no filter, and off.
 
     Raises:
-        InvalidFilter: too many values, a value too long, or one that cannot be stored.
+        InvalidFilter: too many values, a value too long, one that cannot be stored, or a
+            switch that is neither `true` nor `false`.
     """
-    return Filter(_values(types, "types"), _values(parents, "parents"))
+    switched = _switch(leave, "leave")
+    return wanting(_values(types, "types"), _values(parents, "parents"), leave=switched)
+
+
+def _switch(text: str | None, field: str) -> bool:
+    if text not in (None, "", "true", "false"):
+        raise InvalidFilter("must be true or false", field=field, value=text)
+    return text == "true"
 
 
 def _values(text: str | None, field: str) -> frozenset[str] | None:

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
     from .claims import Claim
     from .connections import Change, Connection, Outcome, Watch
+    from .departures import Departures
     from .leases import Lease
     from .pages import Page
     from .profiles import Profile
     from .state import Row
+    from .tallies import Taken, Totals
 
 
 class Clock(Protocol):
@@ -41,8 +43,12 @@ class NewId(Protocol):
 class LogStore(Protocol):
     """The pages of each feed and the counter that numbers them."""
 
-    def take(self, feed: str) -> int:
-        """The next page number; each caller gets a number of its own, starting with 1."""
+    def take(self, feed: str, operations: int = 0) -> int:
+        """
+        The next page number; each caller gets a number of its own, starting with 1.
+
+        *operations* of the request that asks are counted in the same write: see `Intake`.
+        """
         ...
 
     def put(self, feed: str, page: Page) -> str:
@@ -65,6 +71,14 @@ class LogStore(Protocol):
 
     def head(self, feed: str) -> int:
         """The last number taken; 0 before the first."""
+        ...
+
+
+class Intake(Protocol):
+    """What the counter of a feed knows of producers."""
+
+    def taken(self, feed: str) -> Taken:
+        """The last number taken, and the operations that numbers were taken for."""
         ...
 
 
@@ -99,6 +113,26 @@ class StateStore(Protocol):
         """Rows of *bucket* in key order above key *after*, some 1 MB at most; [] at the end."""
         ...
 
+    def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
+        """The rows of those objects that have one, in any order. Strongly consistent."""
+        ...
+
+
+class DepartureStore(Protocol):
+    """Which parents the operations of a page took away from their objects."""
+
+    def write(self, feed: str, departures: Sequence[Departures]) -> None:
+        """Put *departures*, one a page. The caller holds the lease of the follower `state`."""
+        ...
+
+    def read(self, feed: str, first: int, last: int) -> list[Departures]:
+        """
+        Those of the pages *first* to *last* that are there, ascending. Strongly consistent.
+
+        The expiry is left out (0).
+        """
+        ...
+
 
 class FollowerStore(Protocol):
     """Checkpoint and lease of every named reader of a feed."""
@@ -113,7 +147,7 @@ class FollowerStore(Protocol):
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         """
-        Move the checkpoint and renew the lease.
+        Move the checkpoint, store `lease.operations` with it and renew the lease.
 
         Raises:
             LeaseLost: the fence moved on. Nothing was written.
@@ -122,7 +156,7 @@ class FollowerStore(Protocol):
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         """
-        Store `lease.checkpoint` and let go, unless a mark was left since `lease.bell`.
+        Store checkpoint and operations and let go, unless a mark was left since `lease.bell`.
 
         True when let go or lost already; False when a mark was left: nothing was written and
         the lease is still held. *force* lets go in spite of a mark.
@@ -135,6 +169,30 @@ class Checkpoints(Protocol):
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         """The last page each follower of *feed* has handled, by name; {} for a new feed."""
+        ...
+
+    def standings(self, feed: str) -> Sequence[Lease]:
+        """The lease of each follower as it is stored, held or not, by name."""
+        ...
+
+
+class Tallies(Protocol):
+    """What is counted for `/status` beside the log; good to a few seconds, never in the way."""
+
+    def refuse(self, feed: str) -> None:
+        """Count a request whose operations were refused."""
+        ...
+
+    def serve(self, feed: str, *, connections: int, sent: int) -> None:
+        """Add to the streams that were opened and the events that were sent on them."""
+        ...
+
+    def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
+        """*place* has so many clients connected; forgotten unless said again by *until_ms*."""
+        ...
+
+    def totals(self, feed: str, *, now_ms: int) -> Totals:
+        """Everything counted so far, and the clients of all places now."""
         ...
 
 

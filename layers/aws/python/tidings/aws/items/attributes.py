@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,19 @@ def number_of(item: Mapping[str, Any], name: str) -> int:
 def without_empty(values: Mapping[str, str]) -> Item:
     """Attributes for the texts that are not empty: the others are left out."""
     return {name: text(value) for name, value in values.items() if value}
+
+
+def body(value: str | bytes) -> Value:
+    """A body that is text while it is small, deflated when it is not."""
+    return text(value) if isinstance(value, str) else {"B": value}
+
+
+def body_of(value: Mapping[str, Any]) -> str | bytes:
+    if "S" in value:
+        found: str = value["S"]
+        return found
+    packed: str | bytes = value["B"]  # still base64 where `wire` has read the answer
+    return a2b_base64(packed) if isinstance(packed, str) else packed
 
 
 def seconds(ms: int) -> int:

@@ -7,12 +7,11 @@ it is, `at` is the commit time in ms.
 
 from __future__ import annotations
 
-from binascii import a2b_base64
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.pages import Page
 
-from .attributes import Item, expiry, expiry_ms, number, number_of, text, text_of
+from .attributes import Item, body, body_of, expiry, expiry_ms, number, number_of, text, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +24,7 @@ def key(feed: str, page: int) -> Item:
 def encode(feed: str, page: Page) -> Item:
     return {
         **key(feed, page.number),
-        "body": text(page.body) if isinstance(page.body, str) else {"B": page.body},
+        "body": body(page.body),
         "append": text(page.append_id),
         "at": number(page.at_ms),
         **expiry(page.expires_ms),
@@ -36,16 +35,8 @@ def decode(item: Mapping[str, Any]) -> Page:
     """A page from a whole item or from the attributes that readers ask for."""
     return Page(
         int(item["page"]["N"]),
-        _body(item["body"]),
+        body_of(item["body"]),
         text_of(item, "append"),
         number_of(item, "at"),
         expiry_ms(item),
     )
-
-
-def _body(value: Mapping[str, Any]) -> str | bytes:
-    if "S" in value:
-        found: str = value["S"]
-        return found
-    packed: str | bytes = value["B"]  # still base64 where `wire` has read the answer
-    return a2b_base64(packed) if isinstance(packed, str) else packed

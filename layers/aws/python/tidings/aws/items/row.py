@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidings.core.state import Row
+from tidings.core.state import Row, bucket_of
 
 from .attributes import Item, expiry, expiry_ms, number, text
 
@@ -21,10 +21,13 @@ def bucket(feed: str, number: int) -> str:
     return f"{feed}#{number:02x}"
 
 
+def key(feed: str, object_key: str) -> Item:
+    return {"bucket": text(bucket(feed, bucket_of(object_key))), "key": text(object_key)}
+
+
 def encode(feed: str, row: Row) -> Item:
     return {
-        "bucket": text(bucket(feed, row.bucket)),
-        "key": text(row.key),
+        **key(feed, row.key),
         "page": number(row.page),
         "slot": number(row.slot),
         "at": number(row.at_ms),

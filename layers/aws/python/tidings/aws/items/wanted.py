@@ -22,7 +22,11 @@ _NAME = "filter"
 
 def encode(wanted: Filter) -> Item:
     fields = {"types": wanted.types, "parents": wanted.parents}
-    given = {name: sorted(values) for name, values in fields.items() if values is not None}
+    given: dict[str, Any] = {
+        name: sorted(values) for name, values in fields.items() if values is not None
+    }
+    if wanted.leave:
+        given["leave"] = True
     return {_NAME: text(json.dumps(given, separators=(",", ":")))} if given else {}
 
 
@@ -30,4 +34,5 @@ def decode(item: Mapping[str, Any]) -> Filter:
     if _NAME not in item:
         return EVERYTHING
     given = json.loads(item[_NAME]["S"])
-    return Filter(**{name: frozenset(values) for name, values in given.items()})
+    leave = given.pop("leave", False)
+    return Filter(**{name: frozenset(values) for name, values in given.items()}, leave=leave)

@@ -7,20 +7,24 @@ that code which relies on more than the ports promise fails here too.
 
 from .connections import MemoryConnections, MemoryInbox, MemoryWatches
 from .control import MemoryClaims, MemoryFollowers
+from .departures import MemoryDepartures
 from .log import MemoryLog
 from .profiles import MemoryProfiles
 from .sockets import MemoryBells, MemorySockets
 from .state import MemoryState
+from .tallies import MemoryTallies
 
 __all__ = [
     "MemoryBells",
     "MemoryClaims",
     "MemoryConnections",
+    "MemoryDepartures",
     "MemoryFollowers",
     "MemoryInbox",
     "MemoryLog",
     "MemoryProfiles",
     "MemorySockets",
     "MemoryState",
+    "MemoryTallies",
     "MemoryWatches",
 ]

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from .. import limits
+from ..state import bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,11 @@ class MemoryState:
                     break
                 found.append(rows[key])
             return found
+
+    def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
+        with self._lock:
+            found = (self._buckets[feed, bucket_of(key)].get(key) for key in keys)
+            return [row for row in found if row is not None]
 
     def expire(self, now_ms: int) -> None:
         """Delete the rows whose time has come, as DynamoDB's TTL does some time or other."""

@@ -1,0 +1,55 @@
+"""Departures on DynamoDB: beside the state, in a partition of each feed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.departures import Departures
+from tidings.core.ports import Sleep
+
+from .clock import sleep_ms
+from .dynamodb_batches import Batches
+from .items import departures
+from .items.attributes import Item, text
+from .weather import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class DynamoDBDepartures:
+    """Implements `DepartureStore`. *table* is that of the state."""
+
+    def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
+        self._client, self._table = client, table
+        self._batches = Batches(client, table, sleep)
+
+    def write(self, feed: str, found: Sequence[Departures]) -> None:
+        self._batches.put([departures.encode(feed, each) for each in found])
+
+    def read(self, feed: str, first: int, last: int) -> list[Departures]:
+        found: list[Departures] = []
+        start: Item = {}
+        while True:
+            with translated():
+                answer = self._client.query(
+                    TableName=self._table,
+                    KeyConditionExpression="#bucket = :bucket AND #key BETWEEN :first AND :last",
+                    ProjectionExpression="#key, #body",
+                    ExpressionAttributeNames={"#bucket": "bucket", "#key": "key", "#body": "body"},
+                    ExpressionAttributeValues={
+                        ":bucket": text(departures.partition(feed)),
+                        ":first": text(departures.page_key(first)),
+                        ":last": text(departures.page_key(last)),
+                    },
+                    ConsistentRead=True,
+                    Limit=limits.READ_ITEMS_MAX,
+                    **start,
+                )
+            found += [departures.decode(item) for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                return found
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

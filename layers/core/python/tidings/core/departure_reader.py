@@ -1,0 +1,32 @@
+"""What those who serve consumers with `leave=true` ask of the follower `state`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .projecting import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .departures import Left
+    from .pages import Page
+    from .ports import Checkpoints, DepartureStore
+
+
+@dataclass(frozen=True, slots=True)
+class DepartureReader:
+    store: DepartureStore
+    checkpoints: Checkpoints
+
+    def until(self, feed: str) -> int:
+        """The last page whose departures are settled: what is not written never will be."""
+        return self.checkpoints.checkpoints(feed).get(STATE, 0)
+
+    def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
+        """By page, the departures of *pages*, which ascend; unknown ones are not in it."""
+        if not pages:
+            return {}
+        found = self.store.read(feed, pages[0].number, pages[-1].number)
+        return {departures.page: departures.left for departures in found}
