@@ -30,6 +30,13 @@ class Subcommand:
 SUBCOMMANDS = {
     "post": Subcommand("tidings.client.post_command", "post", "Post what changed to a feed."),
     "tail": Subcommand("tidings.client.tail_command", "tail", "Show a feed as it moves."),
+    "agent": Subcommand(
+        "tidings.agent.command",
+        "agent",
+        "Keep a producer's operations on disk and post them.",
+        extra="agent",
+        packages=("uvicorn",),
+    ),
     "local": Subcommand(
         "tidings.local.command",
         "local",

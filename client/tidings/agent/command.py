@@ -1,0 +1,148 @@
+"""`tidings agent`: a producer's operations, kept on disk and posted to a feed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+from tidings.client.address import operations_url
+from tidings.client.errors import WrongUrl
+from tidings.client.password_options import password_options
+from tidings.client.render import plain
+from tidings.core.errors import InvalidFeed
+from tidings.core.feeds import check_name
+
+from . import folder, options, running
+from .notices import Notices
+from .options import Bound, Options
+from .problems import Problem
+
+HOST = "127.0.0.1"  # UDP asks for no password: other machines are let in on purpose only
+
+
+def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `HOST`, `:PORT` (every address, as oplog had it) or `[IPV6]:PORT`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(options.PORT)
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", ctx, param)
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _default_folder() -> Path:
+    state_home = os.environ.get("XDG_STATE_HOME", "")  # noqa: TID251 where users keep such things
+    return folder.default(Path.home(), state_home)
+
+
+@click.command()
+@click.option("--url", required=True, help="Where the feed is, https://...")
+@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@password_options
+@click.option(
+    "--listen",
+    callback=_address,
+    default=f"{HOST}:{options.PORT}",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where UDP and HTTP are taken; `:8042` is every address of this machine.",
+)
+@click.option(
+    "--queue-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the queue in this folder; default: tidings/agent below ~/.local/state.",
+)
+@click.option(
+    "--max-queued-events",
+    type=click.IntRange(1),
+    default=options.QUEUED_EVENTS_MAX,
+    show_default=True,
+    help="Take no more operations than this.",
+)
+@click.option(
+    "--max-queued-bytes",
+    type=click.IntRange(1),
+    default=options.QUEUED_BYTES_MAX,
+    show_default=True,
+    help="Nor more bytes than this.",
+)
+@click.option(
+    "--drain-seconds",
+    type=click.FloatRange(0),
+    default=options.DRAIN_S,
+    show_default=True,
+    help="When it is stopped, send what is queued for at most this long.",
+)
+def agent(
+    url: str,
+    feed: str,
+    password: str,
+    listen: tuple[str, int],
+    queue_dir: Path | None,
+    max_queued_events: int,
+    max_queued_bytes: int,
+    drain_seconds: float,
+) -> None:
+    """
+    Take operations over UDP and HTTP, keep them on disk, post them to a feed in batches.
+
+    It runs beside a producer, which never waits for the network: a datagram is one operation in
+    JSON; a POST to / is answered with 204 once its operations are safe on disk. GET /status
+    counts. The password is the feed's and is shown nowhere.
+
+    \b
+    Examples:
+      tidings agent --url https://feed.example.org --password-file ~/ingest-password
+      tidings agent --url http://127.0.0.1:8042 --listen 127.0.0.1:8043
+      echo -n '{"event":"update","type":"video","id":"x32"}' | nc -u -w0 127.0.0.1 8043
+      curl http://127.0.0.1:8043/status
+
+    \b
+    Exit codes:
+      0  ended by Ctrl-C or SIGTERM; what is left on disk is sent by the next one
+      1  it could not start or go on; one sentence says why
+      2  usage
+    """
+    try:
+        operations_url(url, check_name(feed))
+    except (WrongUrl, InvalidFeed) as error:
+        raise click.UsageError(str(error)) from None
+    wanted = Options(
+        url=url,
+        feed=feed,
+        host=listen[0],
+        port=listen[1],
+        folder=queue_dir or _default_folder(),
+        bound=Bound(max_queued_events, max_queued_bytes),
+        drain_s=drain_seconds,
+        password=password,
+    )
+    try:
+        left = asyncio.run(_run(wanted))
+    except Problem as problem:
+        click.echo(f"tidings agent: {problem}", err=True)
+        sys.exit(1)
+    click.echo(f"tidings agent ended, {left:,} operations left in {wanted.folder}")
+    sys.stdout.flush()
+    # A request that is still waiting for the feed must not hold up the end.
+    os._exit(0)
+
+
+async def _run(wanted: Options) -> int:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    made = running.start(wanted, Notices(_say))
+
+    def ready() -> None:
+        click.echo(f"tidings agent ready {made.address}, {made.held:,} operations queued")
+
+    return await made.run(ready, stopped)
+
+
+def _say(line: str) -> None:
+    click.echo(f"tidings agent: {plain(line)}", err=True)

@@ -1,0 +1,134 @@
+"""HTTP: operations are posted as to the feed itself, and answered once they are safe on disk."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.core.errors import Rejected, WrongContentType
+from tidings.core.limits import REQUEST_BYTES_MAX
+from tidings.core.requests import lines_from
+
+from . import clock
+from .committing import Committing
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+RETRY_AFTER_S = 1  # a full queue has room again with the next batch that the feed takes
+_METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
+_ALWAYS = {
+    "cache-control": "no-cache, no-store, must-revalidate",
+    "access-control-allow-origin": "*",
+}
+
+
+class UnknownPath(Rejected):
+    status = 404
+    code = "unknown_path"
+
+
+class WrongMethod(Rejected):
+    status = 405
+    code = "wrong_method"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: object = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Application:
+    """
+    The ASGI application. *status* makes the body of `/status`.
+
+    *errors* counts what was refused for its content, as oplog counted it.
+    """
+
+    def __init__(self, committing: Committing, status: Callable[[], object]) -> None:
+        self.errors = 0
+        self._committing = committing
+        self._status = status
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            answer = await self._answer(scope, receive)
+        except Rejected as error:
+            answer = _refused(error, scope["path"])
+        if answer is not None:
+            await _send(send, answer)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
+        wanted = _METHODS.get(scope["path"])
+        if wanted is None:
+            raise UnknownPath("no such path", field="path", value=scope["path"])
+        if scope["method"] != wanted:
+            rule = f"this path takes {wanted} here"
+            raise WrongMethod(rule, field="method", value=scope["method"])
+        if wanted == "GET":
+            return Answer(200, self._status())
+        body = await _body(receive)
+        return None if body is None else await self._take(_content_type(scope), body)
+
+    async def _take(self, content_type: str, body: bytes) -> Answer:
+        try:
+            lines = lines_from(body, content_type, now_ms=clock.now_ms())
+        except WrongContentType:
+            raise
+        except Rejected:
+            self.errors += 1
+            raise
+        try:
+            kept = await self._committing.add(lines)
+        except sqlite3.OperationalError as error:
+            return _unavailable(f"the queue cannot be written: {error}")
+        return Answer(204) if kept else _unavailable("the queue is full; try again later")
+
+
+def _content_type(scope: Scope) -> str:
+    found = (value for name, value in scope["headers"] if name == b"content-type")
+    return str(next(found, b"").decode("latin-1"))
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """None when the producer has gone; a body that is too long is read no further."""
+    body = bytearray()
+    while len(body) <= REQUEST_BYTES_MAX:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return bytes(body)
+
+
+def _refused(error: Rejected, path: str) -> Answer:
+    headers = {"allow": _METHODS[path]} if isinstance(error, WrongMethod) else {}
+    return Answer(error.status, {"error": error.body()}, headers)
+
+
+def _unavailable(message: str) -> Answer:
+    body = {"error": {"code": "unavailable", "message": message}}
+    return Answer(503, body, {"retry-after": str(RETRY_AFTER_S)})
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    headers = {**_ALWAYS, **answer.headers}
+    content = b""
+    if answer.body is not None:
+        content = json.dumps(answer.body, separators=(",", ":")).encode()
+        headers["content-type"] = "application/json"
+    if answer.status != 204:
+        headers["content-length"] = str(len(content))
+    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": content})

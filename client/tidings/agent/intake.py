@@ -1,0 +1,110 @@
+"""What comes in: datagrams as they are, lines that were checked at the door, and the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+
+from tidings.core.errors import Rejected
+from tidings.core.operations import line_from
+from tidings.core.requests import decode_json
+
+from . import framing
+from .options import Bound
+from .store import Store
+
+CHECK_CHUNKS = 4  # one transaction's worth; a stop waits for it
+
+_INSERT = "INSERT INTO chunks (received_ms, checked, events, body) VALUES (?, ?, ?, ?)"
+_UNCHECKED = "SELECT seq, received_ms, body FROM chunks WHERE checked = 0 ORDER BY seq LIMIT ?"
+
+
+def add_datagrams(
+    store: Store, datagrams: Sequence[bytes], *, now_ms: int, bound: Bound, discarded: int = 0
+) -> None:
+    """
+    Queue of *datagrams*, unread, what fits; the rest is counted, with *discarded* from before.
+
+    It survives a kill of the agent, not the loss of power: UDP promises nothing.
+    """
+    with store.transaction() as db:
+        events, size = db.execute("SELECT events, bytes FROM totals").fetchone()
+        kept = _fitting(datagrams, bound.events - events, bound.bytes - size)
+        if kept:
+            db.execute(_INSERT, (now_ms, 0, len(kept), framing.pack(kept)))
+        discarded += len(datagrams) - len(kept)
+        if discarded:
+            db.execute("UPDATE totals SET discarded = discarded + ?", (discarded,))
+
+
+def _fitting(datagrams: Sequence[bytes], events: int, size: int) -> Sequence[bytes]:
+    fitting = datagrams[: max(events, 0)]
+    if sum(map(len, fitting)) <= size:
+        return fitting
+    return fitting[: sum(1 for _ in takewhile(size.__ge__, accumulate(map(len, fitting))))]
+
+
+def add_lines(
+    store: Store, requests: Sequence[Sequence[str]], *, now_ms: int, bound: Bound
+) -> list[bool]:
+    """Queue the lines of each request, safe from the loss of power; False: it did not fit."""
+    kept = []
+    with store.transaction(durable=True) as db:
+        for lines in requests:
+            body = "\n".join(lines).encode()
+            events, size = db.execute("SELECT events, bytes FROM totals").fetchone()
+            fits = events + len(lines) <= bound.events and size + len(body) <= bound.bytes
+            if fits:
+                db.execute(_INSERT, (now_ms, 1, len(lines), body))
+                db.execute("UPDATE totals SET received = received + ?", (len(lines),))
+            kept.append(fits)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    seq: int
+    lines: list[str]
+    errors: int
+
+
+def check(store: Store, tell: Callable[[str], None] = lambda why: None) -> bool:
+    """
+    Make lines of the oldest unchecked datagrams, in their place; whether there were any.
+
+    *tell* hears why one was no operation. A crash before the end changes nothing.
+    """
+    chunks = store.read(_UNCHECKED, CHECK_CHUNKS)
+    if not chunks:
+        return False
+    _replace(store, [_checked(*chunk, tell=tell) for chunk in chunks])
+    return True
+
+
+def _checked(seq: int, received_ms: int, packed: bytes, *, tell: Callable[[str], None]) -> _Checked:
+    lines = []
+    datagrams = framing.unpack(packed)
+    for datagram in datagrams:
+        try:
+            lines.append(line_from(decode_json(datagram, "datagram"), now_ms=received_ms))
+        except Rejected as error:
+            tell(str(error))
+    return _Checked(seq, lines, len(datagrams) - len(lines))
+
+
+def _replace(store: Store, found: Sequence[_Checked]) -> None:
+    with store.transaction() as db:
+        for each in found:
+            if each.lines:
+                body = "\n".join(each.lines).encode()
+                db.execute(
+                    "UPDATE chunks SET checked = 1, events = ?, body = ? WHERE seq = ?",
+                    (len(each.lines), body, each.seq),
+                )
+            else:
+                db.execute("DELETE FROM chunks WHERE seq = ?", (each.seq,))
+            db.execute(
+                "UPDATE totals SET received = received + ?, errors = errors + ?",
+                (len(each.lines), each.errors),
+            )

@@ -1,0 +1,56 @@
+"""One port number for HTTP (TCP) and datagrams (UDP), taken before anything slow is started."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from .problems import Problem
+
+# The kernel keeps a burst here while the receiver writes; at 50,000 small datagrams a second
+# it counts some 64 MB a second of them.
+RECEIVE_BUFFER_BYTES = 32 * 1024 * 1024
+_SO_RCVBUFFORCE = 33  # Linux; beyond net.core.rmem_max, where we may
+_FREE_PORT_ATTEMPTS = 10  # a port free for TCP is nearly always free for UDP
+
+
+def take(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """
+    A listener and a datagram socket on *port* of *host* (0: any free one).
+
+    Raises:
+        Problem: somebody else has it, or *host* is not ours.
+    """
+    attempts = 1 if port else _FREE_PORT_ATTEMPTS
+    for attempt in range(1, attempts + 1):
+        try:
+            return _both(host, port)
+        except OSError as error:
+            if attempt == attempts:
+                reason = (error.strerror or str(error)).lower()
+                raise Problem(f"cannot listen on {host}:{port}: {reason}") from None
+    raise AssertionError
+
+
+def _both(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    # Named as TCP, because asyncio turns Nagle off (40 ms an answer) only where it sees that.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    datagrams = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        datagrams.bind((host, listener.getsockname()[1]))
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        datagrams.close()
+        raise
+    _enlarge(datagrams)
+    return listener, datagrams
+
+
+def _enlarge(datagrams: socket.socket) -> None:
+    for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
+        with contextlib.suppress(OSError):
+            datagrams.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)

@@ -1,0 +1,162 @@
+"""One agent from its start to its end: who is started, and in which order they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from io import TextIOWrapper
+
+import uvicorn
+from tidings.client.address import operations_url
+
+from . import folder, kernel, ports
+from .checker import Checker
+from .committing import Committing
+from .http import Application
+from .notices import Notices
+from .options import Options
+from .problems import Problem
+from .receiving import Receiving
+from .sender import Sender
+from .status import Status
+from .store import Store
+from .target import Target
+
+GRACE_S = 1  # for requests in flight when the agent ends
+WATCH_S = 0.2  # how soon it is noticed that a part has died
+_STARTED_EVERY_S = 0.005
+CHECK_S = 5.0  # for what the receiver left; more of it is checked by the next agent
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the agent, which has more to end than this server."""
+        yield
+
+
+class Agent:
+    """
+    The parts of one agent, each with its own connection to the queue.
+
+    Raises:
+        Problem: the queue, the port or the address cannot be used.
+    """
+
+    def __init__(self, options: Options, notices: Notices, lock: TextIOWrapper) -> None:
+        self._options = options
+        self._lock = lock  # given up when this process and the receiver's have ended
+        self._started_s = time.monotonic()
+        self._store = _prepared(options)
+        self.held = self._store.totals().events
+        self._listener, self._datagrams = ports.take(options.host, options.port)
+        self._receiving = Receiving(self._datagrams, options.folder, options.bound, lock)
+        self._inode = os.fstat(self._datagrams.fileno()).st_ino
+        target = Target(options.url, options.feed, options.password)
+        self._sender = Sender(Store(options.folder), options.folder, target, notices)
+        self._checker = Checker(
+            Store(options.folder), self._receiving.bell, notices, self._sender.more
+        )
+        committing = Committing(Store(options.folder), options.bound, self._sender.more)
+        self._application = Application(committing, lambda: self._status(target).body())
+        self._checking = threading.Thread(target=self._checker.run, daemon=True)
+        self._sending = threading.Thread(target=self._sender.run, daemon=True)
+
+    @property
+    def address(self) -> str:
+        """As a producer writes it."""
+        host, port = self._listener.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def run(self, ready: Callable[[], None], stopped: asyncio.Event) -> int:
+        """
+        Serve until *stopped*, then drain; how many operations are left on disk.
+
+        Raises:
+            Problem: a part of it died.
+        """
+        self._checking.start()
+        self._sending.start()
+        async with _serving(self._application, self._listener):
+            ready()
+            await self._watch(stopped)
+        await asyncio.to_thread(self._drain)
+        return self._store.totals().events
+
+    async def _watch(self, stopped: asyncio.Event) -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), WATCH_S)
+            if self._receiving.has_ended:
+                raise Problem("the receiving process has died; start the agent again")
+            if not (self._checking.is_alive() and self._sending.is_alive()):
+                raise Problem("the queue cannot be read; its folder needs a look")
+
+    def _drain(self) -> None:
+        """What was received goes to the disk, then as much as time allows to the feed."""
+        deadline_s = time.monotonic() + self._options.drain_s
+        self._datagrams.close()
+        self._receiving.end()
+        self._checking.join(max(CHECK_S, deadline_s - time.monotonic()))
+        self._sender.end()
+        self._sending.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _status(self, target: Target) -> Status:
+        return Status(
+            self._store,
+            self._options.bound,
+            self._sender.condition,
+            target.url,
+            errors=lambda: self._application.errors,
+            drops=lambda: kernel.drops(self._inode),
+            started_s=self._started_s,
+        )
+
+
+def start(options: Options, notices: Notices) -> Agent:
+    """
+    Take the folder and the port, and make the parts.
+
+    Raises:
+        Problem: one of them cannot be used.
+        WrongUrl: the target's address is none.
+    """
+    operations_url(options.url, options.feed)
+    return Agent(options, notices, folder.taken(options.folder))
+
+
+def _prepared(options: Options) -> Store:
+    try:
+        store = Store(options.folder)
+        store.prepare(options.feed)
+    except sqlite3.Error as error:
+        raise Problem(f"cannot use the queue in {options.folder}: {error}") from None
+    return store
+
+
+@contextlib.asynccontextmanager
+async def _serving(application: Application, listener: socket.socket) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        application,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    server = _Server(config)
+    task = asyncio.ensure_future(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(_STARTED_EVERY_S)
+        yield
+    finally:
+        server.should_exit = True
+        await task

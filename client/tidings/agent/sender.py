@@ -1,0 +1,134 @@
+"""The sending thread: one batch at a time, in order, until the feed has it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.client.errors import AccessDenied, Lost, Refused
+
+from . import batches, clock, dead_letters
+from .batches import Batch
+from .notices import Notices
+from .retrying import Retrying
+from .store import Store
+from .target import KeyTaken, Target, Unfit
+
+LINGER_S = 0.005  # under light load operations that come together are sent together
+LOOK_EVERY_S = 1.0  # for what was queued without a word
+ENDING_DELAY_S_MAX = 1.0  # between attempts while the agent waits to end
+DISK_DELAY_S = 1.0  # until a full disk is tried again
+
+
+@dataclass(slots=True)
+class Condition:
+    """What `/status` says of sending; *state* is `OK`, `away`, `denied`, `refused` or `disk`."""
+
+    state: str = "OK"
+    error: str | None = None
+    error_ms: int | None = None
+    retries: int = 0
+
+    def fail(self, state: str, error: str) -> None:
+        self.state, self.error, self.error_ms = state, error, clock.now_ms()
+
+
+class Sender:
+    """Run `run` in a thread; `more` says the queue has grown, `end` that it will not any more."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        target: Target,
+        notices: Notices,
+        new_key: Callable[[], str] = clock.new_key,
+    ) -> None:
+        self.condition = Condition()
+        self._store = store
+        self._folder = folder
+        self._target = target
+        self._notices = notices
+        self._new_key = new_key
+        self._retrying = Retrying()
+        self._grown = threading.Event()
+        self._ending = threading.Event()
+
+    def more(self) -> None:
+        self._grown.set()
+
+    def end(self) -> None:
+        self._ending.set()
+        self._grown.set()
+
+    def run(self) -> None:
+        """Send until the queue is empty and nothing can come any more."""
+        while True:
+            ending = self._ending.is_set()
+            self._grown.clear()
+            try:
+                sent = self._send_next()
+            except sqlite3.OperationalError as error:
+                self._disk(error)
+                sent = True
+            if not sent:
+                if ending:
+                    return
+                self._grown.wait(LOOK_EVERY_S)
+                self._ending.wait(LINGER_S)
+
+    def _send_next(self) -> bool:
+        """False when there is nothing to send."""
+        batch = batches.first(self._store, self._new_key)
+        if batch is None:
+            return False
+        try:
+            self._target.post(batch)
+        except Unfit as unfit:
+            self._divide(batch, str(unfit))
+        except KeyTaken:
+            batches.rename(self._store, batch, self._new_key())
+        except AccessDenied as error:
+            self._wait("denied", str(error))
+        except Refused as error:
+            self._wait("refused", str(error))
+        except Lost as error:
+            self._wait("away", error.reason, error.after_s)
+        else:
+            batches.settle(self._store, batch)
+            self._answered()
+        return True
+
+    def _answered(self) -> None:
+        self.condition.state = "OK"
+        self._retrying.reset()
+
+    def _divide(self, batch: Batch, why: str) -> None:
+        """One operation must not hold up those behind it."""
+        self._answered()
+        if len(batch.lines) > 1:
+            batches.divide(self._store, batch, self._new_key)
+            return
+        self.condition.error, self.condition.error_ms = why, clock.now_ms()
+        kept = dead_letters.keep(self._folder, batch.lines)
+        where = f"kept in {dead_letters.NAME}" if kept else f"dropped: {dead_letters.NAME} is full"
+        self._notices.tell("unfit", f"the feed refuses an operation ({why}); {where}")
+        batches.drop(self._store, batch)
+
+    def _wait(self, state: str, error: str, after_s: float = 0) -> None:
+        delay_s = max(self._retrying.next_s(), after_s)
+        self.condition.fail(state, error)
+        self.condition.retries += 1
+        self._notices.tell(
+            state, f"{error}; {self._store.totals().events:,} operations queued, trying again"
+        )
+        if self._ending.wait(delay_s):
+            threading.Event().wait(min(delay_s, ENDING_DELAY_S_MAX))
+
+    def _disk(self, error: sqlite3.OperationalError) -> None:
+        self.condition.fail("disk", str(error))
+        self._notices.tell("disk", f"the queue cannot be written: {error}")
+        self._ending.wait(DISK_DELAY_S)

@@ -1,0 +1,168 @@
+"""
+The queue on disk: a SQLite file that the receiver's process and the agent's threads share.
+
+`chunks` came in together and are unchecked datagrams or lines of the log; `batches` have their
+Idempotency-Key and are sent as they are. Triggers keep `totals` right, whoever changes what.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from .problems import Problem
+
+NAME = "queue.sqlite3"
+WAIT_S = 5.0  # for another thread's transaction; they take milliseconds
+WAL_BYTES_MAX = 64 * 1024 * 1024  # it grows under steady load until somebody cuts it
+_VERSION = 1  # of the tables below
+
+_TABLES = """
+CREATE TABLE chunks (
+    seq INTEGER PRIMARY KEY,
+    received_ms INTEGER NOT NULL,
+    checked INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE INDEX unchecked ON chunks (seq) WHERE checked = 0;
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY,
+    received_ms INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    events INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE TABLE totals (
+    events INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER NOT NULL DEFAULT 0,
+    received INTEGER NOT NULL DEFAULT 0,
+    errors INTEGER NOT NULL DEFAULT 0,
+    discarded INTEGER NOT NULL DEFAULT 0,
+    ingested INTEGER NOT NULL DEFAULT 0,
+    refused INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO totals DEFAULT VALUES;
+CREATE TABLE target (feed TEXT NOT NULL);
+"""
+_TRIGGERS = """
+CREATE TRIGGER {table}_in AFTER INSERT ON {table} BEGIN UPDATE totals SET
+    events = events + new.events, bytes = bytes + length(new.body); END;
+CREATE TRIGGER {table}_out AFTER DELETE ON {table} BEGIN UPDATE totals SET
+    events = events - old.events, bytes = bytes - length(old.body); END;
+CREATE TRIGGER {table}_new AFTER UPDATE ON {table} BEGIN UPDATE totals SET
+    events = events + new.events - old.events,
+    bytes = bytes + length(new.body) - length(old.body); END;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """*events* and *bytes* are held now; the rest is counted since the agent started."""
+
+    events: int
+    bytes: int
+    received: int
+    errors: int
+    discarded: int
+    ingested: int
+    refused: int
+
+
+_TOTALS = ", ".join(field.name for field in fields(Totals))
+
+
+class Store:
+    """
+    A connection to the queue in *folder*, for one thread at a time.
+
+    *wait_s* is how long a transaction waits for another one; *cuts* whether a commit may copy
+    the write-ahead log into the file, which takes tens of milliseconds now and then.
+    """
+
+    def __init__(self, folder: Path, *, wait_s: float = WAIT_S, cuts: bool = True) -> None:
+        self._wal = folder / f"{NAME}-wal"
+        self._db = sqlite3.connect(
+            folder / NAME, timeout=wait_s, isolation_level=None, check_same_thread=False
+        )
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._durable = True
+        if not cuts:
+            self._db.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """
+        All of what is done inside, or nothing. Once over it survives a kill; a *durable* one,
+        and all before it, the loss of power too.
+        """
+        self._sync(durable)
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        """The rows of *query*, outside of any transaction."""
+        return self._db.execute(query, values).fetchall()
+
+    def totals(self) -> Totals:
+        return Totals(*self.read(f"SELECT {_TOTALS} FROM totals")[0])
+
+    def oldest_ms(self) -> int | None:
+        """When the operation received first, of those held, was received."""
+        first = "SELECT received_ms FROM (SELECT * FROM {} ORDER BY 1 LIMIT 1)"
+        both = f"{first.format('chunks')} UNION ALL {first.format('batches')}"
+        ((found,),) = self.read(f"SELECT min(received_ms) FROM ({both})")
+        return None if found is None else int(found)
+
+    def cut(self) -> None:
+        """Empty a long write-ahead log; others wait meanwhile."""
+        if self._wal.exists() and self._wal.stat().st_size > WAL_BYTES_MAX:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def prepare(self, feed: str) -> None:
+        """
+        Make the tables where there are none, and count from zero again.
+
+        Raises:
+            Problem: what is queued was meant for another feed, or is of another version.
+        """
+        ((version,),) = self.read("PRAGMA user_version")
+        if version not in (0, _VERSION):
+            raise Problem("the queue was written by another version of the agent")
+        if not version:
+            triggers = "".join(_TRIGGERS.format(table=name) for name in ("chunks", "batches"))
+            made = f"PRAGMA user_version = {_VERSION};"
+            self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {triggers} {made} COMMIT;")
+        self._begin(feed)
+
+    def _begin(self, feed: str) -> None:
+        with self.transaction(durable=True) as db:
+            earlier = db.execute("SELECT feed FROM target").fetchone()
+            (held,) = db.execute("SELECT events FROM totals").fetchone()
+            if held and earlier and earlier[0] != feed:
+                raise Problem(
+                    f"{held} queued operations are for the feed {earlier[0]!r}, not {feed!r};"
+                    " send them first, or use another --queue-dir"
+                )
+            db.execute("DELETE FROM target")
+            db.execute("INSERT INTO target VALUES (?)", (feed,))
+            counted = ("received", "errors", "discarded", "ingested", "refused")
+            db.execute(f"UPDATE totals SET {', '.join(f'{name} = 0' for name in counted)}")
+
+    def _sync(self, durable: bool) -> None:
+        if durable != self._durable:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
