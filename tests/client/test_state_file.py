@@ -95,13 +95,15 @@ def test_where_to_start(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "kept").write_text("5")
 
-    assert start(missing, None, allow_replication=True) == "0"
-    assert start(empty, None, allow_replication=True) == "0"
-    assert start(kept, None, allow_replication=True) == "5"
     assert start(missing, None, allow_replication=False) == "now"
-    assert start(None, None, allow_replication=True) == "now"
+    assert start(empty, None, allow_replication=False) == "now"
     assert start(missing, "7", allow_replication=True) == "7"
+    assert start(None, None, allow_replication=True) == "now"
+    assert start(kept, None, allow_replication=True) == "5"
     assert start(kept, "7", allow_replication=False) == "5"
+    assert start(empty, None, allow_replication=True) == "0"
+    assert start(missing, None, allow_replication=True) == "0"
+    assert (tmp_path / "missing").read_text() == "0"
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

@@ -1,5 +1,41 @@
 """
-Follow a feed and post to it: `follow.follow`, `post.Poster`, and the command line `tidings`.
+Follow a feed and post to it.
 
-Nothing is imported here, so that the command line starts without what it does not use.
+`Consumer` acknowledges event by event, `follow` is the plain loop beneath it, `Poster` posts.
+Each is imported when it is first used: the command line starts without what it does not need.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .consumer import Consumer as Consumer
+    from .errors import AccessDenied as AccessDenied
+    from .errors import ClientError as ClientError
+    from .errors import Lost as Lost
+    from .errors import Refused as Refused
+    from .errors import WrongState as WrongState
+    from .errors import WrongUrl as WrongUrl
+    from .events import Event as Event
+    from .following import follow as follow
+    from .intake import Delivery as Delivery
+    from .post import Poster as Poster
+
+_ERRORS = ("AccessDenied", "ClientError", "Lost", "Refused", "WrongState", "WrongUrl")
+_MODULES = {
+    "Consumer": "consumer",
+    "Delivery": "intake",
+    "Event": "events",
+    "Poster": "post",
+    "follow": "following",
+    **dict.fromkeys(_ERRORS, "errors"),
+}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -119,8 +119,12 @@ def start(state: StateFile | None, cursor: str | None, *, allow_replication: boo
     Without a state there is no telling the first start from a later one: no copy then.
 
     Raises:
-        WrongState: the file cannot be read, or holds something else.
+        WrongState: the file cannot be read or written, or holds something else.
     """
-    left_off = state.load() if state else None
-    first = EVERYTHING if state and allow_replication else NOW
-    return left_off or cursor or first
+    if state is None:
+        return cursor or NOW
+    found = state.load() or cursor
+    if found is None and allow_replication:
+        state.save(EVERYTHING)  # so that the copy goes on, however soon this start ends
+        return EVERYTHING
+    return found or NOW

@@ -1,0 +1,154 @@
+"""The reading half of a consumer: it runs in an event loop and waits for acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+from .async_following import Listen, resume
+from .errors import Lost
+from .events import RESET, Event, Moved
+from .in_flight import Group, InFlight
+from .state_file import NOW, SAVE_EVERY_S, StateFile
+
+
+class Delivery:
+    """
+    An event, to be acknowledged when it is handled; until then it comes again after a restart.
+
+    `name` is insert, update, delete, leave, reset or live; `data` the operation.
+    """
+
+    __slots__ = ("_group", "_intake", "event")
+
+    def __init__(self, event: Event, intake: Intake, group: Group) -> None:
+        self.event = event
+        self._intake = intake
+        self._group: Group | None = group
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.event!r})"
+
+    @property
+    def id(self) -> str:
+        return self.event.id
+
+    @property
+    def name(self) -> str:
+        return self.event.name
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.event.data
+
+    @property
+    def is_operation(self) -> bool:
+        return self.event.is_operation
+
+    def ack(self) -> None:
+        """It is handled. Any thread may say so, in any order; saying it again changes nothing."""
+        self._intake.ack(self)
+
+
+class Intake:
+    """
+    Reads a feed into *put* until it is cancelled or the feed refuses.
+
+    Reading stops while too much is in flight, and behind a `reset` until it is acknowledged:
+    what follows must not be mixed with what is to be forgotten.
+    """
+
+    def __init__(
+        self,
+        listen: Listen,
+        position: str,
+        *,
+        in_flight_max: int,
+        state: StateFile | None,
+        on_lost: Callable[[Lost, float], None],
+    ) -> None:
+        self._listen = listen
+        self._on_lost = on_lost
+        self._state = state
+        self._lock = threading.Lock()  # acknowledgements come from any thread
+        self._in_flight = InFlight(position, in_flight_max)
+        self._wakes: Callable[[], object] | None = None
+
+    @property
+    def position(self) -> str:
+        with self._lock:
+            return self._in_flight.position
+
+    async def run(self, put: Callable[[Delivery], None]) -> None:
+        """
+        Raises:
+            ClientError: the feed refuses, or the state cannot be saved.
+        """
+        tasks = {asyncio.create_task(self._read(put)), asyncio.create_task(self._save_often())}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def ack(self, delivery: Delivery) -> None:
+        with self._lock:
+            group, delivery._group = delivery._group, None
+            if group is None:
+                return
+            self._in_flight.ack(group)
+            wakes, self._wakes = self._wakes, None
+        if wakes is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                wakes()
+
+    def save(self) -> None:
+        """
+        Write the position, unless it is saved already or there is none yet.
+
+        Raises:
+            WrongState: it cannot be written.
+        """
+        position = self.position
+        if self._state is not None and position not in ("", NOW):
+            self._state.save(position)
+
+    async def _read(self, put: Callable[[Delivery], None]) -> None:
+        signs = resume(self._listen, self.position, on_lost=self._on_lost)
+        async with aclosing(signs):
+            async for sign in signs:
+                if isinstance(sign, Moved):
+                    with self._lock:
+                        self._in_flight.move(sign.cursor)
+                    continue
+                with self._lock:
+                    delivery = Delivery(sign, self, self._in_flight.add(sign.id))
+                put(delivery)
+                await self._until_more_may_come(delivery)
+
+    async def _until_more_may_come(self, last: Delivery) -> None:
+        while True:
+            with self._lock:
+                unacked_reset = last.name == RESET and last._group is not None
+                if not unacked_reset and not self._in_flight.is_full:
+                    return
+                woken = self._next_ack()
+            await woken.wait()
+
+    def _next_ack(self) -> asyncio.Event:
+        """What the next acknowledgement sets; call it with the lock held."""
+        woken, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._wakes = lambda: loop.call_soon_threadsafe(woken.set)
+        return woken
+
+    async def _save_often(self) -> None:
+        while True:
+            await asyncio.to_thread(self.save)
+            await asyncio.sleep(SAVE_EVERY_S)
