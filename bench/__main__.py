@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import cold_start, ingest, latency, planning, replay, state_follower, units
+from . import agent, cold_start, ingest, latency, planning, replay, state_follower, units
 from .sections import Section
 
 _RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -25,6 +25,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "planning": planning.measure,
     "latency": latency.measure,
     "cold_start": cold_start.measure,
+    "agent": agent.measure,
 }
 _HEAD = """# Measurements
 
