@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
+from tidings.aws import app as root
+from tidings.aws import asgi
+from tidings.aws.asgi import _LAST_MS
+from tidings.aws.clock import now_ms
+from tidings.core.profiles import OPLOG, Profile
+from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event
@@ -59,6 +66,7 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
 
     assert status == 200
     assert told == {
+        "server": f"tidings/{VERSION}",
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-cache, no-store, must-revalidate",
         "access-control-allow-origin": "*",
@@ -106,3 +114,56 @@ def test_what_is_wrong_is_refused_in_json(
 
     assert (found, told["content-type"]) == (status, "application/json")
     assert f'"code": "{code}"' in text or f'"code":"{code}"' in text
+
+
+@pytest.mark.parametrize(
+    "context", ["{", "[]", "null", '{"deadline":null}', '{"deadline":"soon"}', '{"deadline":1e999}']
+)
+def test_an_unknown_deadline_is_passed_over(cloud: Cloud, context: str) -> None:
+    """A header nobody of ours has written neither fails a stream nor ends it early."""
+    ingest(event("http_post"), None)
+    headers = {
+        "accept": "*/*",
+        "last-event-id": "0000000000000000007fffff",
+        "x-amzn-lambda-context": context,
+    }
+    status, _, text = asyncio.run(get("/", headers=headers, until="\n\n"))
+
+    assert status == 200 and text.endswith("\n\n")
+
+
+def test_a_stream_ends_before_the_functions_time(cloud: Cloud) -> None:
+    """Between two blocks, with what is left of the time for a large one."""
+    ingest(event("http_post"), None)
+    deadline = json.dumps({"deadline": now_ms() + _LAST_MS + 1_000})
+    headers = {"accept": "*/*", "x-amzn-lambda-context": deadline}
+    started = now_ms()
+    asyncio.run(get("/", headers=headers))
+
+    assert 500 <= now_ms() - started <= 5_000
+
+
+def test_what_comes_later_is_told_and_silence_is_filled(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the frontier a stream sends comments until there is news."""
+    monkeypatch.setattr(asgi, "HEARTBEAT_MS", 300)
+
+    async def scene() -> str:
+        reading = asyncio.ensure_future(get("/", headers={"accept": "*/*"}, until='"id":"x32"'))
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(ingest, event("http_post"), None)
+        return (await reading)[2]
+
+    text = asyncio.run(scene())
+    assert text.startswith(":\n:\n") and text.lstrip(":\n").startswith("id: ")
+
+
+def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
+    """The status alone: no body and no type of one."""
+    root.profiles().save("main", Profile(compat=OPLOG))
+    wrong = {"accept": "text/event-stream", "last-event-id": "abcd"}
+    found = asyncio.run(get("/", headers=wrong))
+
+    assert (found[0], found[2]) == (400, "")
+    assert "content-type" not in found[1]

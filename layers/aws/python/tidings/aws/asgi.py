@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
 from tidings.core.access import basic_password
 from tidings.core.cursors import NOW
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.feeds import DEFAULT_FEED
+from tidings.core.manners import Manners
 from tidings.core.ports import Clock
-from tidings.core.streaming import HEARTBEAT, Stream, Streamer
+from tidings.core.streaming import HEARTBEAT, Chunk, Stream, Streamer
 
-from .http import check_routed, cors_headers, error_headers, preflight_headers, status_and_body
+from .http import Refusal, check_routed, feed_of, headers_for, preflight_headers, refusal_of
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from .lookout import Lookout
 
 Result = TypeVar("Result")
 Message = MutableMapping[str, Any]
+Query = dict[str, list[str]]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-POLL_S = 0.2  # a consumer hears within a second; five reads a second cost 5 RRU while it listens
 HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
 STREAM_MS = 14 * 60_000  # Lambda ends after 15 minutes; we end before it, between two events
 _LAST_MS = 5_000  # what is left of a function's time when we end: the last chunk may be large
@@ -40,14 +47,20 @@ class NotAcceptable(Rejected):
 
 class EventStreams:
     """
-    The app. *streamer* is built when the first client comes; *origins* are the pages a browser
-    may read from.
+    The app. *streamer* and *manners* are built when the first client comes; *origins* are the
+    pages a browser may read from.
     """
 
     def __init__(
-        self, streamer: Callable[[], Streamer], clock: Clock, origins: tuple[str, ...]
+        self,
+        streamer: Callable[[], Streamer],
+        manners: Callable[[], Manners],
+        clock: Clock,
+        origins: tuple[str, ...],
     ) -> None:
-        self._streamer, self._clock, self._origins = streamer, clock, origins
+        self._streamer, self._manners = streamer, manners
+        self._clock, self._origins = clock, origins
+        self._lookouts: dict[str, Lookout] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,23 +71,25 @@ class EventStreams:
         if scope["method"] == "OPTIONS":
             await self._permit(send, headers)
             return
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        cursor = headers.get("last-event-id") or _first(query, "lastEventId") or ""
         try:
-            stream = await _in_thread(self._open, scope, headers)
+            stream = await _in_thread(self._open, scope, headers, query, cursor)
         except TidingsError as error:
-            await self._refuse(send, error, headers)
+            as_oplog = await _in_thread(self._as_oplog, scope["path"])
+            await self._refuse(send, refusal_of(error, as_oplog=as_oplog), headers)
             return
-        await self._start(send, stream, _cursor(scope, headers), headers)
+        await self._start(send, stream, cursor, headers)
         await self._serve(stream, receive, send, _end_ms(headers, self._clock()))
 
-    def _open(self, scope: Message, headers: dict[str, str]) -> Stream:
+    def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         path = check_routed(scope["method"], scope["path"], "GET")
         if not accepts_events(headers.get("accept", "")):
             rule = f"must allow {EVENT_STREAM}"
             raise NotAcceptable(rule, field="Accept", value=headers.get("accept"))
-        query = _query(scope)
         return self._streamer().open(
             path["feed"] or DEFAULT_FEED,
-            _cursor(scope, headers),
+            cursor,
             _first(query, "types"),
             _first(query, "parents"),
             basic_password(headers.get("authorization")),
@@ -84,28 +99,47 @@ class EventStreams:
         import asyncio  # the server has loaded it; nobody else who imports this needs it
 
         gone = asyncio.ensure_future(_disconnected(receive))
-        spoke = self._clock()
+        lookout = self._lookout(stream)
+        spoke_ms = self._clock()
         while not gone.done() and self._clock() < end_ms:
             try:
-                chunk = await _in_thread(stream.next)
+                chunk = await _next(stream, lookout)
+                if await self._tell(send, chunk, gone, end_ms):
+                    spoke_ms = self._clock()
+                elif self._clock() >= spoke_ms + HEARTBEAT_MS:
+                    await _send_body(send, HEARTBEAT, more=True)
+                    spoke_ms = self._clock()
+                if chunk.at_frontier:
+                    wait_ms = min(spoke_ms + HEARTBEAT_MS, end_ms) - self._clock()
+                    await lookout.wait(stream.progress.page, gone, max(0, wait_ms) / 1000)
             except TidingsError:
                 break  # the client resumes from its cursor, perhaps in better weather
-            text = chunk.text
-            if not text and self._clock() - spoke >= HEARTBEAT_MS:
-                text = HEARTBEAT
-            if text:
-                await _send_body(send, text, more=True)
-                spoke = self._clock()
-            if chunk.at_frontier:
-                await asyncio.wait({gone}, timeout=POLL_S)
         if not gone.done():
             gone.cancel()
             await _send_body(send, "", more=False)
 
+    async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], end_ms: int) -> bool:
+        """Send the pieces while there is somebody and time; whether there was any."""
+        told = False
+        for piece in chunk.pieces():
+            if gone.done() or self._clock() >= end_ms:
+                break
+            await _send_body(send, piece, more=True)
+            told = True
+        return told
+
+    def _lookout(self, stream: Stream) -> Lookout:
+        """The one of the stream's feed."""
+        from .lookout import Lookout  # loads asyncio
+
+        if stream.feed not in self._lookouts:
+            read = partial(stream.catch_up.reader.read, stream.feed)
+            self._lookouts[stream.feed] = Lookout(read)
+        return self._lookouts[stream.feed]
+
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
             "content-type": f"{EVENT_STREAM}; charset=utf-8",
-            "cache-control": "no-cache, no-store, must-revalidate",
             # Where it starts: a client cut before its first event resumes from here.
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }
@@ -118,16 +152,17 @@ class EventStreams:
         await self._send_head(send, 204, answer, headers)
         await _send_body(send, "", more=False)
 
-    async def _refuse(self, send: Send, error: TidingsError, headers: dict[str, str]) -> None:
-        status, body = status_and_body(error)
-        answer = {"content-type": "application/json", **error_headers(status)}
-        await self._send_head(send, status, answer, headers)
-        await _send_body(send, json.dumps(body), more=False)
+    def _as_oplog(self, path: str) -> bool:
+        return self._manners().are_oplogs(feed_of(path))
+
+    async def _refuse(self, send: Send, refusal: Refusal, headers: dict[str, str]) -> None:
+        await self._send_head(send, refusal.status, refusal.headers, headers)
+        await _send_body(send, refusal.body, more=False)
 
     async def _send_head(
         self, send: Send, status: int, answer: dict[str, str], headers: dict[str, str]
     ) -> None:
-        answer |= cors_headers(headers.get("origin", ""), self._origins)
+        answer = {**headers_for(headers.get("origin", ""), self._origins), **answer}
         pairs = [(name.encode(), value.encode("latin-1")) for name, value in answer.items()]
         await send({"type": "http.response.start", "status": status, "headers": pairs})
 
@@ -137,22 +172,24 @@ def accepts_events(accept: str) -> bool:
     return bool(kinds & {EVENT_STREAM, "text/*", "*/*"})
 
 
-def _cursor(scope: Message, headers: dict[str, str]) -> str:
-    return headers.get("last-event-id") or _first(_query(scope), "lastEventId") or ""
-
-
-def _query(scope: Message) -> dict[str, list[str]]:
-    return parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-
-
 def _end_ms(headers: dict[str, str], now_ms: int) -> int:
-    """When to end: before the function's own deadline, where it is told."""
-    context = json.loads(headers.get(_LAMBDA, "{}"))
-    deadline_ms = int(context.get("deadline", now_ms + STREAM_MS + _LAST_MS))
-    return min(now_ms + STREAM_MS, deadline_ms - _LAST_MS)
+    """When to end: before the function's own deadline, where it is told in a way we know."""
+    longest_ms = now_ms + STREAM_MS
+    try:
+        deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return longest_ms
+    return min(longest_ms, deadline_ms - _LAST_MS)
 
 
-def _first(query: dict[str, list[str]], name: str) -> str | None:
+async def _next(stream: Stream, lookout: Lookout) -> Chunk:
+    """From memory where that reaches, else from the stores, which takes a thread."""
+    tail = lookout.tail
+    chunk = stream.take(tail) if tail is not None else None
+    return chunk if chunk is not None else await _in_thread(stream.next)
+
+
+def _first(query: Query, name: str) -> str | None:
     return query[name][0] if name in query else None
 
 
