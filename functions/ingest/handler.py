@@ -15,5 +15,6 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     try:
         ids = app.ingester().accept(http.request_from(event))
     except TidingsError as error:
-        return http.refused(event, error, origins)
+        feed = http.feed_of(event["requestContext"]["http"]["path"])
+        return http.refused(event, error, origins, as_oplog=app.manners().are_oplogs(feed))
     return http.accepted(event, ids, origins)

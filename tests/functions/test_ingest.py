@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from tidings.aws import app
+from tidings.core.profiles import OPLOG, Profile
+from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle
 from tests.functions.cloud import Cloud, event, start_anew
@@ -28,7 +30,11 @@ def test_a_post_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
 
     assert answer == {
         "statusCode": 204,
-        "headers": {"cache-control": NO_CACHE, "access-control-allow-origin": "*"},
+        "headers": {
+            "server": f"tidings/{VERSION}",
+            "cache-control": NO_CACHE,
+            "access-control-allow-origin": "*",
+        },
     }
     assert logged() == [[LINE]]
 
@@ -130,17 +136,18 @@ def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "code"),
+    ("method", "path", "status", "code", "allow"),
     [
-        ("POST", "/nope", 404, "unknown_path"),
-        ("POST", "/ops/", 404, "unknown_path"),
-        ("POST", "/feeds/a/b/ops", 404, "unknown_path"),
-        ("PUT", "/", 405, "wrong_method"),
-        ("GET", "/feeds/main/ops", 405, "wrong_method"),
+        ("POST", "/nope", 404, "unknown_path", None),
+        ("POST", "/ops/", 404, "unknown_path", None),
+        ("POST", "/feeds/a/b/ops", 404, "unknown_path", None),
+        ("PUT", "/", 405, "wrong_method", "GET, POST, OPTIONS"),
+        ("HEAD", "/ops", 405, "wrong_method", "GET, POST, OPTIONS"),
+        ("GET", "/feeds/main/ops", 405, "wrong_method", "POST, OPTIONS"),
     ],
 )
 def test_4_6_the_default_route_says_what_is_wrong(
-    cloud: Cloud, method: str, path: str, status: int, code: str
+    cloud: Cloud, method: str, path: str, status: int, code: str, allow: str | None
 ) -> None:
     """What no other route takes is refused by name, and nothing is written."""
     sent = event("http_post", routeKey="$default", rawPath=path)
@@ -150,4 +157,30 @@ def test_4_6_the_default_route_says_what_is_wrong(
 
     assert answer["statusCode"] == status
     assert json.loads(answer["body"])["error"]["code"] == code
+    assert answer["headers"].get("allow") == allow
     assert logged() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"body": '{"event":"insert","type":"a","id":7}'}, 503),
+        ({"headers": {}}, 415),
+        ({"body": "[" + "1," * 1000 + "1]"}, 413),
+        ({"pathParameters": None, "routeKey": "$default"}, 404),
+    ],
+)
+def test_O13_a_feed_that_answers_as_oplog(
+    cloud: Cloud, changes: dict[str, Any], status: int
+) -> None:
+    """No body, and 503 for an operation that is wrong; what names no feed follows `main`."""
+    app.profiles().save("main", Profile(compat=OPLOG))
+    sent = event("http_post", **changes)
+    if status == 404:
+        sent["requestContext"]["http"] |= {"path": "/nope"}
+
+    answer = handle(sent, None)
+
+    assert (answer["statusCode"], answer["body"]) == (status, "")
+    assert "content-type" not in answer["headers"]
+    assert answer["headers"]["cache-control"] == NO_CACHE

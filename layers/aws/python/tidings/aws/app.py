@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from tidings.core.delivery import Delivery
     from tidings.core.followers import Follower, Handler
     from tidings.core.ingesting import Ingester
+    from tidings.core.manners import Manners
     from tidings.core.profiles import RecentProfiles
     from tidings.core.reader import Reader
     from tidings.core.receiving import Receiver
     from tidings.core.replaying import Replayer
+    from tidings.core.reporting import Reporter
     from tidings.core.streaming import Streamer
     from tidings.core.sweeping import Sweeper
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from .dynamodb_followers import DynamoDBFollowers
     from .dynamodb_log import DynamoDBLog
     from .dynamodb_state import DynamoDBState
+    from .dynamodb_tallies import DynamoDBTallies
     from .lambda_bells import LambdaBells
 
 _KEY_BYTES = 32  # as the digests that are made with it
@@ -81,11 +84,25 @@ def profiles() -> RecentProfiles:
 
 
 @cache
+def manners() -> Manners:
+    from tidings.core.manners import Manners
+
+    return Manners(profiles(), settings().feeds)
+
+
+@cache
 def guard() -> Guard:
     from tidings.core.access import Guard
     from tidings.core.passwords import Verifier
 
     return Guard(profiles(), Verifier(os.urandom(_KEY_BYTES)), settings().open)
+
+
+@cache
+def tallies() -> DynamoDBTallies:
+    from .dynamodb_tallies import DynamoDBTallies
+
+    return DynamoDBTallies(clients.dynamodb_once, settings().control_table)
 
 
 @cache
@@ -160,7 +177,7 @@ def ingester() -> Ingester:
 
     claims = DynamoDBClaims(clients.dynamodb(), settings().control_table)
     appender = Appender(log(), claims, now_ms, new_id, settings().page_ms)
-    return Ingester(appender, now_ms, count, settings().feeds, guard=guard())
+    return Ingester(appender, now_ms, count, settings().feeds, tallies(), guard())
 
 
 @cache
@@ -244,4 +261,20 @@ def sweeper() -> Sweeper:
         now_ms,
         new_id,
         count,
+        tallies(),
     )
+
+
+@cache
+def reporter() -> Reporter:
+    """On stores that ask once: a report is to say that they do not answer while it is asked."""
+    from tidings.core.reader import Reader
+    from tidings.core.reporting import Reporter
+
+    from .dynamodb_followers import DynamoDBFollowers
+    from .dynamodb_log import DynamoDBLog
+
+    client, control = clients.dynamodb_once(), settings().control_table
+    log = DynamoDBLog(client, settings().log_table, control)
+    followers = DynamoDBFollowers(client, control)
+    return Reporter(log, followers, tallies(), Reader(log, log), now_ms, settings().feeds)

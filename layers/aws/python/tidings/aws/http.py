@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.access import basic_password
 from tidings.core.errors import Rejected, TidingsError, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.ingesting import Request
+from tidings.core.manners import oplog_status
+from tidings.core.version import VERSION
+
+from .blueprint import HTTP_ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +25,11 @@ CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user 
 RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
 PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
 CORS_HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", "prefer")
-_ALWAYS = {"cache-control": "no-cache, no-store, must-revalidate"}
+_ALWAYS = {
+    "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
+    "cache-control": "no-cache, no-store, must-revalidate",
+}
+_PARAMETER = re.compile(r"\{\w+\}")
 
 
 class UnknownPath(Rejected):
@@ -29,8 +38,23 @@ class UnknownPath(Rejected):
 
 
 class WrongMethod(Rejected):
+    """*allow* is for the header of that name."""
+
     status = 405
     code = "wrong_method"
+
+    def __init__(self, method: str, allow: str) -> None:
+        super().__init__(f"this path takes {allow} here", field="method", value=method)
+        self.allow = allow
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error as an answer; *body* is empty where a feed answers as oplog did."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: str = ""
 
 
 def request_from(event: Mapping[str, Any]) -> Request:
@@ -60,12 +84,29 @@ def check_routed(method: str, path: str, wanted: str) -> re.Match[str]:
     Raises:
         UnknownPath, WrongMethod: it is not.
     """
-    found = PATHS.fullmatch(path)
-    if found is None:
+    methods = _methods_of(path)
+    if not methods:
         raise UnknownPath("no such path", field="path", value=path)
-    if method != wanted:
-        raise WrongMethod(f"this path takes {wanted} here", field="method", value=method)
+    found = PATHS.fullmatch(path)
+    if found is None or method != wanted:
+        # Without the refused one: it may be served, but not at this address.
+        raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
     return found
+
+
+def _methods_of(path: str) -> set[str]:
+    """What the routes of the blueprint take at *path*."""
+    return {
+        route.method
+        for route in HTTP_ROUTES
+        if re.fullmatch(_PARAMETER.sub("[^/]+", route.path), path)
+    }
+
+
+def feed_of(path: str) -> str:
+    """The feed that *path* names, else the default one."""
+    found = PATHS.fullmatch(path)
+    return (found and found["feed"]) or DEFAULT_FEED
 
 
 def wants_ids(event: Mapping[str, Any]) -> bool:
@@ -79,13 +120,25 @@ def accepted(event: Mapping[str, Any], ids: list[str], origins: tuple[str, ...])
     return _answer(event, 204, origins, None)
 
 
-def refused(
-    event: Mapping[str, Any], error: TidingsError, origins: tuple[str, ...]
+def told(
+    event: Mapping[str, Any], status: int, body: object, origins: tuple[str, ...]
 ) -> dict[str, Any]:
-    status, body = status_and_body(error)
+    """An answer about the feed itself."""
     answer = _answer(event, status, origins, body)
     answer["headers"] |= error_headers(status)
     return answer
+
+
+def refused(
+    event: Mapping[str, Any],
+    error: TidingsError,
+    origins: tuple[str, ...],
+    *,
+    as_oplog: bool = False,
+) -> dict[str, Any]:
+    refusal = refusal_of(error, as_oplog=as_oplog)
+    headers = {**headers_for(_origin(event), origins), **refusal.headers}
+    return {"statusCode": refusal.status, "headers": headers, "body": refusal.body}
 
 
 def error_headers(status: int) -> dict[str, str]:
@@ -95,19 +148,32 @@ def error_headers(status: int) -> dict[str, str]:
     return {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
 
 
-def status_and_body(error: TidingsError) -> tuple[int, dict[str, object]]:
+def refusal_of(error: TidingsError, *, as_oplog: bool = False) -> Refusal:
     """
-    The one place where an error becomes a status.
+    The one place where an error becomes an answer.
 
     Raises:
         TidingsError: *error* is a fault of ours, not the client's or the weather's.
     """
     if isinstance(error, Rejected):
-        return error.status, {"error": error.body()}
-    if isinstance(error, Unavailable):
+        status, body = error.status, error.body()
+    elif isinstance(error, Unavailable):
         message = "the log did not answer; try again, with an Idempotency-Key it is appended once"
-        return 503, {"error": {"code": "unavailable", "message": message}}
-    raise error
+        status, body = 503, {"code": "unavailable", "message": message}
+    else:
+        raise error
+    headers = error_headers(status)
+    if isinstance(error, WrongMethod):
+        headers["allow"] = error.allow
+    if as_oplog:
+        return Refusal(oplog_status(error, status), headers)
+    headers["content-type"] = "application/json"
+    return Refusal(status, headers, json.dumps({"error": body}, separators=(",", ":")))
+
+
+def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
+    """What every answer to a page from *origin* carries, whatever it says."""
+    return {**_ALWAYS, **cors_headers(origin, origins)}
 
 
 def cors_headers(origin: str, origins: Sequence[str]) -> dict[str, str]:
@@ -137,10 +203,13 @@ def preflight_headers(
 def _answer(
     event: Mapping[str, Any], status: int, origins: tuple[str, ...], body: object
 ) -> dict[str, Any]:
-    headers = dict(_ALWAYS)
-    headers |= cors_headers((event.get("headers") or {}).get("origin", ""), origins)
+    headers = headers_for(_origin(event), origins)
     answer: dict[str, Any] = {"statusCode": status, "headers": headers}
     if body is not None:
         headers["content-type"] = "application/json"
         answer["body"] = json.dumps(body, separators=(",", ":"))
     return answer
+
+
+def _origin(event: Mapping[str, Any]) -> str:
+    return str((event.get("headers") or {}).get("origin", ""))
