@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EVENTS = ("insert", "update", "delete")
 _EVENT_AT = len('{"event":"')
 _DATA_AT = len('{"event":"insert",')  # each event name has six letters
+# Made once: `json.dumps` would make one for each operation.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
 
@@ -192,7 +194,7 @@ def spelled(value: object) -> str:
     Raises:
         ValueError: a number beyond JSON.
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _ENCODER.encode(value)
     return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

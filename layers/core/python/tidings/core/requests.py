@@ -54,11 +54,7 @@ def decode_json(text: bytes, field: str) -> Any:
     """
     _check_depth(text, field)
     try:
-        return json.loads(
-            text.decode("utf-8", "replace"),
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_in_order,
-        )
+        return _DECODER.decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise InvalidOperation(f"must be JSON ({error})", field=field) from None
 
@@ -80,6 +76,10 @@ def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+# Made once: `json.loads` would make one for each operation, which costs as much as decoding it.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_in_order)
 
 
 def _check_depth(text: bytes, field: str) -> None:
