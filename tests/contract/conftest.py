@@ -9,6 +9,7 @@ import pytest
 # The contracts are not test files themselves; without this their failures show no values.
 for _each in ("claim", "connection", "follower", "log", "profile", "state"):
     pytest.register_assert_rewrite(f"tests.contract.{_each}_store")
+pytest.register_assert_rewrite("tests.contract.tallies")
 
 _NUMBERS = count(1)
 

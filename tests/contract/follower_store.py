@@ -116,6 +116,30 @@ class FollowerStoreContract:
         assert stores.followers.release(replace(old, checkpoint=9), force=force)
         assert stores.followers.save(new, 1, now_ms=NOW).fence == new.fence
 
+    @pytest.mark.parametrize("force", [False, True])
+    def test_operations_stand_with_the_checkpoint(
+        self, stores: Stores, feed: str, force: bool
+    ) -> None:
+        """Saved and released together; whoever comes next goes on counting there."""
+        lease = replace(take(stores, feed), checkpoint=2, operations=30)
+        saved = stores.followers.save(lease, 3, now_ms=NOW)
+        assert (saved.checkpoint, saved.operations) == (3, 30)
+        assert stores.followers.release(
+            replace(saved, checkpoint=4, operations=45), force=force
+        )
+        taken = take(stores, feed, "b")
+        assert (taken.checkpoint, taken.operations) == (4, 45)
+
+    def test_standings_tell_who_is_at_work(self, stores: Stores, feed: str) -> None:
+        """The lease of each follower, by name; one that was let go has no owner."""
+        assert list(stores.followers.standings(feed)) == []
+        working = stores.followers.take(feed, "push", owner="a", now_ms=NOW)
+        stores.followers.release(replace(take(stores, feed), checkpoint=4, operations=9))
+        push, state = stores.followers.standings(feed)
+        assert push == working and push.held(NOW) and not push.held(NOW + limits.LEASE_MS)
+        assert (state.name, state.checkpoint, state.operations) == ("state", 4, 9)
+        assert not state.held(NOW)
+
     def test_checkpoints_of_all_followers(self, stores: Stores, feed: str) -> None:
         """By name; a new feed has none."""
         assert stores.followers.checkpoints(feed) == {}

@@ -17,6 +17,7 @@ from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
+from functions.report.handler import handle as report
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
 
@@ -45,6 +46,7 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
     post()
     post(**{"idempotency-key": "k"})
     post(**{"idempotency-key": "k"})
+    ingest(event("http_post", body="{"), None)
     return asked
 
 
@@ -115,6 +117,18 @@ def streaming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
         stream = app.streamer().open("main", cursor, None, None)
         while not stream.next().at_frontier:
             pass
+    app.tallies().serve("main", connections=1, sent=2)
+    for clients in (1, 0):
+        app.tallies().attend("main", "here", clients, until_ms=2**42)
+    return asked
+
+
+def reporting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    ring("state", monkeypatch)
+    post()
+    asked = watch()
+    assert report(event("http_get_status"), None)["statusCode"] == 200
     return asked
 
 
@@ -138,6 +152,7 @@ SCENES = {
     "receive": receiving,
     "replay": replaying,
     "stream": streaming,
+    "report": reporting,
     "sweep": sweeping,
 }
 

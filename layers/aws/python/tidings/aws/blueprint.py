@@ -192,8 +192,19 @@ FUNCTIONS = (
         "stream",
         timeout_s=900,
         memory_mb=512,
-        grants=(Grant("log", _READ), Grant("state", _READ), Grant("control", _READ)),
+        grants=(
+            Grant("log", _READ),
+            Grant("state", _READ),
+            Grant("control", _READ + _UPDATE + _DELETE),  # counts its streams and their events
+        ),
         streams=True,
+    ),
+    Function(
+        "report",
+        "report",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(Grant("log", ("dynamodb:Query",)), Grant("control", _READ)),
     ),
     Function(
         "sweep",
@@ -217,6 +228,9 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/", "stream"),
     HttpRoute("GET", "/ops", "stream"),
     HttpRoute("GET", "/feeds/{feed}/ops", "stream"),
+    HttpRoute("GET", "/status", "report"),
+    HttpRoute("GET", "/feeds/{feed}/status", "report"),
+    HttpRoute("GET", "/health", "report"),
     HttpRoute("ANY", DEFAULT_PATH, "ingest"),  # only to say what is wrong with the request
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -13,6 +14,8 @@ from .items.attributes import Item, number, number_of, text, text_of
 from .weather import ConditionFailed, translated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LEASE = {
@@ -21,6 +24,8 @@ _LEASE = {
     "#fence": "fence",
 }
 _OURS = "#fence = :fence AND #owner = :owner"
+_DONE = "#page = :page, #operations = :operations"
+_DONE_NAMES = {"#page": "page", "#operations": "operations"}
 
 
 class DynamoDBFollowers:
@@ -73,12 +78,12 @@ class DynamoDBFollowers:
                 answer = self._client.update_item(
                     TableName=self._table,
                     Key=follower.key(lease.feed, lease.name),
-                    UpdateExpression="SET #page = :page, #until = :until",
+                    UpdateExpression=f"SET {_DONE}, #until = :until",
                     ConditionExpression=_OURS,
-                    ExpressionAttributeNames={**_LEASE, "#page": "page"},
+                    ExpressionAttributeNames={**_LEASE, **_DONE_NAMES},
                     ExpressionAttributeValues={
                         **_ours(lease),
-                        ":page": number(checkpoint),
+                        **_done(replace(lease, checkpoint=checkpoint)),
                         ":until": number(now_ms + limits.LEASE_MS),
                     },
                     ReturnValues="ALL_NEW",
@@ -95,17 +100,17 @@ class DynamoDBFollowers:
                 self._client.update_item(
                     TableName=self._table,
                     Key=follower.key(lease.feed, lease.name),
-                    UpdateExpression="SET #page = :page, #until = :free, #owner = :nobody",
+                    UpdateExpression=f"SET {_DONE}, #until = :free, #owner = :nobody",
                     ConditionExpression=_OURS + unmarked,
                     ExpressionAttributeNames={
                         **_LEASE,
-                        "#page": "page",
+                        **_DONE_NAMES,
                         **({} if force else {"#bell": "bell"}),
                     },
                     ExpressionAttributeValues={
                         **_ours(lease),
                         **bell,
-                        ":page": number(lease.checkpoint),
+                        **_done(lease),
                         ":free": number(0),
                         ":nobody": text(""),
                     },
@@ -127,6 +132,21 @@ class DynamoDBFollowers:
                 ConsistentRead=True,
             )
         return {text_of(item, "name"): number_of(item, "page") for item in answer["Items"]}
+
+    def standings(self, feed: str) -> Sequence[Lease]:
+        with translated():
+            answer = self._client.query(
+                TableName=self._table,
+                KeyConditionExpression="#kind = :kind",
+                ExpressionAttributeNames={"#kind": "kind"},
+                ExpressionAttributeValues={":kind": text(follower.kind(feed))},
+                ConsistentRead=True,
+            )
+        return [follower.decode(item) for item in answer["Items"]]
+
+
+def _done(lease: Lease) -> Item:
+    return {":page": number(lease.checkpoint), ":operations": number(lease.operations)}
 
 
 def _ours(lease: Lease) -> Item:

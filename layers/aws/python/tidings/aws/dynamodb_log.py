@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.pages import Page
+from tidings.core.tallies import Taken
 
 from .items import floor, head, page
 from .items.attributes import Item, number, seconds, text, text_of
@@ -20,20 +21,23 @@ _READ = "#page, #body, #at"
 
 
 class DynamoDBLog:
-    """Implements `LogStore` and `TrimStore`."""
+    """Implements `LogStore`, `Intake` and `TrimStore`."""
 
     def __init__(self, client: DynamoDBClient, log_table: str, control_table: str) -> None:
         self._client, self._log, self._control = client, log_table, control_table
 
-    def take(self, feed: str) -> int:
+    def take(self, feed: str, operations: int = 0) -> int:
         """Should botocore send it twice, a number is lost and becomes a hole: no harm."""
         with translated():
             answer = self._client.update_item(
                 TableName=self._control,
                 Key=head.key(feed),
-                UpdateExpression="ADD #page :one",
-                ExpressionAttributeNames={"#page": "page"},
-                ExpressionAttributeValues={":one": number(1)},
+                UpdateExpression="ADD #page :one, #operations :operations",
+                ExpressionAttributeNames={"#page": "page", "#operations": "operations"},
+                ExpressionAttributeValues={
+                    ":one": number(1),
+                    ":operations": number(operations),
+                },
                 ReturnValues="UPDATED_NEW",
             )
         return head.decode(answer["Attributes"])
@@ -67,6 +71,9 @@ class DynamoDBLog:
 
     def head(self, feed: str) -> int:
         return head.decode(self._control_item(head.key(feed)))
+
+    def taken(self, feed: str) -> Taken:
+        return head.taken(self._control_item(head.key(feed)))
 
     def floor(self, feed: str) -> int:
         return floor.decode(self._control_item(floor.key(feed)))

@@ -41,8 +41,9 @@ class Appender:
             Unavailable: overtaken again and again.
         """
         body, append_id = encode(lines), self.new_id()
-        for _ in range(limits.APPEND_ATTEMPTS_MAX):
-            page = self._page(self.log.take(feed), body, append_id)
+        for attempt in range(limits.APPEND_ATTEMPTS_MAX):
+            number = self.log.take(feed, 0 if attempt else len(lines))  # counted once
+            page = self._page(number, body, append_id)
             if self.log.put(feed, page) == append_id:
                 return page
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
@@ -58,14 +59,14 @@ class Appender:
         body = encode(lines)
         claim = self.claims.find(feed, key, now_ms=self.clock())
         if claim is None:
-            claim = self._claim(feed, key, fingerprint)
+            claim = self._claim(feed, key, fingerprint, len(lines))
         if claim.fingerprint != fingerprint:
             raise KeyReused("belongs to another request", field="Idempotency-Key", value=key)
         return self._aim(feed, body, claim)
 
-    def _claim(self, feed: str, key: str, fingerprint: str) -> Claim:
-        now = self.clock()
-        ours = Claim(key, fingerprint, self.new_id(), self.log.take(feed), now + limits.CLAIM_MS)
+    def _claim(self, feed: str, key: str, fingerprint: str, operations: int) -> Claim:
+        now, number = self.clock(), self.log.take(feed, operations)
+        ours = Claim(key, fingerprint, self.new_id(), number, now + limits.CLAIM_MS)
         standing = self.claims.claim(feed, ours, now_ms=now)
         self._give_back(feed, ours.page, standing)
         return standing

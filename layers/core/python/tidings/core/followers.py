@@ -36,8 +36,16 @@ class Handler(Protocol):
         """Called before each read, with the last page handled."""
         ...
 
-    def handle(self, feed: str, pages: Sequence[Page]) -> None:
-        """Handle *pages*, which follow the checkpoint without a hole."""
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        """
+        Handle *pages*, which follow the checkpoint without a hole; how many were handled.
+
+        Fewer than all: what is missing comes with a bell.
+        """
+        ...
+
+    def moved(self, feed: str) -> None:
+        """Called after each turn that stored a higher checkpoint."""
         ...
 
 
@@ -49,6 +57,12 @@ def portion(pages: Sequence[Page]) -> Sequence[Page]:
         if at and count > limits.FOLLOW_OPERATIONS_MAX:
             return pages[:at]
     return pages
+
+
+def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
+    """*lease* behind *pages*; their operations count once, because the checkpoint passes once."""
+    operations = lease.operations + sum(len(page.lines) for page in pages)
+    return replace(lease, checkpoint=pages[-1].number, operations=operations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,10 @@ class Follower:
         first = lease.checkpoint
         until = self.clock() + limits.FOLLOW_RUN_MS
         while True:
+            behind = lease.checkpoint
             lease, done = self._turn(lease, handler)
+            if lease.checkpoint > behind:
+                handler.moved(feed)
             if done:
                 break
             if self.clock() >= until:
@@ -102,13 +119,19 @@ class Follower:
         if run.trimmed:
             self._fell_off(lease, run)
         pages = portion(run.pages)
-        if pages:
-            handler.handle(lease.feed, pages)
-            lease = replace(lease, checkpoint=pages[-1].number)
+        count = handler.handle(lease.feed, pages) if pages else 0
+        if count:
+            lease = moved(lease, pages[:count])
+        if count < len(pages):
+            return self._let_go(lease)
         more = run.more or len(pages) < len(run.pages)
         if run.waiting and not more:
             return self._wait(lease), False
-        if not more and self.store.release(lease):
+        return (self._save(lease), False) if more else self._let_go(lease)
+
+    def _let_go(self, lease: Lease) -> tuple[Lease, bool]:
+        """The end of a run, unless somebody rang meanwhile."""
+        if self.store.release(lease):
             return lease, True
         return self._save(lease), False
 

@@ -11,7 +11,8 @@ class Lease:
     A hold on the follower *name* of *feed*.
 
     *fence* grows by one with each holder. *bell* counts the marks left by others: it is the
-    count this holder has seen. *checkpoint* is the last page handled, 0 before the first.
+    count this holder has seen. *checkpoint* is the last page handled, 0 before the first, and
+    *operations* how many were handled on the way there; both are stored together or not at all.
     """
 
     feed: str
@@ -21,3 +22,8 @@ class Lease:
     bell: int
     checkpoint: int
     expires_ms: int
+    operations: int = 0
+
+    def held(self, now_ms: int) -> bool:
+        """Whether somebody may be at work under it."""
+        return self.owner != "" and self.expires_ms > now_ms

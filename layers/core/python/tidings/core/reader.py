@@ -17,7 +17,7 @@ from .cursors import PAGE_END, START, Place
 from .pages import Page, filler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .ports import Clock, Count, LogStore, TrimStore
 
@@ -103,18 +103,21 @@ class Reader:
 
         Where everything was trimmed there is no page left to tell its second: 0.
         """
-        place = START
-        after = max(0, hint - 1)
-        while run := self.read(feed, after):
+        *_, (place, _) = self.walk(feed, hint)
+        return place
+
+    def walk(self, feed: str, hint: int) -> Iterator[tuple[Place, bool]]:
+        """The way to the frontier from *hint*, a place a read; True with the last one."""
+        place, after, reached = START, max(0, hint - 1), False
+        while not reached:
+            run = self.read(feed, after)
             if run.pages:
                 place = run.pages[-1].end
-                after = place.page
             elif run.trimmed:
-                after = run.floor - 1
-                place = Place(after, PAGE_END, seconds=0)
-            else:
-                return place
-        raise AssertionError("unreachable: a run is always true")
+                place = Place(run.floor - 1, PAGE_END, seconds=0)
+            goes_on = run.more or run.waiting if run.pages else run.trimmed
+            after, reached = place.page, not goes_on
+            yield place, reached
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ left half way when a function died.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,15 @@ from .replaying import serves
 from .session import State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .connections import Connection
     from .delivery import Delivery
-    from .ports import Bells, Checkpoints, Clock, Count, Inbox, LogStore, NewId, Roster
+    from .ports import Bells, Checkpoints, Clock, Count, Inbox, LogStore, NewId, Roster, Tallies
     from .retention import Trimmer
 
 FOLLOWERS = (STATE, PUSH)
+SOCKETS = "sockets"  # the place of those who are connected by WebSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +42,17 @@ class Sweeper:
     clock: Clock
     new_id: NewId
     count: Count
+    tallies: Tallies
 
     def run(self, feeds: frozenset[str]) -> None:
         """One sweep over every feed and connection."""
         for feed in sorted(feeds):
             self._ring_late(feed)
             self.trimmer.run(feed)
-        for connection in self.roster.connections():
+        connections = self.roster.connections()
+        for connection in connections:
             self._look_after(connection)
+        self._tell(connections)
 
     def _ring_late(self, feed: str) -> None:
         head, checkpoints = self.log.head(feed), self.checkpoints.checkpoints(feed)
@@ -54,6 +61,13 @@ class Sweeper:
             self.count("FollowerLag", lag)
             if lag > 0:
                 self.bells.ring(feed, follower)
+
+    def _tell(self, connections: Sequence[Connection]) -> None:
+        """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""
+        until_ms = self.clock() + limits.SWEPT_PRESENCE_MS
+        subscribed = Counter(connection.feed for connection in connections if connection.feed)
+        for feed, clients in sorted(subscribed.items()):
+            self.tallies.attend(feed, SOCKETS, clients, until_ms=until_ms)
 
     def _look_after(self, connection: Connection) -> None:
         now = self.clock()

@@ -1,8 +1,9 @@
 """
 follower: checkpoint and lease of a named reader of a feed.
 
-Key: `follower#<feed>`, name. `page` is the checkpoint, `fence` counts the holders, `bell` the
-marks left for them, `lease_until` is in ms; a lease that was let go has no owner.
+Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` what was handled up to it,
+`fence` counts the holders, `bell` the marks left for them, `lease_until` is in ms; a lease that
+was let go has no owner.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def encode(lease: Lease) -> Item:
         "fence": number(lease.fence),
         "bell": number(lease.bell),
         "page": number(lease.checkpoint),
+        "operations": number(lease.operations),
     }
 
 
@@ -47,4 +49,5 @@ def decode(item: Mapping[str, Any]) -> Lease:
         bell=number_of(item, "bell"),
         checkpoint=number_of(item, "page"),
         expires_ms=number_of(item, "lease_until"),
+        operations=number_of(item, "operations"),
     )

@@ -1,12 +1,15 @@
 """
 head: the last page number taken of a feed, a counter.
 
-Key: `head#<feed>`, `-`. It only ever grows; without it the feed is new.
+Key: `head#<feed>`, `-`. It only ever grows; without it the feed is new. `operations` counts
+what numbers were taken for, in the same write.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from tidings.core.tallies import Taken
 
 from .attributes import Item, number_of, text
 
@@ -21,3 +24,8 @@ def key(feed: str) -> Item:
 def decode(item: Mapping[str, Any]) -> int:
     """0 where there is no item."""
     return number_of(item, "page")
+
+
+def taken(item: Mapping[str, Any]) -> Taken:
+    """All of it, for reports."""
+    return Taken(decode(item), number_of(item, "operations"))

@@ -11,6 +11,8 @@ from ..errors import LeaseLost
 from ..leases import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..claims import Claim
 
 
@@ -21,6 +23,7 @@ class _Follower:
     fence: int = 0
     bell: int = 0
     checkpoint: int = 0
+    operations: int = 0
 
     def held(self, now_ms: int) -> bool:
         return self.owner != "" and self.expires_ms > now_ms
@@ -55,7 +58,7 @@ class MemoryFollowers:
             follower = self._of(lease)
             if follower is None:
                 raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
-            follower.checkpoint = checkpoint
+            follower.checkpoint, follower.operations = checkpoint, lease.operations
             follower.expires_ms = now_ms + limits.LEASE_MS
             return _lease(lease.feed, lease.name, follower)
 
@@ -66,7 +69,7 @@ class MemoryFollowers:
                 return True
             if follower.bell != lease.bell and not force:
                 return False
-            follower.checkpoint = lease.checkpoint
+            follower.checkpoint, follower.operations = lease.checkpoint, lease.operations
             follower.owner, follower.expires_ms = "", 0
             return True
 
@@ -77,6 +80,14 @@ class MemoryFollowers:
                 for (of, name), follower in sorted(self._followers.items())
                 if of == feed
             }
+
+    def standings(self, feed: str) -> Sequence[Lease]:
+        with self._lock:
+            return [
+                _lease(feed, name, follower)
+                for (of, name), follower in sorted(self._followers.items())
+                if of == feed
+            ]
 
     def _of(self, lease: Lease) -> _Follower | None:
         """The follower that *lease* still holds."""
@@ -95,6 +106,7 @@ def _lease(feed: str, name: str, follower: _Follower) -> Lease:
         bell=follower.bell,
         checkpoint=follower.checkpoint,
         expires_ms=follower.expires_ms,
+        operations=follower.operations,
     )
 
 

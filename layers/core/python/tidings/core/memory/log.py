@@ -9,6 +9,7 @@ from threading import Lock
 
 from .. import limits
 from ..pages import Page
+from ..tallies import Taken
 
 _PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page beside its body
 
@@ -16,21 +17,23 @@ _PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page beside its body
 @dataclass
 class _Feed:
     head: int = 0
+    operations: int = 0
     floor: int = 1
     pages: dict[int, Page] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of `pages`, sorted
 
 
 class MemoryLog:
-    """Implements `LogStore` and `TrimStore`."""
+    """Implements `LogStore`, `Intake` and `TrimStore`."""
 
     def __init__(self) -> None:
         self._feeds: defaultdict[str, _Feed] = defaultdict(_Feed)
         self._lock = Lock()
 
-    def take(self, feed: str) -> int:
+    def take(self, feed: str, operations: int = 0) -> int:
         with self._lock:
             self._feeds[feed].head += 1
+            self._feeds[feed].operations += operations
             return self._feeds[feed].head
 
     def put(self, feed: str, page: Page) -> str:
@@ -57,6 +60,10 @@ class MemoryLog:
     def head(self, feed: str) -> int:
         with self._lock:
             return self._feeds[feed].head
+
+    def taken(self, feed: str) -> Taken:
+        with self._lock:
+            return Taken(self._feeds[feed].head, self._feeds[feed].operations)
 
     def floor(self, feed: str) -> int:
         with self._lock:
