@@ -11,17 +11,15 @@ class Stage:
     One deployment of the feed.
 
     *keep_data* protects tables and logs from deletion. *customer_key* encrypts with a KMS key of
-    this stage ($1 a month and a charge per request) instead of a key AWS manages. *public* lets
-    anybody call the endpoints; otherwise every call is signed (IAM). *requests_per_s* and *burst*
-    bound each API. *streams_max* is how many SSE readers may hold a function at once (None:
-    whatever the account has). A follower more than *lag_pages_max* behind its feed for a while
-    raises an alarm. *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
+    this stage ($1 a month and a charge per request) instead of a key AWS manages. *requests_per_s*
+    and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once
+    (None: whatever the account has). A follower more than *lag_pages_max* behind its feed for a
+    while raises an alarm. *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
     """
 
     name: str
     keep_data: bool
     customer_key: bool
-    public: bool
     log_days: int
     requests_per_s: int
     burst: int
@@ -42,7 +40,6 @@ STAGES = (
         "dev",
         keep_data=False,
         customer_key=False,
-        public=True,
         log_days=7,
         requests_per_s=100,
         burst=200,
@@ -54,7 +51,6 @@ STAGES = (
         "staging",
         keep_data=False,
         customer_key=True,
-        public=False,
         log_days=14,
         requests_per_s=500,
         burst=500,
@@ -65,7 +61,6 @@ STAGES = (
         "prod",
         keep_data=True,
         customer_key=True,
-        public=False,
         log_days=90,
         requests_per_s=2000,
         burst=1000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 from tidings.aws import blueprint, metrics, settings
+from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT, stack_name
 
 from infra import suppressions
 from infra.names import prefix
@@ -27,7 +28,7 @@ class TidingsStack(cdk.Stack):
     """Everything of one stage. Needs no account to be synthesised."""
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
-        super().__init__(scope, f"tidings-{stage.name}", description=f"Tidings, {stage.name}")
+        super().__init__(scope, stack_name(stage.name), description=f"Tidings, {stage.name}")
         self.stage = stage
         self.key = stage_key(self, "Key", stage)
         self.tables = Tables(self, "Tables", stage=stage, key=self.key)
@@ -50,7 +51,7 @@ class TidingsStack(cdk.Stack):
             FunctionSchedule(self, f"{_id(name)}Clock", schedule=schedule, target=target)
         self._watch()
         self._outputs()
-        suppressions.apply(self, stage)
+        suppressions.apply(self)
 
     def _environment(self) -> dict[str, str]:
         """What every function is told: the defaults, then the stage's choices, then addresses."""
@@ -122,6 +123,8 @@ class TidingsStack(cdk.Stack):
     def _outputs(self) -> None:
         cdk.CfnOutput(self, "FeedUrl", value=self.http.url)
         cdk.CfnOutput(self, "SocketsUrl", value=self.sockets.url)
+        cdk.CfnOutput(self, CONTROL_OUTPUT, value=self.tables.by_name["control"].table_name)
+        cdk.CfnOutput(self, FEEDS_OUTPUT, value=self.values["TIDINGS_FEEDS"])
         cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
         for function in self.functions.values():
             if isinstance(function, StreamFunction):

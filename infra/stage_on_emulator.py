@@ -3,7 +3,8 @@ A deployed stage as the emulator has it: its addresses, and what has to be put r
 
 Two things cannot work there as deployed. The stack's WebSocket address names a host of AWS's, so
 the functions are told the emulator's. And the emulator cannot run a Lambda extension, so the
-streaming function's own `run.sh` is started beside it, in its deployed environment.
+streaming function's own `run.sh` is started beside it, in its deployed environment. The feed is
+opened to everybody, so that the suites need no password.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def served(
     """
     functions = _functions(emulator)
     sockets = f"{emulator.url}/_aws/execute-api/{_id(outputs['SocketsUrl'])}/{SOCKET_STAGE}"
-    _tell(functions, stage, TIDINGS_SOCKETS_URL=sockets)
+    _tell(functions, stage, TIDINGS_SOCKETS_URL=sockets, TIDINGS_OPEN="true")
     api = f"{emulator.url}/_aws/execute-api/{_id(outputs['FeedUrl'])}"
     streaming = next(each for each in blueprint.FUNCTIONS if each.streams)
     variables = _variables(functions, prefix(stage) + streaming.name)

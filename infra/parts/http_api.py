@@ -6,21 +6,22 @@ from collections.abc import Mapping, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_apigatewayv2 as apigateway
-from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
 from constructs import Construct
 from tidings.aws import blueprint
+from tidings.aws.http import CORS_HEADERS, PREFLIGHT_AGE_S
 
 from infra.parts.access_log import HTTP_FIELDS, AccessLog
 from infra.parts.function import TidingsFunction
 from infra.settings import Stage
 
-CORS_HOURS = 24  # browsers keep the answer to a preflight at most this long
-CORS_HEADERS = ["authorization", "content-type", "idempotency-key", "prefer"]
-
 
 class FeedHttpApi(Construct):
-    """`url` is the address of the API, without a path."""
+    """
+    `url` is the address of the API, without a path.
+
+    It authorises nobody: the functions ask for the feed's password.
+    """
 
     def __init__(
         self,
@@ -39,11 +40,10 @@ class FeedHttpApi(Construct):
             create_default_stage=False,
             cors_preflight=apigateway.CorsPreflightOptions(
                 allow_origins=list(cors_origins),
-                allow_methods=[apigateway.CorsHttpMethod.POST],
-                allow_headers=CORS_HEADERS,
-                max_age=cdk.Duration.hours(CORS_HOURS),
+                allow_methods=[apigateway.CorsHttpMethod.GET, apigateway.CorsHttpMethod.POST],
+                allow_headers=list(CORS_HEADERS),
+                max_age=cdk.Duration.seconds(PREFLIGHT_AGE_S),
             ),
-            default_authorizer=None if stage.public else authorizers.HttpIamAuthorizer(),
         )
         apigateway.HttpStage(
             self,

