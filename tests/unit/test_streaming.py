@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tidings.core import streaming
 from tidings.core.errors import InvalidCursor, InvalidFeed, InvalidFilter, Rejected, UnknownFeed
+from tidings.core.profiles import Profile
+from tidings.core.reader import Run
 from tidings.core.streaming import Stream
+from tidings.core.tail import Tail
 
 from tests.unit.scene import FEED, Scene, op
 
@@ -85,3 +90,45 @@ def test_bad_requests(
 def test_O34_the_heartbeat_is_a_comment() -> None:
     """Two bytes that no client takes for an event."""
     assert streaming.HEARTBEAT == ":\n"
+
+
+def refs_in(found: str) -> list[str]:
+    """The refs of the events in *found*, each the last key of its data."""
+    data = [each for each in found.splitlines() if each.startswith('data: {"')]
+    assert all(list(json.loads(each[6:]))[-1] == "ref" for each in data)
+    return [json.loads(each[6:])["ref"] for each in data]
+
+
+def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
+    """In copies, from the log, with a filter and from the tail; made when sent, not stored."""
+    scene.post(op("a", "insert", parents=["p"]))
+    scene.project()
+    scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
+    copy = scene.streamer.open(FEED, "0", None, None)
+    chosen = scene.streamer.open(FEED, "0", "video", "p")
+    assert refs_in(text(copy)) == refs_in(text(chosen)) == ["/videos/a"]
+
+    page = scene.post(op("b", parents=["p"]))
+    tail = Tail()
+    tail.start(page.number - 1)
+    tail.extend(Run([page]))
+    for stream in (copy, chosen):
+        taken = stream.take(tail)
+        assert taken is not None and refs_in(taken.text) == ["/videos/b"]
+    log = scene.streamer.open(FEED, f"{page.id_prefix}7fffff", None, None)
+    scene.post(op("c"))
+    assert refs_in(text(log)) == ["/videos/c"]
+
+
+def test_O32_what_many_streams_wait_for_is_linked_once(scene: Scene) -> None:
+    """The very same text for all of them, as without refs; one for each template."""
+    scene.profiles.save(FEED, Profile(object_url="{{id}}"))
+    streams = [scene.streamer.open(FEED, "", None, None) for _ in range(2)]
+    page = scene.post(op("a"))
+    tail = Tail()
+    tail.extend(Run([page]))
+    chunks = [stream.take(tail) for stream in streams]
+    first, second = (chunk.parts[0].sse() for chunk in chunks if chunk is not None)
+
+    assert first is second
+    assert refs_in(first) == ["a"]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from . import frames
 from .operations import spelled
+from .parts import Lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from .parts import Part
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")
+_LASTING_MAX = 8  # pages that many streams are sent at a time; more would only hold memory
 
 
 def with_ref(event: Event, template: str) -> Event:
@@ -50,4 +53,16 @@ class Linked:
         return (with_ref(event, self.template) for event in self.part.events())
 
     def sse(self) -> str:
-        return "".join(map(frames.to_sse, self.events()))
+        if isinstance(self.part, Lasting):
+            return _lasting_text(self.part, self.template)
+        return _text(self.part, self.template)
+
+
+def _text(part: Part, template: str) -> str:
+    return "".join(frames.to_sse(with_ref(event, template)) for event in part.events())
+
+
+@lru_cache(maxsize=_LASTING_MAX)
+def _lasting_text(part: Lasting, template: str) -> str:
+    """Made once for all streams that wait at the end of a feed."""
+    return _text(part, template)

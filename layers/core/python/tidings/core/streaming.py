@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import cursors, feeds, filters, limits
+from . import cursors, feeds, filters, limits, refs
 from .access import Role
 from .catchup import Progress, page_part
 
@@ -55,30 +55,37 @@ class Chunk:
 
 @dataclass(slots=True)
 class Stream:
-    """One consumer's way through *feed*."""
+    """
+    One consumer's way through *feed*.
+
+    *template* is the one of `refs` when it was opened: no stream lives long enough to miss it.
+    """
 
     catch_up: CatchUp
     feed: str
     filter: Filter
     progress: Progress
+    template: str = ""
 
     def take(self, tail: Tail) -> Chunk | None:
         """What follows, from memory alone; None where the stores have to be read."""
-        if not self.progress.in_step or not tail.reaches(self.progress.page):
+        if self.filter.leave or not self.progress.in_step or not tail.reaches(self.progress.page):
             return None
         held = tail.behind(self.progress.page)
         if held:
             last = held[-1].page
             self.progress = Progress(last.number, seconds=last.seconds)
         if self.filter.is_everything:
-            return Chunk([each.part for each in held], at_frontier=True)
-        return Chunk([page_part(each.page, self.filter) for each in held], at_frontier=True)
+            parts: Sequence[Part] = [each.part for each in held]
+        else:
+            parts = [page_part(each.page, self.filter) for each in held]
+        return Chunk(refs.with_refs(parts, self.template), at_frontier=True)
 
     def next(self) -> Chunk:
         """What follows, from the stores."""
         step = self.catch_up.step(self.feed, self.progress, self.filter)
         self.progress = step.progress
-        return Chunk(step.parts, step.at_frontier)
+        return Chunk(refs.with_refs(step.parts, self.template), step.at_frontier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +100,19 @@ class Streamer:
         cursor: str,
         types: str | None,
         parents: str | None,
+        leave: str | None = None,
         password: str | None = None,
     ) -> Stream:
         """
         The stream of *feed* behind *cursor*.
 
         Raises:
-            InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, InvalidCursor, InvalidFilter:
-                see the rule in the error.
+            InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, InvalidCursor, InvalidFilter,
+                LeaveNotKept: see the rule in the error.
         """
         name = feeds.check_known(feed, self.feeds)
         self.guard.check(name, Role.READ, password)
-        at, wanted = cursors.parse(cursor), filters.parse(types, parents)
-        return Stream(self.catch_up, name, wanted, self.catch_up.start(name, at))
+        at, wanted = cursors.parse(cursor), filters.parse(types, parents, leave)
+        self.guard.check_leave(name, wanted)
+        template = self.guard.profiles.profile(name).object_url
+        return Stream(self.catch_up, name, wanted, self.catch_up.start(name, at), template)
