@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tidings.core import limits
-from tidings.core.state import Row, bucket_of
+from tidings.core.state import Lines, Row, bucket_of
 
 from tests.contract.stores import Stores
 
@@ -76,6 +76,27 @@ class StateStoreContract:
             seen += [each.key for each in found]
             reads += 1
         assert seen == keys
+        assert reads > 1
+
+    def test_lines_are_those_of_the_rows(self, stores: Stores, feed: str) -> None:
+        """In the same order and from the same place; the read that reaches the end says so."""
+        keys = of_one_bucket(4)
+        stores.state.write(feed, [row(key, line=f"line of {key}") for key in keys])
+        bucket = bucket_of(keys[0])
+        assert stores.state.lines(feed, bucket) == Lines([f"line of {key}" for key in keys], None)
+        assert stores.state.lines(feed, bucket, keys[2]).lines == [f"line of {keys[3]}"]
+        assert stores.state.lines(feed, bucket, keys[3]) == Lines([], None)
+
+    def test_lines_are_bounded_by_bytes(self, stores: Stores, feed: str) -> None:
+        """A read that was cut names the place where the next one goes on."""
+        keys = of_one_bucket(20)
+        stores.state.write(feed, [row(key, line=key + "x" * 65_000) for key in keys])
+        found = stores.state.lines(feed, bucket_of(keys[0]))
+        seen, reads = list(found.lines), 1
+        while found.after is not None:
+            found = stores.state.lines(feed, bucket_of(keys[0]), found.after)
+            seen, reads = seen + found.lines, reads + 1
+        assert [line.rstrip("x") for line in seen] == keys
         assert reads > 1
 
     def test_rows_are_found_by_their_keys(self, stores: Stores, feed: str) -> None:

@@ -6,30 +6,23 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.ports import Sleep
-from tidings.core.state import Row
+from tidings.core.state import Lines, Row
 
 from .clock import sleep_ms
 from .dynamodb_batches import Batches
 from .items import row
-from .items.attributes import text
+from .items.attributes import Item, text, text_of
 from .weather import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import QueryOutputTypeDef
 
-# Everything but the partition key and an expiry, which few rows have.
-_NAMES = {
-    "#bucket": "bucket",
-    "#key": "key",
-    "#page": "page",
-    "#slot": "slot",
-    "#at": "at",
-    "#line": "line",
-    "#expires": "expires",
-}
-_READ = "#key, #page, #slot, #at, #line, #expires"
+# What readers ask for: each attribute costs every reader of every row.
+_ROW = {f"#{name}": name for name in ("key", "page", "slot", "at", "line", "expires")}
+_LINE = {"#line": "line"}
 
 
 class DynamoDBState:
@@ -43,22 +36,33 @@ class DynamoDBState:
         self._batches.put([row.encode(feed, each) for each in rows])
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        answer = self._query(feed, bucket, after, _ROW)
+        return [row.decode(item) for item in answer["Items"]]
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        answer = self._query(feed, bucket, after, _LINE)
+        last: Item = answer.get("LastEvaluatedKey", {})
+        return Lines([item["line"]["S"] for item in answer["Items"]], text_of(last, "key") or None)
+
+    def _query(
+        self, feed: str, bucket: int, after: str | None, wanted: dict[str, str]
+    ) -> QueryOutputTypeDef:
+        names = {"#bucket": "bucket"} | wanted
         values = {":bucket": text(row.bucket(feed, bucket))}
         condition = "#bucket = :bucket"
         if after is not None:
-            values[":after"] = text(after)
+            names["#key"], values[":after"] = "key", text(after)
             condition += " AND #key > :after"
         with translated():
-            answer = self._client.query(
+            return self._client.query(
                 TableName=self._table,
                 KeyConditionExpression=condition,
-                ProjectionExpression=_READ,
-                ExpressionAttributeNames=_NAMES,
+                ProjectionExpression=", ".join(wanted),
+                ExpressionAttributeNames=names,
                 ExpressionAttributeValues=values,
                 ConsistentRead=True,
                 Limit=limits.READ_ITEMS_MAX,
             )
-        return [row.decode(item) for item in answer["Items"]]
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         found = self._batches.get([row.key(feed, key) for key in keys])

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
-from .frames import Event, of_line
-from .operations import data_of, parse_line
+from .frames import LEAVE, Event, leave_of, of_line
+from .operations import data_of, event_of, parse_line
 from .pages import lines_of
-from .parts import Chosen, PageSlice
+from .parts import Chosen, PageSlice, Rows
 from .projecting import STATE
+from .reader import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .departure_reader import DepartureReader
+    from .departures import Left
     from .filters import Filter
     from .pages import Page
     from .parts import Part
@@ -88,15 +91,25 @@ class Step:
         return [event for part in self.parts for event in part.events()]
 
 
-def page_part(page: Page, wanted: Filter, first: int = 0) -> Part:
-    """What *wanted* matches of *page* from slot *first* on."""
+def page_part(page: Page, wanted: Filter, first: int = 0, left: Left | None = None) -> Part:
+    """What *wanted* matches of *page* from slot *first* on; for *left* see `page_events`."""
     if wanted.is_everything:
         return PageSlice(page, first)
-    return Chosen(list(page_events(page, wanted, first)))
+    return Chosen(list(page_events(page, wanted, first, left)))
 
 
-def page_events(page: Page, wanted: Filter, first: int = 0) -> Iterator[Event]:
-    """The operations of *page* from slot *first* on that *wanted* matches."""
+def page_events(
+    page: Page, wanted: Filter, first: int = 0, left: Left | None = None
+) -> Iterator[Event]:
+    """
+    The operations of *page* from slot *first* on that *wanted* matches.
+
+    And where it wants leaves, those that took its parents away: *left* is the page's
+    departures, None where they are unknown.
+    """
+    if wanted.leave:
+        yield from _events_and_leaves(page, wanted, first, left)
+        return
     if wanted.is_everything:
         yield from PageSlice(page, first).events()
         return
@@ -107,6 +120,30 @@ def page_events(page: Page, wanted: Filter, first: int = 0) -> Iterator[Event]:
     for slot, line in enumerate(lines_of(text)[first:], first):
         if wanted.may_match(line) and wanted.matches(parse_line(line)):
             yield of_line(prefix, slot, line)
+
+
+def _events_and_leaves(
+    page: Page, wanted: Filter, first: int, left: Left | None
+) -> Iterator[Event]:
+    for slot, line in enumerate(page.lines[first:], first):
+        operation = parse_line(line)
+        if wanted.matches(operation):
+            yield of_line(page.id_prefix, slot, line)
+        elif wanted.left_by(operation, None if left is None else left.get(slot, ())):
+            yield leave_of(of_line(page.id_prefix, slot, line))
+
+
+def _row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
+    """
+    What the event of *row* is called; empty where *wanted* has no use for it.
+
+    The state does not know what an object left. Where a consumer is told what *changed* since
+    it was here last, whatever does not match may have left.
+    """
+    operation = None if wanted.is_everything else parse_line(row.line)
+    if operation is None or wanted.matches(operation):
+        return "delete" if row.deleted else "insert"
+    return LEAVE if changed and wanted.left_by(operation, None) else ""
 
 
 def in_log(place: Place) -> Progress:
@@ -122,6 +159,7 @@ class CatchUp:
     checkpoints: Checkpoints
     clock: Clock
     tombstone_ms: int
+    departures: DepartureReader
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """What stands behind *cursor*. Never fails: the worst case is `reset` and everything."""
@@ -144,6 +182,16 @@ class CatchUp:
         if progress.copying:
             return self._copy_step(feed, progress, wanted)
         return self._log_step(feed, progress, wanted)
+
+    def read(self, feed: str, after: int, *, leave: bool) -> Run:
+        """What follows page *after*; where leaves are told, as far as departures are settled."""
+        if not leave:
+            return self.reader.read(feed, after)
+        until = self.departures.until(feed)
+        if until <= after:
+            return Run([])
+        run = self.reader.read(feed, after, until - after)
+        return replace(run, more=run.more and run.pages[-1].number < until)
 
     def _end(self, feed: str) -> Place:
         """The end of the log; its time is now where its last page was trimmed."""
@@ -200,17 +248,41 @@ class CatchUp:
         """Rows of as many buckets as make a step worth sending."""
         parts: list[Part] = []
         seen = 0
+        whole = progress.since_ms == 0 and not progress.tombstones
+        read = self._read_lines if whole else self._read_rows
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
-            rows = self.states.read(feed, progress.bucket, progress.after_key)
-            parts.append(Chosen(list(self._row_events(rows, progress, wanted))))
-            seen += len(rows)
-            if rows:
-                progress = replace(progress, after_key=rows[-1].key)
+            part, count, after = read(feed, progress, wanted)
+            parts.append(part)
+            seen += count
+            if after is not None:
+                progress = replace(progress, after_key=after)
             else:
                 progress = replace(progress, bucket=progress.bucket + 1, after_key=None)
         if progress.bucket == limits.BUCKETS:
             progress = self._copied(feed, progress.page)
         return Step(parts, progress)
+
+    def _read_lines(
+        self, feed: str, progress: Progress, wanted: Filter
+    ) -> tuple[Part, int, str | None]:
+        """Of a copy of all that lives; how many lines were read and where the bucket goes on."""
+        found = self.states.lines(feed, progress.bucket, progress.after_key)
+        living = [line for line in found.lines if event_of(line) != "delete"]
+        if not wanted.is_everything:
+            living = [
+                line
+                for line in living
+                if wanted.may_match(line) and wanted.matches(parse_line(line))
+            ]
+        return Rows(progress.cursor, living), len(found.lines), found.after
+
+    def _read_rows(
+        self, feed: str, progress: Progress, wanted: Filter
+    ) -> tuple[Part, int, str | None]:
+        """As `_read_lines`, where time or expiry of a row decide."""
+        rows = self.states.read(feed, progress.bucket, progress.after_key)
+        part = Chosen(list(self._row_events(rows, progress, wanted)))
+        return part, len(rows), rows[-1].key if rows else None
 
     def _copied(self, feed: str, number: int) -> Progress:
         """The copy is complete; the log goes on behind page *number*."""
@@ -227,21 +299,23 @@ class CatchUp:
                 continue
             if row.deleted and not progress.tombstones:
                 continue
-            if wanted.is_everything or wanted.matches(parse_line(row.line)):
-                name = "delete" if row.deleted else "insert"
+            name = _row_name(row, wanted, changed=progress.since_ms > 0)
+            if name:
                 yield Event(progress.cursor, name, data_of(row.line))
 
     def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         whole = progress.slot >= PAGE_END
-        run = self.reader.read(feed, progress.page if whole else progress.page - 1)
+        after = progress.page if whole else progress.page - 1
+        run = self.read(feed, after, leave=wanted.leave)
         if run.trimmed:
             return Step([], self._by_time(feed, progress.seconds))
         if not run.pages:
             return self._frontier_step([], progress)
+        lefts = self.departures.left(feed, run.pages) if wanted.leave else {}
         parts: list[Part] = []
         for page in run.pages:
             first = 0 if page.number != progress.page else progress.slot + 1
-            parts.append(page_part(page, wanted, first))
+            parts.append(page_part(page, wanted, first, lefts.get(page.number)))
         last = run.pages[-1]
         moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
         return Step(parts, moved) if run.more else self._frontier_step(parts, moved)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .leases import Lease
     from .pages import Page
     from .profiles import Profile
-    from .state import Row
+    from .state import Lines, Row
     from .tallies import Taken, Totals
 
 
@@ -111,6 +111,10 @@ class StateStore(Protocol):
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         """Rows of *bucket* in key order above key *after*, some 1 MB at most; [] at the end."""
+        ...
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        """As `read`, the lines alone: half the work, and the end is known without another."""
         ...
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:

@@ -41,6 +41,14 @@ class Row:
         return bucket_of(self.key)
 
 
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a read of a bucket found, without positions; *after* is None at the bucket's end."""
+
+    lines: list[str]
+    after: str | None
+
+
 def object_key(operation: Operation) -> str:
     """Unambiguous and readable: a type holds no bare `/`, so the first one ends it."""
     escaped = operation.type.replace("%", "%25").replace("/", "%2F")

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from .. import limits
-from ..state import bucket_of
+from ..state import Lines, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,14 @@ class MemoryState:
                 self._buckets[feed, row.bucket][row.key] = row
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        return self._read(feed, bucket, after)[0]
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        rows, cut = self._read(feed, bucket, after)
+        return Lines([row.line for row in rows], rows[-1].key if cut else None)
+
+    def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
+        """The rows, and whether there are more."""
         with self._lock:
             rows = self._buckets[feed, bucket]
             found: list[Row] = []
@@ -37,9 +45,9 @@ class MemoryState:
             for key in sorted(key for key in rows if after is None or key > after):
                 size += len(key) + len(rows[key].line) + _ROW_OVERHEAD_BYTES
                 if found and size > limits.READ_PAGES_BYTES_MAX:
-                    break
+                    return found, True
                 found.append(rows[key])
-            return found
+            return found, False
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         with self._lock:
