@@ -148,7 +148,7 @@ def test_a_key_is_forgotten_after_a_day(scene: Scene) -> None:
 
 def test_a_writer_that_died_is_finished_by_its_retry(scene: Scene) -> None:
     """The claim names the page before it is written, so the retry closes the very hole."""
-    claim = scene.appender._claim(FEED, "key", "print")
+    claim = scene.appender._claim(FEED, "key", "print", operations=2)
 
     finished = scene.appender.append_once(FEED, LINES, "key", "print")
 
@@ -158,8 +158,8 @@ def test_a_writer_that_died_is_finished_by_its_retry(scene: Scene) -> None:
 
 def test_two_at_once_with_one_key(scene: Scene) -> None:
     """The loser gives its number back as a filler and gets the winner's page."""
-    scene.appender._claim(FEED, "key", "print")
-    second = scene.appender._claim(FEED, "key", "print")
+    scene.appender._claim(FEED, "key", "print", operations=2)
+    second = scene.appender._claim(FEED, "key", "print", operations=2)
 
     assert second.page == 1
     assert scene.appender._aim(FEED, pages.encode(LINES), second).number == 1
@@ -178,7 +178,7 @@ def test_a_claimed_page_that_was_filled_moves_on(scene: Scene) -> None:
 
 def test_two_that_are_overtaken_with_one_key_write_one_page(scene: Scene) -> None:
     """Both see the filler; one moves the claim, the other follows it and gives its number back."""
-    stale = scene.appender._claim(FEED, "key", "print")
+    stale = scene.appender._claim(FEED, "key", "print", operations=2)
     scene.log.put(FEED, pages.filler(1, at_ms=NOW, expires_ms=NOW))
     body = pages.encode(LINES)
 
@@ -206,3 +206,15 @@ def noise() -> list[str]:
 
 
 NOISE = noise()
+
+
+def test_a_writer_that_was_overtaken_counts_once(scene: Scene) -> None:
+    """Its operations are received with the first number; further ones are its own affair."""
+    appender, log = overtaken(scene, 3)
+    appender.append(FEED, LINES)
+    assert (log.taken(FEED).page, log.taken(FEED).operations) == (4, 2)
+    log.fillers = 2
+    appender.append_once(FEED, LINES, "key", "print")
+    appender.append_once(FEED, LINES, "key", "print")
+
+    assert log.taken(FEED).operations == 4

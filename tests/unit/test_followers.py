@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.errors import FellOff, LeaseLost
+from tidings.core.errors import FellOff, LeaseLost, Unavailable
 from tidings.core.leases import Lease
 from tidings.core.pages import Page
 
@@ -25,14 +25,21 @@ class Diary:
     first: Callable[[], object] = lambda: None
     then: Callable[[], object] = lambda: None
     name: str = "diary"
+    until: int = 2**40
+    told: list[int] = field(default_factory=list)
 
     def prepare(self, feed: str, checkpoint: int) -> None:
         self.prepared.append(checkpoint)
         self.first()
 
-    def handle(self, feed: str, pages: Sequence[Page]) -> None:
-        self.seen += [page.number for page in pages]
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        taken = [page.number for page in pages if page.number <= self.until]
+        self.seen += taken
         self.then()
+        return len(taken)
+
+    def moved(self, feed: str) -> None:
+        self.told.append(self.seen[-1])
 
 
 def take(scene: Scene, owner: str = "somebody") -> Lease:
@@ -264,3 +271,23 @@ def test_a_turn_handles_no_more_than_it_has_time_for(scene: Scene) -> None:
     steps = [after - before for before, after in zip([0, *taken], taken, strict=False)]
     assert max(steps) == limits.FOLLOW_OPERATIONS_MAX // batch
     assert diary.seen == list(range(1, pages + 1))
+
+
+def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
+    """A turn that fails counts nothing, and the one that handles the pages again counts once."""
+    scene.post(op("a"), op("b"))
+    scene.post(op("c"))
+
+    def fail() -> None:
+        raise Unavailable("not now")
+
+    with pytest.raises(Unavailable):
+        scene.follower.run(FEED, Diary(then=fail))
+    assert [each.operations for each in scene.followers.standings(FEED)] == [0]
+    scene.now_ms += limits.LEASE_MS
+    scene.follower.run(FEED, Diary())
+    scene.post(op("d"))
+    scene.follower.run(FEED, Diary())
+    scene.follower.run(FEED, Diary())
+
+    assert [each.operations for each in scene.followers.standings(FEED)] == [4]

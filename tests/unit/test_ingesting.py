@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tidings.core import cursors, limits
-from tidings.core.errors import InvalidFeed, InvalidOperation, Rejected, UnknownFeed
+from tidings.core.errors import (
+    InvalidFeed,
+    InvalidOperation,
+    Rejected,
+    Unavailable,
+    UnknownFeed,
+)
 from tidings.core.ingesting import Request, check_key
+from tidings.core.memory import MemoryTallies
 from tidings.core.requests import JSON_TYPE, NDJSON_TYPE
 
 from tests.unit.scene import FEED, NOW, Scene, line, op
@@ -49,6 +57,35 @@ def test_O20_operations_on_objects_never_seen(scene: Scene, event: str) -> None:
     scene.ingester.accept(request(op("new", event)))
 
     assert scene.log.read(FEED, 0)[0].lines == [line("new", event)]
+
+
+def test_O22_refused_operations_are_counted(scene: Scene) -> None:
+    """One for a request; what names no feed, or no operations, is not among them."""
+    wrong = (
+        request(op("a"), op("")),
+        Request(FEED, b"{", JSON_TYPE),
+        Request(FEED, b"x" * (limits.REQUEST_BYTES_MAX + 1), JSON_TYPE),
+        Request(FEED, b"{}", "text/plain"),
+        request(op("a"), feed="nope"),
+        request(op("a"), key=""),
+    )
+    for each in wrong:
+        with pytest.raises(Rejected):
+            scene.ingester.accept(each)
+
+    assert scene.tallies.totals(FEED, now_ms=NOW).refused == 3
+    assert scene.tallies.totals("nope", now_ms=NOW).refused == 0
+
+
+def test_a_refusal_that_cannot_be_counted_is_still_one(scene: Scene) -> None:
+    """The producer hears what is wrong, whatever the weather."""
+
+    class Silent(MemoryTallies):
+        def refuse(self, feed: str) -> None:
+            raise Unavailable("not now")
+
+    with pytest.raises(InvalidOperation):
+        replace(scene.ingester, tallies=Silent()).accept(request(op("")))
 
 
 def test_one_bad_operation_refuses_the_request(scene: Scene) -> None:

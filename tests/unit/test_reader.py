@@ -93,6 +93,16 @@ def test_below_the_floor_it_is_history(scene: Scene) -> None:
     assert scene.reader.frontier(FEED, 0).page == 6
 
 
+def test_the_way_to_the_frontier_leads_past_what_lingers(scene: Scene) -> None:
+    """Pages below the floor, some of them gone: the frontier is behind the floor all the same."""
+    put(scene, 1, 2, 5, 6)
+    scene.log.raise_floor(FEED, 5)
+
+    assert [place.page for place, _ in scene.reader.walk(FEED, 0)] == [2, 4, 6]
+    assert [reached for _, reached in scene.reader.walk(FEED, 0)] == [False, False, True]
+    assert scene.reader.frontier(FEED, 0).page == 6
+
+
 def test_expired_pages_that_linger_are_still_read(scene: Scene) -> None:
     """Below the floor too: they are right as long as they are there without a gap."""
     put(scene, 1, 2, 3)

@@ -46,6 +46,22 @@ def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
     assert scene.bells.rings == [(FEED, "state"), (FEED, "push")]
 
 
+def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
+    """By feed, those with a subscription; for longer than until the next sweep."""
+    for name in ("a", "b", "c"):
+        scene.say(scene.connect(name), action="subscribe")
+    scene.connect("idle")
+    scene.say("c", action="unsubscribe")
+    sweep(scene)
+
+    subscribed = [each for each in scene.connections.connections() if each.feed]
+    until_ms = scene.now_ms + limits.SWEPT_PRESENCE_MS
+    assert scene.tallies.totals(FEED, now_ms=until_ms - 1).clients == len(subscribed) > 1
+    assert scene.tallies.totals(FEED, now_ms=until_ms).clients == 0
+    assert limits.SWEPT_PRESENCE_MS > 2 * 60_000
+    assert scene.tallies.totals("other", now_ms=scene.now_ms).clients == 0
+
+
 def test_the_log_is_trimmed(scene: Scene) -> None:
     """Each feed's."""
     scene.post(op())
