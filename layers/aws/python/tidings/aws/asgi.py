@@ -60,7 +60,7 @@ class EventStreams:
     ) -> None:
         self._streamer, self._manners = streamer, manners
         self._clock, self._origins = clock, origins
-        self._lookouts: dict[str, Lookout] = {}
+        self._lookouts: dict[tuple[str, bool], Lookout] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -92,18 +92,22 @@ class EventStreams:
             cursor,
             _first(query, "types"),
             _first(query, "parents"),
+            _first(query, "leave"),
             basic_password(headers.get("authorization")),
         )
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send, end_ms: int) -> None:
         import asyncio  # the server has loaded it; nobody else who imports this needs it
 
+        from .chunks import Chunks
+
         gone = asyncio.ensure_future(_disconnected(receive))
         lookout = self._lookout(stream)
+        chunks = Chunks(stream, lookout)
         spoke_ms = self._clock()
         while not gone.done() and self._clock() < end_ms:
             try:
-                chunk = await _next(stream, lookout)
+                chunk = await chunks.next()
                 if await self._tell(send, chunk, gone, end_ms):
                     spoke_ms = self._clock()
                 elif self._clock() >= spoke_ms + HEARTBEAT_MS:
@@ -114,6 +118,7 @@ class EventStreams:
                     await lookout.wait(stream.progress.page, gone, max(0, wait_ms) / 1000)
             except TidingsError:
                 break  # the client resumes from its cursor, perhaps in better weather
+        chunks.stop()
         if not gone.done():
             gone.cancel()
             await _send_body(send, "", more=False)
@@ -129,13 +134,14 @@ class EventStreams:
         return told
 
     def _lookout(self, stream: Stream) -> Lookout:
-        """The one of the stream's feed."""
+        """The one of the stream's feed; where leaves are told, the end is another."""
         from .lookout import Lookout  # loads asyncio
 
-        if stream.feed not in self._lookouts:
-            read = partial(stream.catch_up.reader.read, stream.feed)
-            self._lookouts[stream.feed] = Lookout(read)
-        return self._lookouts[stream.feed]
+        key = (stream.feed, stream.filter.leave)
+        if key not in self._lookouts:
+            read = partial(stream.catch_up.read, stream.feed, leave=stream.filter.leave)
+            self._lookouts[key] = Lookout(read)
+        return self._lookouts[key]
 
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
@@ -180,13 +186,6 @@ def _end_ms(headers: dict[str, str], now_ms: int) -> int:
     except (KeyError, TypeError, ValueError, OverflowError):
         return longest_ms
     return min(longest_ms, deadline_ms - _LAST_MS)
-
-
-async def _next(stream: Stream, lookout: Lookout) -> Chunk:
-    """From memory where that reaches, else from the stores, which takes a thread."""
-    tail = lookout.tail
-    chunk = stream.take(tail) if tail is not None else None
-    return chunk if chunk is not None else await _in_thread(stream.next)
 
 
 def _first(query: Query, name: str) -> str | None:
