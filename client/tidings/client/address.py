@@ -7,6 +7,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from .errors import WrongUrl
 
 DEFAULT_URL = "http://127.0.0.1:8042"
+DEFAULT_FEED = "main"
 _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 
 
@@ -19,6 +20,18 @@ def operations_url(url: str, feed: str) -> str:
     """
     scheme, host, path = _parts(url, ("http", "https"))
     return urlunsplit((scheme, host, f"{path}/feeds/{quote(feed, safe='')}/ops", "", ""))
+
+
+def status_url(url: str, feed: str) -> str:
+    """
+    Where *feed* says how it is; the default one also says it where it has no name.
+
+    Raises:
+        WrongUrl: *url* is not http or https with a host.
+    """
+    scheme, host, path = _parts(url, ("http", "https"))
+    named = "" if feed == DEFAULT_FEED else f"/feeds/{quote(feed, safe='')}"
+    return urlunsplit((scheme, host, f"{path}{named}/status", "", ""))
 
 
 def socket_url(url: str, ws_url: str | None = None) -> str:

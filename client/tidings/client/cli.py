@@ -30,6 +30,7 @@ class Subcommand:
 SUBCOMMANDS = {
     "post": Subcommand("tidings.client.post_command", "post", "Post what changed to a feed."),
     "tail": Subcommand("tidings.client.tail_command", "tail", "Show a feed as it moves."),
+    "status": Subcommand("tidings.client.status_command", "status", "Show how a feed is."),
     "agent": Subcommand(
         "tidings.agent.command",
         "agent",
@@ -43,6 +44,13 @@ SUBCOMMANDS = {
         "Run Tidings on this machine, without an AWS account.",
         extra="local",
         packages=("awslambdaric", "boto3", "h11", "uvicorn"),
+    ),
+    "feed": Subcommand(
+        "tidings.operate.feed_command",
+        "feed",
+        "Show and change the settings and passwords of a feed.",
+        extra="aws",
+        packages=("boto3",),
     ),
     "completion": Subcommand(
         "tidings.client.completion_command", "completion", "Print the completion of a shell."

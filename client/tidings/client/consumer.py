@@ -74,6 +74,7 @@ class Consumer:
             on_lost=on_lost,
         )
         self._ended = False
+        self._lock = threading.Lock()  # several threads may share the iteration, or end it
         self._thread: _Thread | None = None
         self._task: _Task | None = None
 
@@ -97,10 +98,11 @@ class Consumer:
         return self
 
     def __next__(self) -> Delivery:
-        if self._ended:
-            raise StopIteration
-        if self._thread is None:
-            self._thread = _Thread(self._intake)
+        with self._lock:
+            if self._ended:
+                raise StopIteration
+            if self._thread is None:
+                self._thread = _Thread(self._intake)
         found = self._thread.get()
         if isinstance(found, Delivery):
             return found
@@ -114,7 +116,8 @@ class Consumer:
         Raises:
             WrongState: the position could not be saved.
         """
-        self._ended = True
+        with self._lock:
+            self._ended = True
         if self._thread is not None:
             self._thread.stop()
         self._intake.save()

@@ -35,7 +35,12 @@ class InFlight:
 
     @property
     def is_full(self) -> bool:
-        return self._unacked >= self._limit or len(self._groups) >= self._limit
+        return max(self._unacked, len(self._groups)) >= self._limit
+
+    @property
+    def is_half_empty(self) -> bool:
+        """Whether it is worth going on: to wake a reader for each event would cost the most."""
+        return max(self._unacked, len(self._groups)) <= self._limit // 2
 
     def add(self, event_id: str) -> Group:
         """An event is handed out; its group is what to acknowledge. Without an id, the last's."""

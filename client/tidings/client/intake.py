@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NamedTuple
 
 from .async_following import Listen, resume
 from .errors import Lost
@@ -54,6 +54,13 @@ class Delivery:
         self._intake.ack(self)
 
 
+class _Waiting(NamedTuple):
+    """The reader, stopped: until *reset* is acknowledged (if any), and there is room again."""
+
+    reset: Delivery | None
+    wake: Callable[[], object]
+
+
 class Intake:
     """
     Reads a feed into *put* until it is cancelled or the feed refuses.
@@ -76,7 +83,7 @@ class Intake:
         self._state = state
         self._lock = threading.Lock()  # acknowledgements come from any thread
         self._in_flight = InFlight(position, in_flight_max)
-        self._wakes: Callable[[], object] | None = None
+        self._waiting: _Waiting | None = None
 
     @property
     def position(self) -> str:
@@ -104,10 +111,10 @@ class Intake:
             if group is None:
                 return
             self._in_flight.ack(group)
-            wakes, self._wakes = self._wakes, None
-        if wakes is not None:
+            waiting = self._woken()
+        if waiting is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                wakes()
+                waiting.wake()
 
     def save(self) -> None:
         """
@@ -134,19 +141,23 @@ class Intake:
                 await self._until_more_may_come(delivery)
 
     async def _until_more_may_come(self, last: Delivery) -> None:
-        while True:
-            with self._lock:
-                unacked_reset = last.name == RESET and last._group is not None
-                if not unacked_reset and not self._in_flight.is_full:
-                    return
-                woken = self._next_ack()
-            await woken.wait()
+        with self._lock:
+            waits_for = last if last.name == RESET and last._group is not None else None
+            if waits_for is None and not self._in_flight.is_full:
+                return
+            woken, loop = asyncio.Event(), asyncio.get_running_loop()
+            self._waiting = _Waiting(waits_for, lambda: loop.call_soon_threadsafe(woken.set))
+        await woken.wait()
 
-    def _next_ack(self) -> asyncio.Event:
-        """What the next acknowledgement sets; call it with the lock held."""
-        woken, loop = asyncio.Event(), asyncio.get_running_loop()
-        self._wakes = lambda: loop.call_soon_threadsafe(woken.set)
-        return woken
+    def _woken(self) -> _Waiting | None:
+        """The reader, if it waits for what is acknowledged now; call it with the lock held."""
+        waiting = self._waiting
+        if waiting is None or (waiting.reset is not None and waiting.reset._group is not None):
+            return None
+        if not self._in_flight.is_half_empty:
+            return None
+        self._waiting = None
+        return waiting
 
     async def _save_often(self) -> None:
         while True:
