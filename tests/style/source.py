@@ -17,6 +17,7 @@ PRODUCT = (
     "infra",
     "local/tidings",
     "client/tidings",
+    "operate/tidings",
     "bench",
 )
 TESTS = "tests"

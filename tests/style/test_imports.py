@@ -37,9 +37,10 @@ def test_tidings_is_a_namespace() -> None:
         *ROOT.glob("layers/*/python/tidings"),
         ROOT / "client/tidings",
         ROOT / "local/tidings",
+        ROOT / "operate/tidings",
     ]
 
-    assert len(portions) == 4
+    assert len(portions) == 5
     assert [path for path in portions if (path / "__init__.py").exists()] == []
 
 
@@ -53,7 +54,7 @@ def test_the_contracts_know_every_part() -> None:
 
     portions = {
         f"tidings.{path.parent.name}"
-        for folder in ("layers/[ac]*/python/tidings", "client/tidings", "local/tidings")
+        for folder in ("layers/[ac]*/python/tidings", "client/tidings", "local/tidings", "operate/tidings")
         for path in ROOT.glob(f"{folder}/*/__init__.py")
     }
     assert set(LINTER["root_packages"]) == portions | {"functions", "infra"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits, passwords
 from tidings.core.errors import InvalidSetting
-from tidings.core.passwords import Verifier, check_password, hashed, set_at_ms
+from tidings.core.passwords import Verifier, check_password, from_line, hashed, set_at_ms
 
 NOW = 1_763_000_000_123
 PASSWORD = "correct: horse"
@@ -139,6 +139,14 @@ def test_passwords_that_may_not(password: str, rule: str) -> None:
     with pytest.raises(InvalidSetting, match=rule) as refused:
         check_password(password)
     assert not password or password not in str(refused.value.body())
+
+
+def test_the_end_of_a_line_does_not_count() -> None:
+    """Editors put one behind a file's only line; a second line is a mistake."""
+    for end in ("", "\n", "\r\n"):
+        assert from_line(f" a password {end}") == " a password "
+    with pytest.raises(InvalidSetting, match="control characters"):
+        from_line("one password\nanother one\n")
 
 
 @given(st.text(max_size=20))

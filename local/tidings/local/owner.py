@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.core.errors import InvalidSetting
-from tidings.core.passwords import SALT_BYTES, check_password, hashed
+from tidings.core.passwords import SALT_BYTES, from_line, hashed
 from tidings.core.profiles import Profile, check_compat, check_object_url
 from tidings.local import clock, tables
 from tidings.local.options import Options
@@ -64,11 +64,9 @@ def _passwords(options: Options) -> dict[str, object]:
 
 def _hashed(file: Path) -> str:
     try:
-        text = file.read_text().rstrip("\r\n")
+        password = from_line(file.read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(f"cannot read the password in {file} ({error})") from None
-    try:
-        password = check_password(text)
     except InvalidSetting as error:
         raise Problem(f"the password in {file} {error.rule}") from None
     return hashed(password, salt=os.urandom(SALT_BYTES), now_ms=clock.now_ms())

@@ -57,6 +57,16 @@ def check_password(password: str) -> str:
     return password
 
 
+def from_line(text: str) -> str:
+    """
+    The password on the one line that *text* is; the end of the line does not count.
+
+    Raises:
+        InvalidSetting: it may not be set.
+    """
+    return check_password(text.removesuffix("\n").removesuffix("\r"))
+
+
 def hashed(password: str, *, salt: bytes, now_ms: int) -> str:
     """The text to store for *password*; *salt* must be fresh and random."""
     key = _derived(_bytes(password), salt, _LOG_N, _R, _P)

@@ -1,0 +1,75 @@
+"""Changes of a profile, and what may be shown of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.access import Role, passwords_of
+from tidings.core.passwords import set_at_ms
+from tidings.core.timestamps import from_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidings.core.profiles import Profile
+
+    Change = Callable[[Profile], Profile]
+
+CLOSED = "none: closed, unless the stage is open"
+
+
+def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
+    """The new one first; behind it the newest old one if it is to be kept."""
+    old = passwords_of(profile, role) if keep_old else ()
+    return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
+
+
+def with_passwords(profile: Profile, role: Role, stored: tuple[str, ...]) -> Profile:
+    if role is Role.READ:
+        return replace(profile, read_passwords=stored)
+    return replace(profile, ingest_passwords=stored)
+
+
+def without_old(profile: Profile, role: Role) -> Profile:
+    """The newest one alone is left."""
+    return with_passwords(profile, role, passwords_of(profile, role)[:1])
+
+
+def as_json(feed: str, profile: Profile) -> dict[str, object]:
+    """Everything but the hashes."""
+    return {
+        "feed": feed,
+        "object_url": profile.object_url,
+        "compat": profile.compat,
+        "leave": profile.leave,
+        **{
+            f"{role.value}_passwords": [
+                {"set_at": from_ms(set_at_ms(stored))} for stored in passwords_of(profile, role)
+            ]
+            for role in Role
+        },
+        "version": profile.version,
+    }
+
+
+def as_lines(feed: str, profile: Profile) -> list[str]:
+    """The same for a person."""
+    rows = [
+        ("feed", feed),
+        ("object url", profile.object_url or "none"),
+        ("compat", profile.compat or "none"),
+        ("leave", "on" if profile.leave else "off"),
+    ]
+    for role in Role:
+        rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
+    return [f"{name:<16} {value}" for name, value in rows]
+
+
+def _passwords(profile: Profile, role: Role) -> list[str]:
+    found = passwords_of(profile, role)
+    return [
+        f"{number} of {len(found)}, set at {from_ms(set_at_ms(stored))}"
+        for number, stored in enumerate(found, 1)
+    ] or [CLOSED]

@@ -1,0 +1,97 @@
+"""Which feed is meant: of a stage on AWS, or of a twin by the address of its DynamoDB."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import click
+from botocore.config import Config  # noqa: TID251 see above
+from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see above
+from tidings.aws import stages
+from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.core.errors import Rejected, Unavailable
+from tidings.core.feeds import DEFAULT_FEED, check_known, check_name
+from tidings.core.profiles import Profile, checked
+
+if TYPE_CHECKING:
+    from tidings.core.ports import Profiles
+
+    Change = Callable[[Profile], Profile]
+
+SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the same tenth of a second
+_TWIN = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """*feed* and where its profile is."""
+
+    feed: str
+    profiles: Profiles
+
+    def read(self) -> Profile:
+        return self.profiles.profile(self.feed)
+
+    def change(self, change: Change) -> Profile:
+        """
+        Save what *change* makes of the profile; the profile afterwards.
+
+        Another operator's change made meanwhile is kept: ours is made again on top of it.
+        """
+        for _ in range(SAVE_ATTEMPTS_MAX):
+            wanted = checked(change(self.read()))
+            if self.profiles.save(self.feed, wanted):
+                return wanted
+        raise click.ClickException("the profile kept changing; try again")
+
+
+def target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds --feed, --stage and --endpoint-url to a command, which is given one *target*."""
+
+    @functools.wraps(command)
+    def with_target(feed: str, stage: str | None, endpoint_url: str | None, **others: Any) -> None:
+        try:
+            command(target=_find(feed, stage, endpoint_url), **others)
+        except Rejected as error:
+            raise click.ClickException(str(error)) from None
+        except Unavailable:
+            raise click.ClickException("DynamoDB did not answer; try again") from None
+        except (stages.NoStage, BotoCoreError, ClientError) as error:
+            raise click.ClickException(str(error)) from None
+
+    options = (
+        click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed."),
+        click.option("--stage", help="Its stage on AWS: dev, staging, prod."),
+        click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin instead."),
+    )
+    for option in reversed(options):
+        with_target = option(with_target)
+    return with_target
+
+
+def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
+    if (stage is None) == (endpoint_url is None):
+        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+    check_name(feed)
+    if stage is not None:
+        found = stages.find(stage, boto3.client("cloudformation"))
+        check_known(feed, found.feeds)
+        return Target(feed, DynamoDBProfiles(boto3.client("dynamodb"), found.control_table))
+    table = f"{stages.stack_name('local')}-control"
+    return Target(feed, DynamoDBProfiles(_twin(str(endpoint_url)), table))
+
+
+def _twin(endpoint_url: str) -> Any:
+    """DynamoDB Local takes any credentials, so that none of yours are sent to it."""
+    return boto3.client(
+        "dynamodb",
+        endpoint_url=endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=_TWIN,
+    )

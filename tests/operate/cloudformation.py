@@ -1,0 +1,57 @@
+"""CloudFormation's answer to DescribeStacks for one stack, as AWS spells it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
+
+_NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
+
+
+@contextmanager
+def describing(name: str, outputs: Mapping[str, str]) -> Iterator[str]:
+    """The endpoint that knows the stack *name* and no other."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            (wanted,) = asked["StackName"]
+            status, text = (200, _found(name, outputs)) if wanted == name else _missing(wanted)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Stay silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _found(name: str, outputs: Mapping[str, str]) -> str:
+    members = "".join(
+        f"<member><OutputKey>{key}</OutputKey><OutputValue>{value}</OutputValue></member>"
+        for key, value in outputs.items()
+    )
+    return (
+        f'<DescribeStacksResponse xmlns="{_NAMESPACE}"><DescribeStacksResult><Stacks><member>'
+        f"<StackName>{name}</StackName><CreationTime>2026-01-01T00:00:00Z</CreationTime>"
+        f"<StackStatus>UPDATE_COMPLETE</StackStatus><Outputs>{members}</Outputs>"
+        "</member></Stacks></DescribeStacksResult></DescribeStacksResponse>"
+    )
+
+
+def _missing(name: str) -> tuple[int, str]:
+    return 400, (
+        f'<ErrorResponse xmlns="{_NAMESPACE}"><Error><Type>Sender</Type>'
+        "<Code>ValidationError</Code>"
+        f"<Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>"
+    )
