@@ -55,7 +55,7 @@ def _video(number: int) -> dict[str, object]:
     return {"event": "insert", "type": "video", "id": f"x{number}", "parents": ["channel/7"]}
 
 
-@pytest.mark.parametrize("command", [[], ["post"], ["tail"], ["completion"]])
+@pytest.mark.parametrize("command", [[], ["post"], ["tail"], ["status"], ["completion"]])
 def test_help_has_examples_and_exit_codes(command: Sequence[str]) -> None:
     """Each command shows how it is used and what its exit codes mean."""
     shown = _run(*command, "--help")

@@ -65,7 +65,7 @@ TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by 
 # --- status ----------------------------------------------------------------------------------
 TALLY_SOON_MS = 1_000  # somebody came or left: told at once, but not for each of a thousand
 TALLY_EVERY_MS = 20_000  # else; two write units per process beside its five reads a second
-PRESENCE_MS = 50_000  # two tallies may fail; a process that was killed is forgotten after this
+PRESENCE_MS = 45_000  # two tallies may fail; a process that was killed is forgotten after this
 SWEPT_PRESENCE_MS = 130_000  # the sweep counts each minute; one run may be missed
 LAG_MS_MAX = 120_000  # two sweeps have rung since: this follower does not run or cannot keep up
 STATUS_READS_MAX = 4  # 1 MB each, in search of the frontier behind followers that stand still
