@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+import uvloop
 from tidings.local import twin
 from tidings.local.options import Options
 from tidings.local.problems import Problem
@@ -71,7 +72,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
       2  usage
     """
     try:
-        asyncio.run(_run(Options(settings=_pairs(settings), **options)))  # type: ignore[arg-type]
+        uvloop.run(_run(Options(settings=_pairs(settings), **options)))  # type: ignore[arg-type]
     except Problem as problem:
         click.echo(f"tidings local: {problem}", err=True)
         sys.exit(1)

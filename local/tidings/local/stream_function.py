@@ -11,20 +11,29 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
 from typing import IO
 
-import httpx
 from tidings.local import asgi, clock, listening, processes
 from tidings.local.http_events import HttpResponse
+from tidings.local.upstream import Broken, Exchange
 from tidings.local.workers import Program
 
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
 
 # They belong to one connection, not to the request.
 _HOP_BY_HOP = frozenset(
-    ("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host")
+    (
+        b"connection",
+        b"keep-alive",
+        b"transfer-encoding",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"host",
+        b"content-length",  # of a request, whose body is not passed on
+    )
 )
+_ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its date
 _UNREACHABLE = HttpResponse(
     502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
 )
@@ -39,20 +48,15 @@ class StreamFunction:
         self._child: processes.Child | None = None
         self._port = 0
         self._starting = asyncio.Lock()
-        # No limit on connections: a consumer holds one for as long as the function may run.
-        self._client = httpx.AsyncClient(
-            timeout=None, trust_env=False, limits=httpx.Limits(max_connections=None)
-        )
 
     async def proxy(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Pass one request on and stream its response until either side ends it."""
         try:
             await self._start()
-            url = self._url(scope)
         except (TimeoutError, OSError):
             await asgi.respond(send, _UNREACHABLE)
             return
-        pump = asyncio.ensure_future(self._pump(scope, url, send))
+        pump = asyncio.ensure_future(self._pump(scope, send))
         gone = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -64,7 +68,6 @@ class StreamFunction:
             await pump
 
     async def stop(self) -> None:
-        await self._client.aclose()
         if self._child is not None:
             self._child.kill()
             await self._child.wait()
@@ -86,26 +89,21 @@ class StreamFunction:
         server = [sys.executable, "-m", "uvicorn", "handler:app", "--host", "127.0.0.1"]
         return [*server, "--port", str(self._port), "--log-level", "warning", "--no-server-header"]
 
-    def _url(self, scope: asgi.Scope) -> str:
-        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-        query = scope["query_string"].decode("latin-1")
-        return f"http://127.0.0.1:{self._port}{path}" + (f"?{query}" if query else "")
-
-    async def _pump(self, scope: asgi.Scope, url: str, send: asgi.Send) -> None:
-        headers = [(k, v) for k, v in asgi.headers_of(scope) if k not in _HOP_BY_HOP]
-        headers.append(("x-amzn-lambda-context", self._context()))
-        started = False
+    async def _pump(self, scope: asgi.Scope, send: asgi.Send) -> None:
+        headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
+        headers.append((b"x-amzn-lambda-context", self._context().encode()))
+        exchange, started = Exchange(), False
         try:
-            async with (
-                asyncio.timeout(self._program.timeout_s),
-                self._client.stream(scope["method"], url, headers=headers) as upstream,
-            ):
+            async with asyncio.timeout(self._program.timeout_s):
+                await exchange.start(self._port, scope["method"], _target(scope), headers)
                 started = True
-                await _forward(upstream, send)
-        except (httpx.HTTPError, TimeoutError):
+                await _forward(exchange, send)
+        except (OSError, Broken, TimeoutError):
             if not started:
                 await asgi.respond(send, _UNREACHABLE)
             # A response cut in its middle: returning without its end makes the server cut it too.
+        finally:
+            exchange.close()
 
     def _context(self) -> str:
         """The header in which the Lambda Web Adapter tells an app its time limit."""
@@ -119,14 +117,17 @@ class StreamFunction:
         )
 
 
-async def _forward(upstream: httpx.Response, send: asgi.Send) -> None:
-    dropped = _HOP_BY_HOP | {"date"}  # the public server sets its own
-    headers = [(k, v) for k, v in upstream.headers.raw if k.lower().decode() not in dropped]
-    start = {"type": "http.response.start", "status": upstream.status_code, "headers": headers}
-    await send(start)
-    chunks: AsyncIterator[bytes] = upstream.aiter_raw()
-    async for chunk in chunks:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+def _target(scope: asgi.Scope) -> str:
+    path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    query = scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+async def _forward(exchange: Exchange, send: asgi.Send) -> None:
+    headers = [(k, v) for k, v in exchange.headers if k.lower() not in _ITS_OWN]
+    await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
+    async for piece in exchange.pieces():
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 
