@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
-from tidings.aws import wire
+from tidings.aws import blueprint, wire
 from tidings.aws.clock import now_ms, sleep_ms
 from tidings.aws.dynamodb_claims import DynamoDBClaims
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
@@ -22,11 +22,15 @@ from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
+from tidings.core.departure_reader import DepartureReader
+from tidings.core.memory import MemoryBells, MemoryDepartures, MemoryProfiles
+from tidings.core.projecting import Projector
 from tidings.core.reader import Reader
 from tidings.local import dynamodb_local, tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import StreamSpecificationTypeDef
 
 PAGE_MS = 7 * 24 * 3600 * 1000
 
@@ -61,7 +65,13 @@ class Engine:
 
     @property
     def catch_up(self) -> CatchUp:
-        return CatchUp(self.reader, self.state, self.followers, now_ms, PAGE_MS)
+        kept = DepartureReader(MemoryDepartures(), self.followers)
+        return CatchUp(self.reader, self.state, self.followers, now_ms, PAGE_MS, kept)
+
+    @property
+    def projector(self) -> Projector:
+        unset = MemoryDepartures(), MemoryProfiles(), MemoryBells()
+        return Projector(self.state, *unset, PAGE_MS, PAGE_MS)
 
 
 def adapters(url: str) -> Engine:
@@ -94,3 +104,15 @@ def running() -> Iterator[Engine]:
         finally:
             asyncio.run_coroutine_threadsafe(database.stop(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
+
+
+def forget_changes(running: Engine) -> None:
+    """Give each table a new stream, so that a twin started now does not follow what was filled."""
+    for table in blueprint.TABLES:
+        if table.stream:
+            _stream(running, table.name, {"StreamEnabled": False})
+            _stream(running, table.name, {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"})
+
+
+def _stream(running: Engine, table: str, wanted: StreamSpecificationTypeDef) -> None:
+    running.client.update_table(TableName=tables.name_of(table), StreamSpecification=wanted)

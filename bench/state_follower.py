@@ -9,7 +9,7 @@ from tidings.aws.clock import now_ms, sleep_ms
 from tidings.core.followers import Follower
 from tidings.core.memory import MemoryBells
 from tidings.core.operations import line_from
-from tidings.core.projecting import STATE, Projector
+from tidings.core.projecting import STATE
 from tidings.core.reader import Filler
 
 from . import engine
@@ -47,7 +47,7 @@ def _seconds(objects: int | None) -> float:
         ]
         for at in range(0, len(lines), _BATCH):
             running.appender.append(_FEED, lines[at : at + _BATCH])
-        follower, projector = _follower(running), Projector(running.state, engine.PAGE_MS)
+        follower, projector = _follower(running), running.projector
         started = time.perf_counter()
         while running.followers.checkpoints(_FEED).get(STATE, 0) < _OPERATIONS // _BATCH:
             follower.run(_FEED, projector)

@@ -7,7 +7,6 @@ from typing import Any
 
 from tidings.aws.clock import now_ms
 from tidings.core.operations import line_from
-from tidings.core.projecting import Projector
 
 from . import engine
 from .sections import Section
@@ -46,7 +45,7 @@ def measure() -> Section:
         units.clear()
         pages = running.reader.read(_FEED, 0).pages
         for page in pages:
-            Projector(running.state, 0).handle(_FEED, [page])
+            running.projector.handle(_FEED, [page])
         state_units = sum(units.values()) / sum(len(page.lines) for page in pages)
     return Section(
         "Write units of an operation",

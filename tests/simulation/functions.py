@@ -11,13 +11,15 @@ from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
 from tidings.core.connections import Connection
 from tidings.core.delivery import Delivery
+from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
 from tidings.core.followers import Follower, Handler
 from tidings.core.ingesting import Ingester
 from tidings.core.memory import MemoryProfiles
 from tidings.core.passwords import Verifier
-from tidings.core.ports import Spread
-from tidings.core.projecting import STATE, Projector
+from tidings.core.ports import Profiles, Spread
+from tidings.core.profiles import Profile
+from tidings.core.projecting import STATE
 from tidings.core.reader import Filler, Reader
 from tidings.core.receiving import Receiver
 from tidings.core.replaying import Replayer
@@ -31,7 +33,7 @@ from .stores import Stores
 
 FEED = "main"
 FEEDS = frozenset({FEED})
-OPEN = Guard(MemoryProfiles(), Verifier(b"simulation"), open=True)
+VERIFIER = Verifier(b"simulation")
 TOMBSTONE_MS = RETENTION_MS + 6 * 3_600_000
 
 
@@ -44,6 +46,19 @@ class Functions:
     bells: object
     records_min: int
     told: dict[str, int] = field(default_factory=dict)
+    profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
+
+    @property
+    def guard(self) -> Guard:
+        return Guard(self.profiles, VERIFIER, open=True)
+
+    @property
+    def leave(self) -> bool:
+        return self.profiles.profile(FEED).leave
+
+    def keep_departures(self) -> None:
+        """As the feed's owner sets it."""
+        assert self.profiles.save(FEED, Profile(leave=True))
 
     def ingester(self, process: Process) -> Ingester:
         log, claims = self._log(process), process.through("claims", self.stores.claims)
@@ -51,7 +66,7 @@ class Functions:
             log, claims, process.clock, process.new_id, self.parts.page_ms
         )
         return Ingester(
-            appender, process.clock, process.count, FEEDS, self._tallies(process), guard=OPEN
+            appender, process.clock, process.count, FEEDS, self._tallies(process), guard=self.guard
         )
 
     def follow(self, process: Process, name: str) -> None:
@@ -82,7 +97,7 @@ class Functions:
             self.catch_up(process),
             process.new_id,
             FEEDS,
-            OPEN,
+            self.guard,
         ).receive(connection_id, text)
 
     def replay(self, process: Process, connection_id: str) -> None:
@@ -122,18 +137,23 @@ class Functions:
         ).run(FEEDS)
 
     def streamer(self, process: Process) -> Streamer:
-        return Streamer(self.catch_up(process), FEEDS, OPEN)
+        return Streamer(self.catch_up(process), FEEDS, self.guard)
 
     def catch_up(self, process: Process) -> CatchUp:
         state = process.through("state", self.stores.state)
         followers = self._followers(process)
         return self.parts.catch_up(
-            self._reader(process), state, followers, process.clock, TOMBSTONE_MS
+            self._reader(process),
+            state,
+            followers,
+            process.clock,
+            TOMBSTONE_MS,
+            self._departures(process),
         )
 
     def _handler(self, process: Process, name: str) -> Handler:
         if name == STATE:
-            return Projector(process.through("state", self.stores.state), TOMBSTONE_MS)
+            return self._projector(process)
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
             self._connections(process),
@@ -142,8 +162,29 @@ class Functions:
             self._delivery(process),
             self._reader(process),
             shuffled(process),
+            self._departures(process),
+            self._recent(process),
             self.told if warm else {},
         )
+
+    def _projector(self, process: Process) -> Handler:
+        return self.parts.projector(
+            process.through("state", self.stores.state),
+            process.through("departures", self.stores.departures),
+            self._recent(process),
+            process.through("bells", self.bells),
+            TOMBSTONE_MS,
+            self.parts.page_ms,
+        )
+
+    def _recent(self, process: Process) -> Profiles:
+        """As a warm process remembers them: perhaps from before departures were kept."""
+        stale = process.machine.weather.strikes("stale_profile")
+        return MemoryProfiles() if stale else self.profiles
+
+    def _departures(self, process: Process) -> DepartureReader:
+        departures = process.through("departures", self.stores.departures)
+        return DepartureReader(departures, self._followers(process))
 
     def _reader(self, process: Process) -> Reader:
         log = self._log(process)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from tidings.core import limits
 from tidings.core.append import Appender
+from tidings.core.catchup import CatchUp
 from tidings.core.memory import MemoryConnections, MemoryFollowers
+from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
 from tidings.core.reader import Reader
 
@@ -21,6 +23,8 @@ RETENTION_MS = limits.RETENTION_MS_MIN
 class Parts:
     appender: type[Appender] = Appender
     reader: type[Reader] = Reader
+    catch_up: type[CatchUp] = CatchUp
+    projector: type[Projector] = Projector
     pusher: type[Pusher] = Pusher
     followers: type[MemoryFollowers] = MemoryFollowers
     connections: type[MemoryConnections] = MemoryConnections
@@ -33,12 +37,26 @@ SOUND = Parts()
 
 
 @contextmanager
-def bounds(*, small: bool) -> Iterator[None]:
-    """Reads and frames so *small* that a few operations need several, or as they are."""
-    kept = limits.READ_PAGES_BYTES_MAX, limits.FRAME_BYTES_MAX
+def bounds(*, small: bool, few_buckets: bool = False) -> Iterator[None]:
+    """
+    Reads and frames so *small* that a few operations need several, or as they are.
+
+    With *few_buckets* a bucket holds many rows, more than one step of a copy where that is
+    *small* too.
+    """
+    changed: dict[str, int] = {}
     if small:
-        limits.READ_PAGES_BYTES_MAX, limits.FRAME_BYTES_MAX = 1_200, 500
+        changed |= {"READ_PAGES_BYTES_MAX": 1_200, "FRAME_BYTES_MAX": 500, "COPY_STEP_ROWS": 7}
+    if few_buckets:
+        changed |= {"BUCKETS": 5}
+    kept = {name: getattr(limits, name) for name in changed}
+    _set(changed)
     try:
         yield
     finally:
-        limits.READ_PAGES_BYTES_MAX, limits.FRAME_BYTES_MAX = kept
+        _set(kept)
+
+
+def _set(values: dict[str, int]) -> None:
+    for name, value in values.items():
+        setattr(limits, name, value)

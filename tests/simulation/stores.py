@@ -8,6 +8,7 @@ from tidings.core.connections import Outcome
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
+    MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
@@ -114,6 +115,7 @@ class Stores:
     ) -> None:
         self.log, self.followers = log, followers
         self.state = MemoryState()
+        self.departures = MemoryDepartures()
         self.claims = MemoryClaims()
         self.tallies = MemoryTallies()
         self.inbox = MemoryInbox()

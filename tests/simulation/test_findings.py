@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from tidings.core import cursors
 from tidings.core.catchup import CatchUp
+from tidings.core.departure_reader import DepartureReader
 from tidings.core.filters import EVERYTHING
 from tidings.core.frames import Event
 from tidings.core.ingesting import Request
@@ -60,7 +61,10 @@ class Scene:
     def catch_up(self) -> CatchUp:
         stores = self.world.stores
         reader = SOUND.reader(stores.log, stores.log)
-        return CatchUp(reader, stores.state, stores.followers, self._now_ms, TOMBSTONE_MS)
+        departures = DepartureReader(stores.departures, stores.followers)
+        return CatchUp(
+            reader, stores.state, stores.followers, self._now_ms, TOMBSTONE_MS, departures
+        )
 
     def _now_ms(self) -> int:
         return self.world.scheduler.now_ms

@@ -8,6 +8,7 @@ as one with none). `calm` ends them all, so that what must heal can be seen to h
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
@@ -20,6 +21,7 @@ RATES: Final = {
     "freeze": 0.0015,  # until the function's time limit, more often than not
     "slow": 0.003,  # seconds pass before an effect
     "late_write": 0.08,  # an unconditional write of the state lands after its writer died
+    "stale_profile": 0.1,  # a follower remembers the feed as it was before departures were kept
     "slow_writer": 0.2,  # a pause between number and page, long enough to be overtaken
     "slow_change": 0.3,  # a change of a subscription is posted long after it was decided
     "crash_amid_sends": 0.02,  # some have got the message, the checkpoint has not moved
@@ -56,6 +58,10 @@ class Weather:
         } | MANNERS
         self.fired: Counter[str] = Counter()
         self._effect_rate = sum(self.rates[kind] for kind in GROUP_OF_EFFECTS)
+
+    def add(self, rates: Mapping[str, float]) -> None:
+        """Further kinds, which only some worlds have."""
+        self.rates |= rates
 
     def calm(self) -> None:
         """No fault from now on, but what is under way goes on."""

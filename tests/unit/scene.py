@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count as counting
 from typing import Any
 
@@ -15,6 +15,7 @@ from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
 from tidings.core.connections import Connection
 from tidings.core.delivery import Delivery
+from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
 from tidings.core.followers import Follower
 from tidings.core.ingesting import Ingester
@@ -22,6 +23,7 @@ from tidings.core.memory import (
     MemoryBells,
     MemoryClaims,
     MemoryConnections,
+    MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
@@ -82,6 +84,7 @@ class Scene:
     followers: MemoryFollowers = field(default_factory=MemoryFollowers)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
+    departures: MemoryDepartures = field(default_factory=MemoryDepartures)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
     watches: MemoryWatches = field(default_factory=MemoryWatches)
     sockets: MemorySockets = field(default_factory=MemorySockets)
@@ -100,7 +103,15 @@ class Scene:
         self.ingester = Ingester(
             self.appender, self.clock, self.count, FEEDS, self.tallies, guard=self.guard
         )
-        self.catch_up = CatchUp(self.reader, self.state, self.followers, self.clock, TOMBSTONE_MS)
+        self.departure_reader = DepartureReader(self.departures, self.followers)
+        self.catch_up = CatchUp(
+            self.reader,
+            self.state,
+            self.followers,
+            self.clock,
+            TOMBSTONE_MS,
+            self.departure_reader,
+        )
         self.streamer = Streamer(self.catch_up, FEEDS, self.guard)
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
         self.receiver = Receiver(
@@ -126,9 +137,18 @@ class Scene:
         self._sweep()
 
     def _followers(self) -> None:
-        self.projector = Projector(self.state, TOMBSTONE_MS)
+        self.projector = Projector(
+            self.state, self.departures, self.profiles, self.bells, TOMBSTONE_MS, PAGE_MS
+        )
         self.pusher = Pusher(
-            self.connections, self.inbox, self.watches, self.delivery, self.reader, one_by_one
+            self.connections,
+            self.inbox,
+            self.watches,
+            self.delivery,
+            self.reader,
+            one_by_one,
+            self.departure_reader,
+            self.profiles,
         )
         self.filler = Filler(self.log, self.log, self.clock, PAGE_MS, self.count)
         self.follower = Follower(
@@ -184,6 +204,11 @@ class Scene:
         """Append *operations* as one page."""
         lines = [line_from(operation, now_ms=self.now_ms) for operation in operations]
         return self.appender.append(feed, lines)
+
+    def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
+        """The feed's owner sets it so."""
+        standing = self.profiles.profile(feed)
+        assert self.profiles.save(feed, replace(standing, leave=leave))
 
     def project(self, feed: str = FEED) -> int:
         """Run the follower `state`."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tidings.core import cursors, filters, limits
-from tidings.core.catchup import RESET, CatchUp
+from tidings.core.catchup import RESET
 from tidings.core.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.filters import EVERYTHING
 from tidings.core.frames import Event
@@ -210,9 +212,8 @@ def test_O60_an_updated_object_is_a_row_of_its_last_operation(scene: Scene) -> N
 def test_expired_tombstones_are_not_told(scene: Scene) -> None:
     """DynamoDB deletes them some time or other; they count as gone from their time on."""
     filled(scene)
-    catch_up = CatchUp(
-        scene.reader, scene.state, scene.followers, lambda: NOW + TOMBSTONE_MS + 2000, 2**50
-    )
+    later = NOW + TOMBSTONE_MS + 2000
+    catch_up = replace(scene.catch_up, clock=lambda: later, tombstone_ms=2**50)
     started = catch_up.start(FEED, Place(99, 0, SECOND))
 
     found: list[str] = []

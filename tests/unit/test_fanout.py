@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core import fanout
+from tidings.core import fanout, filters
 from tidings.core.connections import Watch
+from tidings.core.departures import Left
 from tidings.core.filters import ALL_KEY, EVERYTHING, Filter
 from tidings.core.memory import MemoryWatches
 from tidings.core.operations import parse_line
@@ -38,10 +40,27 @@ def filed(watches: Sequence[Watch]) -> MemoryWatches:
     return index
 
 
+def lookup(watches: MemoryWatches) -> fanout.Index:
+    return fanout.Index.of(partial(watches.find, FEED), partial(watches.all, FEED))
+
+
 def sent(plan: fanout.Plan) -> dict[str, list[str]]:
     """The event ids each connection gets, from its messages."""
     return {
         connection_id: [item["id"] for text in batch for item in json.loads(text)["events"]]
+        for ids, batch in plan.messages()
+        for connection_id in ids
+    }
+
+
+def told(plan: fanout.Plan) -> dict[str, list[str]]:
+    """Name and object of each event a connection gets."""
+    return {
+        connection_id: [
+            f"{item['event']} {item['data']['id']}"
+            for text in batch
+            for item in json.loads(text)["events"]
+        ]
         for ids, batch in plan.messages()
         for connection_id in ids
     }
@@ -64,7 +83,7 @@ def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Wat
     """Each subscription gets what it matches, once, in log order, and nothing it has already."""
     index = filed(watches)
 
-    plan = fanout.plan(pages, lambda key: index.find(FEED, key))
+    plan = fanout.plan(pages, lookup(index))
 
     assert sent(plan) == brute_force(pages, watches)
     assert {name: plan.watches[name] for name in plan.wanted} == {
@@ -81,7 +100,7 @@ def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Watch]) -> 
         asked[key] += 1
         return index.find(FEED, key)
 
-    fanout.plan(pages, find)
+    fanout.plan(pages, fanout.Index.of(find, tuple))
 
     assert set(asked.values()) <= {1}
 
@@ -91,7 +110,7 @@ def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Watc
     """And connections that want the same get the same messages, built once."""
     index = filed(watches)
 
-    plan = fanout.plan(pages, lambda key: index.find(FEED, key))
+    plan = fanout.plan(pages, lookup(index))
 
     wanted = {at for indexes in plan.wanted.values() for at in indexes}
     assert wanted == set(range(len(plan.events)))
@@ -103,7 +122,7 @@ def test_the_cursor_is_behind_all_pages() -> None:
     pages = [page(1, line("a")), page(2, line("b")), page(3)]
     index = filed([Watch("c", EVERYTHING, 0)])
 
-    plan = fanout.plan(pages, lambda key: index.find(FEED, key))
+    plan = fanout.plan(pages, lookup(index))
 
     ((ids, messages),) = plan.messages()
     assert ids == ["c"]
@@ -112,7 +131,9 @@ def test_the_cursor_is_behind_all_pages() -> None:
 
 def test_nobody_is_asked_for_a_filler() -> None:
     """It holds nothing."""
-    assert fanout.plan([page(1)], lambda key: 1 / 0).wanted == {}  # type: ignore[arg-type,return-value]
+    index = fanout.Index.of(lambda key: 1 / 0, lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+
+    assert fanout.plan([page(1)], index, {}).wanted == {}
 
 
 def test_what_is_filed_for_everything_is_asked_for_every_operation() -> None:
@@ -123,6 +144,61 @@ def test_what_is_filed_for_everything_is_asked_for_every_operation() -> None:
         asked.append(key)
         return ()
 
-    fanout.plan([page(1, line("x", type="t", parents=["p", "p"]))], find)
+    fanout.plan([page(1, line("x", type="t", parents=["p", "p"]))], fanout.Index.of(find, tuple))
 
     assert asked == [ALL_KEY, "t/t", "p/p"]
+
+
+LEFTS = st.dictionaries(
+    st.integers(1, 4),
+    st.dictionaries(st.integers(0, 3), st.lists(WORDS, min_size=1, max_size=2).map(tuple)),
+)
+LEAVERS = st.lists(
+    st.builds(
+        Watch,
+        WORDS,
+        st.builds(filters.wanting, SETS, SETS, leave=st.booleans()),
+        st.integers(0, 4),
+    ),
+    max_size=3,
+    unique_by=lambda watch: watch.connection_id,
+)
+
+
+@given(PAGES, LEAVERS, LEFTS)
+def test_leaves_are_what_brute_force_finds(
+    pages: list[Page], watches: list[Watch], lefts: dict[int, Left]
+) -> None:
+    """Whoever wants leaves gets each operation as what it is, as a leave, or not at all."""
+    expected: dict[str, list[str]] = {}
+    for each in pages:
+        left = lefts.get(each.number)
+        for slot, text in enumerate(each.lines):
+            operation = parse_line(text)
+            gone = None if left is None else left.get(slot, ())
+            for watch in watches:
+                name = operation.event if watch.filter.matches(operation) else ""
+                name = name or ("leave" if watch.filter.left_by(operation, gone) else "")
+                if name and watch.since < each.number:
+                    expected.setdefault(watch.connection_id, []).append(f"{name} {operation.id}")
+
+    assert told(fanout.plan(pages, lookup(filed(watches)), lefts)) == expected
+
+
+def test_everybody_is_looked_at_only_where_a_page_is_unknown() -> None:
+    """Else a leave costs what an operation costs: a look-up of each parent it took away."""
+    pages = [page(1, line("a"), line("b"))]
+    asked: list[str] = []
+
+    def find(key: str) -> Sequence[Watch]:
+        asked.append(key)
+        return ()
+
+    everybody: list[int] = []
+    index = fanout.Index.of(find, lambda: everybody.append(1) or ())  # type: ignore[func-returns-value]
+
+    fanout.plan(pages, index, {1: {1: ("q",)}})
+    assert (asked, everybody) == ([ALL_KEY, "t/video", "p/q"], [])
+
+    fanout.plan(pages, index, {})
+    assert everybody == [1]

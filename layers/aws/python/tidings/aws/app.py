@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidings.core.access import Guard
     from tidings.core.catchup import CatchUp
     from tidings.core.delivery import Delivery
+    from tidings.core.departure_reader import DepartureReader
     from tidings.core.followers import Follower, Handler
     from tidings.core.ingesting import Ingester
     from tidings.core.manners import Manners
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from .apigateway_sockets import ApiGatewaySockets
     from .dynamodb_connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
+    from .dynamodb_departures import DynamoDBDepartures
     from .dynamodb_followers import DynamoDBFollowers
     from .dynamodb_log import DynamoDBLog
     from .dynamodb_state import DynamoDBState
@@ -113,6 +115,20 @@ def state() -> DynamoDBState:
 
 
 @cache
+def departures() -> DynamoDBDepartures:
+    from .dynamodb_departures import DynamoDBDepartures
+
+    return DynamoDBDepartures(clients.dynamodb_once(), settings().state_table)
+
+
+@cache
+def departure_reader() -> DepartureReader:
+    from tidings.core.departure_reader import DepartureReader
+
+    return DepartureReader(departures(), followers())
+
+
+@cache
 def connections() -> DynamoDBConnections:
     from .dynamodb_connections import DynamoDBConnections
 
@@ -158,7 +174,8 @@ def reader() -> Reader:
 def catch_up() -> CatchUp:
     from tidings.core.catchup import CatchUp
 
-    return CatchUp(reader(), state(), followers(), now_ms, settings().tombstone_ms)
+    kept = departure_reader()
+    return CatchUp(reader(), state(), followers(), now_ms, settings().tombstone_ms, kept)
 
 
 @cache
@@ -210,7 +227,8 @@ def follower_handler() -> Handler:
 def _projector() -> Handler:
     from tidings.core.projecting import Projector
 
-    return Projector(state(), settings().tombstone_ms)
+    kept_ms = settings().tombstone_ms, settings().page_ms
+    return Projector(state(), departures(), profiles(), bells(), *kept_ms)
 
 
 def _pusher() -> Handler:
@@ -218,7 +236,16 @@ def _pusher() -> Handler:
 
     from .threads import Threads
 
-    return Pusher(connections(), inbox(), watches(), delivery(), reader(), Threads(SPREAD_WORKERS))
+    return Pusher(
+        connections(),
+        inbox(),
+        watches(),
+        delivery(),
+        reader(),
+        Threads(SPREAD_WORKERS),
+        departure_reader(),
+        profiles(),
+    )
 
 
 @cache

@@ -126,10 +126,10 @@ FUNCTIONS = (
         memory_mb=1024,
         grants=(
             Grant("log", _READ + _PUT),
-            Grant("state", ("dynamodb:BatchWriteItem",)),
+            Grant("state", ("dynamodb:BatchGetItem", "dynamodb:BatchWriteItem")),
             Grant("control", _READ + _UPDATE),
         ),
-        invokes=("follow-state",),
+        invokes=("follow-state", "follow-push"),
         environment={"TIDINGS_FOLLOWER": "state"},
     ),
     Function(
@@ -139,6 +139,7 @@ FUNCTIONS = (
         memory_mb=1024,
         grants=(
             Grant("log", _READ + _PUT),
+            Grant("state", _READ),
             Grant("control", _READ + _UPDATE),
             Grant("connections", _READ + _PUT + _DELETE),
         ),

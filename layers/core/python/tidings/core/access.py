@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from .errors import NoPasswordSet, WrongPassword
+from .errors import LeaveNotKept, NoPasswordSet, WrongPassword
 
 if TYPE_CHECKING:
+    from .filters import Filter
     from .passwords import Verifier
     from .ports import Profiles
     from .profiles import Profile
@@ -57,6 +58,18 @@ class Guard:
             raise WrongPassword(rule, field="password")
         if not self.verifier.matches(password, stored):
             raise WrongPassword(f"is not a {role.value} password of the feed", field="password")
+
+    def check_leave(self, feed: str, wanted: Filter) -> None:
+        """
+        Return if *feed* keeps what *wanted* asks for.
+
+        Raises:
+            LeaveNotKept: it wants to hear of leaves, and the feed does not keep departures.
+        """
+        if wanted.leave and not self.profiles.profile(feed).leave:
+            command = f"tidings feed set --feed {feed} --leave on"
+            rule = f"is not kept until the feed's operator runs `{command}`"
+            raise LeaveNotKept(rule, field="leave", value=True)
 
 
 def passwords_of(profile: Profile, role: Role) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ Every error the feed raises.
         * WrongContentType      a body in a format we do not read
         * KeyReused             an Idempotency-Key came back with another body
         * OutOfTurn             a WebSocket message the session's state does not allow
+        * LeaveNotKept          the feed does not keep what `leave=true` needs
         * NoPasswordSet         the feed is closed until its owner sets a password
         * WrongPassword         not the password of the feed for this role, or none
         * InvalidSetting        what is to be set for a feed breaks its rule
@@ -106,6 +107,10 @@ class KeyReused(Rejected):
 class OutOfTurn(Rejected):
     status = 409
     code = "out_of_turn"
+
+
+class LeaveNotKept(Rejected):
+    code = "leave_not_kept"
 
 
 class NoPasswordSet(Rejected):

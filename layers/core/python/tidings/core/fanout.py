@@ -1,25 +1,30 @@
 """
 Fan-out: which subscription gets which operations, and in which messages.
 
-The plan looks subscriptions up by what an operation is (its parents, its type, everything),
-so it costs what matches, not what is connected.
+The plan looks subscriptions up by what an operation is (its parents, its type, everything) and
+by the parents it took away, so it costs what matches, not what is connected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from .connections import Watch
-from .filters import keys_of
-from .frames import of_line, pack, to_json
+from .filters import keys_of, parent_key
+from .frames import leave_of, of_line, pack, to_json
 from .operations import parse_line
 
 if TYPE_CHECKING:
+    from .departures import Left
+    from .operations import Operation
     from .pages import Page
 
 Find = Callable[[str], Sequence[Watch]]
+Lefts = Mapping[int, "Left"]  # by page, what its operations took away; unknown where missing
 
 
 @dataclass(slots=True)
@@ -43,36 +48,59 @@ class Plan:
             yield connection_ids, list(pack((self.events[at] for at in chosen), self.cursor))
 
 
-def plan(pages: Sequence[Page], find: Find) -> Plan:
-    """What to send for *pages*; *find* is asked once for each key."""
-    known: dict[str, Sequence[Watch]] = {}
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where the watches of a feed are found; each key is asked for once."""
+
+    find: Find
+    everybody: Callable[[], Sequence[Watch]]
+
+    @staticmethod
+    def of(find: Find, everybody: Callable[[], Sequence[Watch]]) -> Index:
+        return Index(cache(find), cache(everybody))
+
+    def matching(self, operation: Operation) -> Iterable[Watch]:
+        found = chain.from_iterable(map(self.find, keys_of(operation)))
+        return (watch for watch in found if watch.filter.matches(operation))
+
+    def left(self, operation: Operation, left: Iterable[str] | None) -> Iterable[Watch]:
+        """Where it is not known what *operation* took away, everybody has to be looked at."""
+        if left is None:
+            found: Iterable[Watch] = self.everybody()
+        else:
+            found = chain.from_iterable(self.find(parent_key(parent)) for parent in left)
+        return (
+            watch
+            for watch in found
+            if watch.filter.left_by(operation, left) and not watch.filter.matches(operation)
+        )
+
+
+def plan(pages: Sequence[Page], index: Index, lefts: Lefts | None = None) -> Plan:
+    """What to send for *pages*; without *lefts* nobody is told of leaves."""
     found = Plan(cursor=pages[-1].end.encode())
     for page in pages:
+        left = lefts.get(page.number) if lefts is not None else {}
         for slot, line in enumerate(page.lines):
-            _plan_line(found, page, slot, line, known, find)
+            operation = parse_line(line)
+            if _want(found, page, index.matching(operation)):
+                found.events.append(to_json(of_line(page.id_prefix, slot, line)))
+            gone = left.get(slot, ()) if left is not None else None
+            if gone != () and _want(found, page, index.left(operation, gone)):
+                found.events.append(to_json(leave_of(of_line(page.id_prefix, slot, line))))
     return found
 
 
-def _plan_line(
-    found: Plan, page: Page, slot: int, line: str, known: dict[str, Sequence[Watch]], find: Find
-) -> None:
-    operation = parse_line(line)
-    wanted = False
-    for key in keys_of(operation):
-        if key not in known:
-            known[key] = find(key)
-        for watch in known[key]:
-            if watch.since < page.number and watch.filter.matches(operation):
-                _want(found, watch)
-                wanted = True
-    if wanted:
-        found.events.append(to_json(of_line(page.id_prefix, slot, line)))
-
-
-def _want(found: Plan, watch: Watch) -> None:
-    """Give *watch* the event that is about to be added."""
+def _want(found: Plan, page: Page, watches: Iterable[Watch]) -> bool:
+    """Give *watches* the event that is about to be added; whether there are any."""
     index = len(found.events)
-    indexes = found.wanted.setdefault(watch.connection_id, [])
-    if not indexes or indexes[-1] != index:  # filed under several keys of this operation
-        indexes.append(index)
-        found.watches[watch.connection_id] = watch
+    wanted = False
+    for watch in watches:
+        if watch.since >= page.number:
+            continue
+        wanted = True
+        indexes = found.wanted.setdefault(watch.connection_id, [])
+        if not indexes or indexes[-1] != index:  # filed under several keys of this operation
+            indexes.append(index)
+            found.watches[watch.connection_id] = watch
+    return wanted

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+LEAVE = "leave"
 _WRAPPING_BYTES = len('{"events":[],"cursor":"0123456789abcdef01234567"}')
 
 
@@ -29,6 +30,11 @@ class Event(NamedTuple):
 
 def of_line(id_prefix: str, slot: int, line: str) -> Event:
     return Event(f"{id_prefix}{slot:06x}", event_of(line), data_of(line))
+
+
+def leave_of(event: Event) -> Event:
+    """The same operation, told to those whose parents it took away."""
+    return event._replace(name=LEAVE)
 
 
 def to_sse(event: Event) -> str:

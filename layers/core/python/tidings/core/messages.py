@@ -40,7 +40,9 @@ def parse(text: str, known_feeds: frozenset[str]) -> Message:
     return Message(
         act,
         check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
-        filters.Filter(_values(raw, "types"), _values(raw, "parents")),
+        filters.wanting(
+            _values(raw, "types"), _values(raw, "parents"), leave=_switch(raw, "leave")
+        ),
         cursor,
         cursors.parse(cursor),
         _password(raw),
@@ -82,6 +84,13 @@ def _password(raw: dict[str, Any]) -> str | None:
     if password is not None and not isinstance(password, str):
         raise InvalidMessage("must be a string", field="password")
     return password
+
+
+def _switch(raw: dict[str, Any], field: str) -> bool:
+    value = raw.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidMessage("must be true or false", field=field, value=value)
+    return value is True
 
 
 def _cursor(raw: dict[str, Any], act: Act) -> str:

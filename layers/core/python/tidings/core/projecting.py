@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .departures import depart
 from .state import project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .pages import Page
-    from .ports import StateStore
+    from .ports import Bells, DepartureStore, Profiles, StateStore
+    from .state import Row
 
 STATE = "state"
+_PUSH = "push"  # it follows this one where departures are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +26,16 @@ class Projector:
 
     Pages seen again put a row back to an earlier operation for a moment, but never to one
     before the checkpoint, and the same run brings it forward again.
+
+    Departures come before the rows: where a row is, what it overwrote has been looked at.
     """
 
     states: StateStore
+    departures: DepartureStore
+    profiles: Profiles
+    bells: Bells
     tombstone_ms: int
+    page_ms: int
 
     @property
     def name(self) -> str:
@@ -35,7 +44,23 @@ class Projector:
     def prepare(self, feed: str, checkpoint: int) -> None:
         """Nothing to prepare."""
 
-    def handle(self, feed: str, pages: Sequence[Page]) -> None:
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
         rows = project(pages, tombstone_ms=self.tombstone_ms)
+        if rows and self._keeps(feed):
+            self._depart(feed, pages, rows)
         if rows:
             self.states.write(feed, rows)
+        return len(pages)
+
+    def moved(self, feed: str) -> None:
+        if self._keeps(feed):
+            self.bells.ring(feed, _PUSH)
+
+    def _keeps(self, feed: str) -> bool:
+        return self.profiles.profile(feed).leave
+
+    def _depart(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
+        standing = self.states.find(feed, [row.key for row in rows])
+        found = depart(pages, standing, page_ms=self.page_ms)
+        if found:
+            self.departures.write(feed, found)

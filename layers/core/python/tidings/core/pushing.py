@@ -5,27 +5,34 @@ It is the only one that makes subscriptions live and that sends to live ones; it
 it one at a time. Who wants to join or leave posts a change to the inbox and rings. A joining
 connection first gets what lies between its replay's last page and the checkpoint, from the
 log; so the hand-over has neither gap nor reorder.
+
+Where some want to hear of leaves it stays behind the follower `state`, which finds out what was
+left. That somebody does is filed under "everything", as the watch of nobody: it is read anyway.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import fanout, frames, limits
 from .catchup import page_events
 from .connections import Change, Connection, Watch
+from .filters import ALL_KEY, LEAVERS
 from .session import Event, State, after
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .delivery import Delivery
+    from .departure_reader import DepartureReader
     from .pages import Page
-    from .ports import ConnectionStore, Inbox, Spread, WatchStore
+    from .ports import ConnectionStore, Inbox, Profiles, Spread, WatchStore
     from .reader import Reader
 
 PUSH = "push"
+_SOMEBODY = Watch("", LEAVERS, since=0)  # wants to hear of leaves; expires after the last who does
 
 
 @dataclass(slots=True)
@@ -36,6 +43,8 @@ class Pusher:
     delivery: Delivery
     reader: Reader
     spread: Spread
+    departures: DepartureReader
+    profiles: Profiles
     _told: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -51,14 +60,39 @@ class Pusher:
                 self._leave(feed, change)
             self.inbox.done(feed, change)
 
-    def handle(self, feed: str, pages: Sequence[Page]) -> None:
-        found = fanout.plan(pages, lambda key: self.watches.find(feed, key))
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        index = fanout.Index.of(partial(self.watches.find, feed), partial(self.watches.all, feed))
+        leave = any(watch.filter.leave for watch in index.find(ALL_KEY))
+        settled = self._settled(feed, pages) if leave else pages
+        if settled:
+            lefts = self.departures.left(feed, settled) if leave else None
+            self._send(feed, settled, index, fanout.plan(settled, index, lefts))
+        return len(settled)
+
+    def moved(self, feed: str) -> None:
+        """Nobody follows."""
+
+    def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
+        """
+        Those whose departures are settled: the follower `state` rings for the others.
+
+        It does so while the feed keeps departures. Else none will come, so none is waited for.
+        """
+        if not self.profiles.profile(feed).leave:
+            return pages
+        until = self.departures.until(feed)
+        return [page for page in pages if page.number <= until]
+
+    def _send(
+        self, feed: str, pages: Sequence[Page], index: fanout.Index, found: fanout.Plan
+    ) -> None:
         messages = {
             connection_id: batch for ids, batch in found.messages() for connection_id in ids
         }
         if self._time_to_tell(feed, pages):
             moved = list(frames.pack((), found.cursor))
-            for watch in self.watches.all(feed):
+            idle = (watch for watch in index.everybody() if watch != _SOMEBODY)
+            for watch in idle:
                 if watch.connection_id not in messages and watch.since < pages[-1].number:
                     messages[watch.connection_id] = moved
                     found.watches[watch.connection_id] = watch
@@ -87,6 +121,8 @@ class Pusher:
         if not self._send_missed(connection, checkpoint):
             return
         watch = Watch(connection.id, connection.filter, max(connection.since, checkpoint))
+        if watch.filter.leave:
+            self.watches.add(feed, _SOMEBODY)
         self.watches.add(feed, watch)
         live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
         if not self.connections.update(connection, live):
@@ -100,10 +136,11 @@ class Pusher:
             if not pages:  # it fell off the log: let it come back and start from its cursor
                 self.delivery.cut(connection.id)
                 return False
+            lefts = self.departures.left(connection.feed, pages) if connection.filter.leave else {}
             events = (
                 frames.to_json(event)
                 for page in pages
-                for event in page_events(page, connection.filter)
+                for event in page_events(page, connection.filter, left=lefts.get(page.number))
             )
             messages = list(frames.pack(events, pages[-1].end.encode()))
             if not self.delivery.send(connection.id, messages):

@@ -52,6 +52,7 @@ class Receiver:
     def _act(self, connection_id: str, message: Message) -> None:
         if message.act in (Act.SUBSCRIBE, Act.RESUME):
             self.guard.check(message.feed, Role.READ, message.password)
+            self.guard.check_leave(message.feed, message.filter)
         for _ in range(_UPDATE_ATTEMPTS):
             connection = self.connections.get(connection_id)
             if connection is None:
