@@ -67,18 +67,18 @@ def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
     """The batch to send now: the one begun before, else a new one of what is ready."""
     found = store.read(_FIRST)
     if not found:
-        return _made(store, new_key())
+        return _made(store, new_key)
     ((number, received_ms, key, body),) = found
     return Batch(number, received_ms, key, body.split(b"\n"))
 
 
-def _made(store: Store, key: str) -> Batch | None:
+def _made(store: Store, new_key: Callable[[], str]) -> Batch | None:
     if not store.read(_ANY_READY):
         return None
     with store.transaction(durable=True) as db:
         filling = _filled(db)
         _consume(db, filling)
-        return _insert(db, filling.received_ms, key, filling.lines)
+        return _insert(db, filling.received_ms, new_key(), filling.lines)
 
 
 def _filled(db: sqlite3.Connection) -> _Filling:
