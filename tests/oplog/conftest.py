@@ -1,0 +1,71 @@
+"""One twin for every row of oplog's contract, and a feed of its own for each test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from tidings.local.running import Twin
+
+from tests.oplog.feed import Feed
+from tests.oplog.wire import Ended
+
+FEEDS = [f"o{number:02}" for number in range(80)]
+QUIET, SHARED = "quiet", "shared"
+
+
+class Heartbeats(threading.Thread):
+    """Listens to a feed on which nothing happens from the start, and notes when it is spoken to."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__(daemon=True)
+        self._listener = feed.open()
+        self.moments = [time.monotonic()]
+
+    @property
+    def raw(self) -> bytes:
+        return self._listener.raw
+
+    def run(self) -> None:
+        heard = 0
+        while True:
+            try:
+                self._listener.silent(1.0)
+            except (Ended, OSError):
+                return
+            if len(self.raw) > heard:
+                heard = len(self.raw)
+                self.moments.append(time.monotonic())
+
+
+@pytest.fixture(scope="session")
+def twin() -> Iterator[Twin]:
+    with Twin("--feeds", ",".join(["main", QUIET, SHARED, *FEEDS])) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def heartbeats(twin: Twin) -> Heartbeats:
+    """Started with the twin, so that the test that waits for one finds it nearly due."""
+    found = Heartbeats(Feed(twin.port, QUIET))
+    found.start()
+    return found
+
+
+@pytest.fixture(scope="session")
+def spare(twin: Twin, heartbeats: Heartbeats) -> Iterator[str]:
+    return iter(FEEDS)
+
+
+@pytest.fixture
+def feed(twin: Twin, spare: Iterator[str]) -> Feed:
+    """One that no other test has touched."""
+    return Feed(twin.port, next(spare))
+
+
+@pytest.fixture
+def shared(twin: Twin) -> Feed:
+    """One for tests that mind nobody else's operations."""
+    return Feed(twin.port, SHARED)

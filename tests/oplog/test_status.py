@@ -1,0 +1,159 @@
+"""oplog's rows 4 and 63 to 65: `/status`, black box at a twin."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidings.core import limits
+from tidings.local.running import Twin
+
+from tests.oplog.feed import Feed, ask, op
+from tests.oplog.wire import STREAM, Connection, until
+
+pytestmark = pytest.mark.java
+
+TEN = [
+    "status",
+    "events_received",
+    "events_sent",
+    "events_ingested",
+    "events_error",
+    "events_discarded",
+    "queue_size",
+    "queue_max_size",
+    "clients",
+    "connections",
+]
+FORGOTTEN_S = limits.PRESENCE_MS / 1000 + 20  # and what a busy machine needs
+
+
+def status(feed: Feed) -> dict[str, Any]:
+    answer = ask(feed.port, "GET", f"/feeds/{feed.name}/status")
+    assert answer.status == 200, answer
+    found: dict[str, Any] = json.loads(answer.body)
+    return found
+
+
+def told(feed: Feed, **wanted: int) -> bool:
+    found = status(feed)
+    return {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/status", "/feeds/{}/status", "/health"])
+def test_O04_status_is_only_for_get(feed: Feed, method: str, path: str) -> None:
+    """Anything else is 405, and says what is allowed."""
+    answer = ask(feed.port, method, path.format(feed.name))
+
+    assert answer.status == 405
+    assert "GET" in answer.headers["allow"]
+
+
+def test_O63_status_is_one_line_of_json(feed: Feed) -> None:
+    """Status and nine counters first, in oplog's order; `/status` is the feed `main`."""
+    answer = ask(feed.port, "GET", "/status")
+    found = json.loads(answer.body)
+
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert b"\n" not in answer.body
+    assert list(found)[:10] == TEN
+    assert (found["status"], found["feed"]) == ("OK", "main")
+    assert feed.name in found["feeds"]
+
+
+def test_O63_the_counters_mean_what_they_meant(feed: Feed) -> None:
+    """Received, in the log and the state, refused; what one consumer was sent."""
+    feed.post(op("a"), op("b"))
+    feed.post(op("c"))
+    assert feed.send(b'{"event":"insert"}').status == 400
+    until(lambda: told(feed, events_received=3, events_ingested=3, events_error=1))
+    found = status(feed)
+    assert found["head"] == found["frontier"]["page"] == 2
+
+    assert [block.name for block in feed.copied()][0::4] == ["reset", "live"]
+    until(lambda: told(feed, events_sent=5, connections=1, clients=0))
+    assert [status(feed)[name] for name in ("events_discarded", "queue_size")] == [0, 0]
+
+
+def test_O64_clients_go_up_and_come_back(feed: Feed) -> None:
+    """With each that connects and each that leaves; connections only ever grow."""
+    assert told(feed, clients=0, connections=0)
+    with feed.listening():
+        until(lambda: told(feed, clients=1, connections=1))
+        with feed.listening():
+            until(lambda: told(feed, clients=2, connections=2))
+        until(lambda: told(feed, clients=1, connections=2))
+    until(lambda: told(feed, clients=0, connections=2))
+
+
+def test_O64_who_is_refused_does_not_count(feed: Feed) -> None:
+    """Neither as a connection nor as an error."""
+    refused = [
+        ask(feed.port, "GET", feed.path, {"accept": "application/json"}).status,
+        ask(feed.port, "GET", feed.path, {"accept": STREAM, "last-event-id": "abcd"}).status,
+        ask(feed.port, "GET", feed.path + "?types=%00", {"accept": STREAM}).status,
+    ]
+    with feed.listening():
+        until(lambda: told(feed, clients=1))
+
+    assert refused == [406, 400, 400]
+    until(lambda: told(feed, clients=0, connections=1, events_error=0))
+
+
+def test_O65_nothing_of_the_machine_is_told(feed: Feed) -> None:
+    """No command line, no environment, no memory, no names of tables, no stack."""
+    text = ask(feed.port, "GET", "/status").body.decode()
+
+    beside = ["feed", "feeds", "head", "frontier", "floor", "followers", "time"]
+    assert list(json.loads(text)) == [*TEN, *beside]
+    assert not re.search(r"cmdline|memstats|python|password|TIDINGS|AWS|tidings-|/home|/tmp", text)
+
+
+def test_health_is_told_without_a_store(feed: Feed) -> None:
+    """It says that somebody answers."""
+    answer = ask(feed.port, "GET", "/health")
+
+    assert (answer.status, answer.body) == (200, b'{"status":"OK"}')
+
+
+def test_an_unknown_feed_has_no_status(feed: Feed) -> None:
+    """As everywhere else."""
+    assert ask(feed.port, "GET", "/feeds/nope/status").status == 404
+
+
+@pytest.fixture
+def alone() -> Iterator[Twin]:
+    """A twin whose processes may be killed."""
+    with Twin() as running:
+        yield running
+
+
+def test_O64_clients_of_a_killed_process_are_forgotten(alone: Twin) -> None:
+    """`kill -9` says goodbye to nobody: the number comes back within a minute all the same."""
+    feed = Feed(alone.port, "main")
+    listeners = [Connection(alone.port, "GET", "/", [("accept", STREAM)]) for _ in range(3)]
+    until(lambda: told(feed, clients=3, connections=3))
+
+    os.kill(stream_process(alone.pid), signal.SIGKILL)
+    for listener in listeners:
+        listener.close()
+    until(lambda: ask(alone.port, "GET", "/").status == 406)  # a new process refuses us
+    with feed.listening():
+        until(lambda: told(feed, connections=4))
+        until(lambda: told(feed, clients=1), within_s=FORGOTTEN_S)
+
+
+def stream_process(twin: int) -> int:
+    """The child of *twin* that serves streams."""
+    children = Path(f"/proc/{twin}/task/{twin}/children").read_text().split()
+    (found,) = (
+        int(pid) for pid in children if b"handler:app" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    return found
