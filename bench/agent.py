@@ -150,22 +150,27 @@ def _sink() -> Iterator[tuple[int, Any]]:
 def _count(listener: socket.socket, asked: Connection) -> None:
     """Answer 204 to every request of the one connection, and count the lines."""
     total = 0
-    connections: dict[socket.socket, bytearray] = {}
+    buffers: dict[socket.socket, bytearray] = {}
     while True:
-        ready, _, _ = select.select([listener, asked, *connections], [], [])
-        for each in ready:
-            if each is asked:
+        waiting: list[int | socket.socket] = [listener.fileno(), asked.fileno(), *buffers]
+        for each in select.select(waiting, [], [])[0]:
+            if each == asked.fileno():
                 asked.recv()
                 asked.send(total)
-            elif each is listener:
-                connections[listener.accept()[0]] = bytearray()
-            else:
-                data = each.recv(1 << 20)
-                if not data:
-                    del connections[each]
-                    continue
-                connections[each] += data
-                total += _requests(each, connections[each])
+            elif each == listener.fileno():
+                buffers[listener.accept()[0]] = bytearray()
+            elif isinstance(each, socket.socket):
+                total += _received(each, buffers)
+
+
+def _received(sock: socket.socket, buffers: dict[socket.socket, bytearray]) -> int:
+    """Lines of the requests that are complete with what *sock* brings."""
+    data = sock.recv(1 << 20)
+    if not data:
+        del buffers[sock]
+        return 0
+    buffers[sock] += data
+    return _requests(sock, buffers[sock])
 
 
 def _requests(sock: socket.socket, buffer: bytearray) -> int:

@@ -307,3 +307,19 @@ def test_nothing_is_half_done(queue: Store) -> None:
 
     assert queue.totals().events == 1
     assert _all(queue) == [["a"]]
+
+
+def test_a_full_disk_refuses_and_recovers(queue: Store) -> None:
+    """What does not fit on disk is not taken; what was taken stays; later there is room again."""
+    _lines(queue, "a")
+    ((pages,),) = queue.read("PRAGMA page_count")
+    queue.read(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        _lines(queue, *[f"b{n}" for n in range(500)])
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        _datagrams(queue, operation("c", data="x" * 20_000))
+    assert queue.totals().events == 1
+    queue.read("PRAGMA max_page_count = 100000")
+
+    assert _lines(queue, "d")
+    assert _all(queue) == [["a", "d"]]

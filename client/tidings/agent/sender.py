@@ -89,8 +89,9 @@ class Sender:
             self._target.post(batch)
         except Unfit as unfit:
             self._divide(batch, str(unfit))
-        except KeyTaken:
+        except KeyTaken as error:
             batches.rename(self._store, batch, self._new_key())
+            self._wait("refused", str(error))
         except AccessDenied as error:
             self._wait("denied", str(error))
         except Refused as error:
