@@ -133,6 +133,7 @@ def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.Monk
 
     assert listed["headers"]["access-control-allow-origin"] == "https://b.example"
     assert "access-control-allow-origin" not in other["headers"]
+    assert (listed["headers"]["vary"], other["headers"]["vary"]) == ("Origin", "Origin")
 
 
 @pytest.mark.parametrize(

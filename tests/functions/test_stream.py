@@ -17,20 +17,20 @@ from tidings.core.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle as ingest
-from tests.functions.cloud import Cloud, event
+from tests.functions.cloud import Cloud, event, start_anew
 
 PATIENCE_S = 20.0
 Message = MutableMapping[str, Any]
 
 
 async def get(
-    path: str, *, headers: dict[str, str], query: str = "", until: str = ""
+    path: str, *, headers: dict[str, str], query: str = "", until: str = "", method: str = "GET"
 ) -> tuple[int, dict[str, str], str]:
     """The answer to a GET of the deployed app; the client leaves when it has read *until*."""
     app = importlib.reload(importlib.import_module("functions.stream.handler")).app
     scope = {
         "type": "http",
-        "method": "GET",
+        "method": method,
         "path": path,
         "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
@@ -70,6 +70,7 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-cache, no-store, must-revalidate",
         "access-control-allow-origin": "*",
+        "access-control-expose-headers": "last-event-id",
         "last-event-id": "0000000000000000007fffff",
     }
     blocks = [block.split("\n") for block in text.split("\n\n") if block]
@@ -167,3 +168,25 @@ def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
 
     assert (found[0], found[2]) == (400, "")
     assert "content-type" not in found[1]
+
+
+def test_a_preflight_is_answered_for_the_origins_of_the_setting(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the app itself: at a function URL there is no gateway that would."""
+    monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example,https://b.example")
+    start_anew()
+    told = {
+        origin: asyncio.run(get("/ops", headers={"origin": origin}, method="OPTIONS"))
+        for origin in ("https://b.example", "https://c.example")
+    }
+
+    assert [status for status, _, _ in told.values()] == [204, 204]
+    listed, other = (headers for _, headers, _ in told.values())
+    assert listed["access-control-allow-origin"] == "https://b.example"
+    assert listed["access-control-allow-methods"] == "GET, OPTIONS"
+    assert {"authorization", "last-event-id"} <= set(
+        listed["access-control-allow-headers"].split(", ")
+    )
+    assert "access-control-allow-origin" not in other
+    assert (listed["vary"], other["vary"]) == ("Origin", "Origin")

@@ -17,11 +17,13 @@ from tidings.local.runtime_api import Answer, failure
 class Api:
     """A gateway in this process whose functions give *answer* and remember their events."""
 
-    def __init__(self, answer: Answer, console: Path = Path("nowhere")) -> None:
+    def __init__(
+        self, answer: Answer, console: Path = Path("nowhere"), origins: tuple[str, ...] = ("*",)
+    ) -> None:
         self.answer = answer
         self.calls: list[tuple[str, Any]] = []
         routes = [route for route in blueprint.HTTP_ROUTES if route.function != "stream"]
-        self._gateway = HttpGateway(routes, self._invoke, {}, console=console, origins=["*"])
+        self._gateway = HttpGateway(routes, self._invoke, {}, console=console, origins=origins)
 
     async def _invoke(self, name: str, payload: bytes) -> Answer:
         self.calls.append((name, json.loads(payload)))
@@ -166,6 +168,19 @@ def test_a_preflight_is_answered_without_a_function() -> None:
     assert response.headers["access-control-allow-methods"] == "POST, OPTIONS"
     assert "idempotency-key" in response.headers["access-control-allow-headers"]
     assert api.calls == []
+
+
+@pytest.mark.parametrize("origin", ["https://a.example", "https://b.example"])
+def test_a_preflight_names_the_origin_that_asks(origin: str) -> None:
+    """Each of several listed ones, and no other; caches are told that it depends."""
+    api = Api(Answer(b"{}"), origins=("https://a.example", "https://b.example"))
+    listed = api.request("OPTIONS", "/", headers={"Origin": origin})
+    other = api.request("OPTIONS", "/", headers={"Origin": "https://c.example"})
+
+    assert listed.headers["access-control-allow-origin"] == origin
+    assert "authorization" in listed.headers["access-control-allow-headers"]
+    assert "access-control-allow-origin" not in other.headers
+    assert (listed.headers["vary"], other.headers["vary"]) == ("Origin", "Origin")
 
 
 PAGES: Mapping[str, tuple[int, str]] = {

@@ -1,0 +1,190 @@
+"""Passwords at the functions: POST, SSE and WebSocket, on a stage that is closed by default."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from tidings.aws import app, clients
+from tidings.core import limits
+from tidings.core.passwords import hashed
+from tidings.core.profiles import Profile
+
+from functions.connect.handler import handle as connect
+from functions.ingest.handler import handle as ingest
+from functions.receive.handler import handle as receive
+from tests.functions.cloud import Cloud, event, message, start_anew
+from tests.functions.test_stream import get
+
+READ, INGEST = "the read: password", "the ingest password"
+PROFILE = Profile(
+    read_passwords=(hashed(READ, salt=b"1" * 16, now_ms=0),),
+    ingest_passwords=(hashed(INGEST, salt=b"2" * 16, now_ms=0),),
+)
+STREAM = {"accept": "text/event-stream"}
+
+
+def encoded(password: str, user: str = "") -> str:
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def basic(password: str, user: str = "") -> dict[str, str]:
+    return {"authorization": f"Basic {encoded(password, user)}"}
+
+
+@pytest.fixture
+def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """The stage as it is deployed: nothing is open."""
+    monkeypatch.delenv("TIDINGS_OPEN")
+    start_anew()
+    return cloud
+
+
+@pytest.fixture
+def guarded(closed: Cloud) -> Cloud:
+    """With a password for each role."""
+    assert app.profiles().save("main", PROFILE)
+    return closed
+
+
+def post(headers: dict[str, str] | None = None, **changes: Any) -> dict[str, Any]:
+    sent = event("http_post", **changes)
+    return ingest({**sent, "headers": {**sent["headers"], **(headers or {})}}, None)
+
+
+def code(answer: dict[str, Any]) -> str:
+    found: str = json.loads(answer["body"])["error"]["code"]
+    return found
+
+
+def stream(headers: dict[str, str]) -> tuple[int, dict[str, str], str]:
+    """A GET whose client leaves at the first event."""
+    return asyncio.run(get("/", headers={**STREAM, **headers, "last-event-id": "0"}, until="live"))
+
+
+def subscribe(cloud: Cloud, **fields: object) -> Any:
+    """The last answer on a connection that was just opened."""
+    connect(event("socket_connect"), None)
+    receive(message({"action": "subscribe", **fields}), None)
+    return cloud.posted[-1][1]
+
+
+@pytest.mark.parametrize("user", ["", "anybody"])
+def test_O05_any_user_and_the_right_password(guarded: Cloud, user: str) -> None:
+    """Are let in, to post and to read."""
+    assert post(basic(INGEST, user))["statusCode"] == 204
+    assert stream(basic(READ, user))[0] == 200
+
+
+@pytest.mark.parametrize("headers", [{}, basic("a wrong one"), {"authorization": "Basic"}])
+def test_O05_no_password_or_a_wrong_one(guarded: Cloud, headers: dict[str, str]) -> None:
+    """401, and nothing is written or told."""
+    answer = post(headers)
+    assert (answer["statusCode"], code(answer)) == (401, "wrong_password")
+    status, _, body = stream(headers)
+    assert (status, json.loads(body)["error"]["code"]) == (401, "wrong_password")
+    assert app.log().head("main") == 0
+
+
+def test_O06_each_role_has_its_own(guarded: Cloud) -> None:
+    """The password to read does not post, and the other way round."""
+    assert post(basic(READ))["statusCode"] == 401
+    assert stream(basic(INGEST))[0] == 401
+
+
+def test_O07_the_scheme_in_any_case_and_a_challenge(guarded: Cloud) -> None:
+    """As RFC 7617 has it; oplog took `Basic` alone and challenged nobody."""
+    assert post({"authorization": f"bAsIc {encoded(INGEST)}"})["statusCode"] == 204
+    challenge = 'Basic realm="tidings", charset="UTF-8"'
+    assert post()["headers"]["www-authenticate"] == challenge
+    assert stream({})[1]["www-authenticate"] == challenge
+
+
+def test_O12_the_password_is_asked_before_the_content_type(guarded: Cloud) -> None:
+    """A wrong one with a wrong type is 401, a right one 415."""
+    assert post({"content-type": "text/plain"})["statusCode"] == 401
+    assert post({"content-type": "text/plain", **basic(INGEST)})["statusCode"] == 415
+
+
+def test_O26_what_is_accepted_is_asked_before_the_password(guarded: Cloud) -> None:
+    """406 without a password, and 401 before a cursor is looked at."""
+    assert asyncio.run(get("/", headers={"accept": "text/html"}))[0] == 406
+    assert asyncio.run(get("/", headers={**STREAM, "last-event-id": "abcd"}))[0] == 401
+
+
+@pytest.mark.parametrize("said", [{}, {"password": "a wrong one"}, {"password": INGEST}])
+def test_a_socket_says_the_password_with_its_subscription(
+    guarded: Cloud, said: dict[str, str]
+) -> None:
+    """The connection stays open after a wrong one, so that it may say another."""
+    assert subscribe(guarded, **said)["error"]["code"] == "wrong_password"
+    assert guarded.closed == []
+    receive(message({"action": "resume", "cursor": "now", "password": READ}), None)
+    assert guarded.posted[-1][1]["reply"] == "subscribed"
+
+
+def test_a_socket_that_says_nonsense_does_not_hear_it_again(guarded: Cloud) -> None:
+    """What cannot be read may hold a password."""
+    connect(event("socket_connect"), None)
+    for text in (f'{{"password":"{READ}"', json.dumps([READ]), json.dumps({"password": [READ]})):
+        receive(message(text), None)
+        told = json.dumps(guarded.posted[-1][1])
+        assert "invalid_message" in told and READ not in told
+    receive(message({"action": "subscribe", "password": [READ]}), None)
+    assert READ not in json.dumps(guarded.posted[-1][1])
+
+
+def test_without_a_password_a_stage_is_closed(closed: Cloud) -> None:
+    """Every way in names the command that opens it."""
+    answer = post(basic("anything"))
+    assert (answer["statusCode"], code(answer)) == (401, "no_password_set")
+    assert "tidings feed password ingest --feed main" in answer["body"]
+    assert "tidings feed password read --feed main" in stream({})[2]
+    assert subscribe(closed)["error"]["code"] == "no_password_set"
+
+
+def test_an_unknown_feed_is_told_before_its_password(guarded: Cloud) -> None:
+    """And costs no look at a profile."""
+    assert post(pathParameters={"feed": "other"})["statusCode"] == 404
+    assert asyncio.run(get("/feeds/other/ops", headers=STREAM))[0] == 404
+
+
+def test_a_change_counts_in_a_running_process(
+    guarded: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within `limits.PROFILE_AGE_MS`: the process reads the profile again."""
+    assert post(basic(INGEST))["statusCode"] == 204
+    others = app.profiles.__wrapped__()  # what another process would change
+    new = hashed("the next one", salt=b"3" * 16, now_ms=0)
+    found = others.profile("main")
+    assert others.save("main", replace(found, ingest_passwords=(new, *found.ingest_passwords)))
+    assert post(basic("the next one"))["statusCode"] == 401
+    monkeypatch.setattr(limits, "PROFILE_AGE_MS", 0)
+    assert post(basic("the next one"))["statusCode"] == 204
+    assert post(basic(INGEST))["statusCode"] == 204
+
+
+def test_no_password_is_ever_logged(
+    guarded: Cloud, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not even where Powertools is told to log events and a handler fails under the request."""
+    monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
+    monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", "DEBUG")
+    post(basic(INGEST))
+    post(basic("a wrong one"))
+    connect(event("socket_connect"), None)
+    for table in ("log", "connections"):
+        clients.dynamodb().delete_table(TableName=table)
+    with pytest.raises(ClientError):
+        post(basic(INGEST))
+    with pytest.raises(ClientError):
+        receive(message({"action": "subscribe", "password": READ}), None)
+    written = "".join(capfd.readouterr())
+    assert written.count("the function failed") >= 2, written
+    for secret in (INGEST, READ, "a wrong one", "scrypt"):
+        assert secret not in written and encoded(secret) not in written
