@@ -25,9 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     parser.add_argument("--minutes", type=float, default=0, help="stop after this long")
     parser.add_argument("--history", type=Path, help="write the last seed's history here")
+    parser.add_argument("--copies", action="store_true", help="with consumers that copy")
     chosen = parser.parse_args(arguments)
     try:
-        outcome = _run(chosen.seed, chosen.seeds, chosen.minutes * 60)
+        outcome = _run(chosen.seed, chosen.seeds, chosen.minutes * 60, copies=chosen.copies)
     except Failed as failed:
         return _report(failed, chosen.history)
     if chosen.history:
@@ -35,12 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _run(first: int, count: int, limit_s: float) -> Outcome:
+def _run(first: int, count: int, limit_s: float, *, copies: bool) -> Outcome:
     began = told = time.monotonic()
     fired: Counter[str] = Counter()
     steps = 0
     for done, seed in enumerate(range(first, first + max(1, count)), 1):
-        outcome = tell(Plan(seed))
+        outcome = tell(Plan(seed, copies=copies))
         fired += outcome.fired
         steps += outcome.steps
         now = time.monotonic()
@@ -61,7 +62,8 @@ def _report(failed: Failed, wanted: Path | None) -> int:
     _say("\n".join(failed.history.lines(_LAST)))
     _say(f"seed {seed} broke a promise: {failed.reason}")
     _say(f"history: {path}")
-    _say(f"again: python -m tests.simulation --seed {seed}")
+    copies = " --copies" if failed.plan.copies else ""
+    _say(f"again: python -m tests.simulation --seed {seed}{copies}")
     return 1
 
 

@@ -9,7 +9,7 @@ from .model import Wanted
 from .producer import PARENTS, TYPES
 from .world import HOUR_MS, World
 
-_FILTERS = (
+FILTERS = (
     Wanted(),
     Wanted(),
     Wanted(types=frozenset(TYPES[:1])),
@@ -18,18 +18,26 @@ _FILTERS = (
     Wanted(parents=frozenset(PARENTS[1:])),
     Wanted(types=frozenset(TYPES[:2]), parents=frozenset(PARENTS[:2])),
 )
+_LEAVE = 0.7  # of those who filter on parents
 
 
 def new_consumer(world: World, name: str) -> Consumer:
     """Somebody who was never here: from the start, from now, from a time, or a stranger's id."""
     random = world.random
-    wanted = random.choice(_FILTERS)
+    wanted = leaving(world, random.choice(FILTERS))
     kind = random.choice(("0", "0", "now", "now", "since", "foreign"))
     cursor, since_ms = _cursor(random, world.scheduler.now_ms, kind)
     consumer = Consumer(name, world.model, wanted, cursor, careful=random.random() < 0.5)
     consumer.since_ms = since_ms
     world.machine.note(name, "begins", kind, cursor, sorted(wanted.types or ()))
     return consumer
+
+
+def leaving(world: World, wanted: Wanted) -> Wanted:
+    """Where departures are kept, many want to hear of them."""
+    if not world.functions.leave or wanted.parents is None:
+        return wanted
+    return wanted._replace(leave=world.random.random() < _LEAVE)
 
 
 def _cursor(random: Random, now_ms: int, kind: str) -> tuple[str, int | None]:

@@ -9,11 +9,12 @@ that goes on in order, nothing that does not match, nothing beyond a hole.
 from __future__ import annotations
 
 import json
+from copy import copy
 from typing import Any
 
 from .model import DELETED, PAGE_END, Broken, Log, Place, Position, Wanted
 
-RESET, LIVE, ROW_OR_OP = "reset", "live", ("insert", "update", "delete")
+RESET, LIVE, LEAVE = "reset", "live", "leave"
 
 
 class Consumer:
@@ -32,6 +33,8 @@ class Consumer:
         self.everything = False
         self.repeats = 0
         self.events = self.resets = self.rows = 0
+        self.leaves = 0  # that were told
+        self.doubtful = 0  # of them, in the log, such that left nothing of ours
 
     def apply(self, id: str, name: str, data: dict[str, Any]) -> None:
         self.events += 1
@@ -48,7 +51,14 @@ class Consumer:
                 return
             self.handled = place.at
         self.rows += place.replicates
-        self.objects[data["type"], data["id"]] = DELETED if name == "delete" else data
+        self.leaves += name == LEAVE
+        gone = name in ("delete", LEAVE)
+        self.objects[data["type"], data["id"]] = DELETED if gone else data
+
+    def copy(self) -> Consumer:
+        made = copy(self)
+        made.objects = dict(self.objects)
+        return made
 
     def forgets(self) -> None:
         """It starts anew from now: what it knew is of no use any more."""
@@ -57,11 +67,15 @@ class Consumer:
 
     def check(self) -> None:
         """At rest, what it holds is what the log says, as far as it was told."""
-        if self.wanted.parents is not None:
-            return  # an object may leave its parents unseen: only the sequence is promised
+        if self.wanted.leave:
+            self._check_exactly()
+            return
         latest = self.log.latest(self.wanted)
         for key in self.objects.keys() - latest.keys():
             raise Broken(f"{self.name} holds {key}, which the log never had")
+        if self.wanted.parents is not None:  # an object may leave its parents unseen
+            last = self.log.latest(Wanted())
+            latest = {key: op for key, op in latest.items() if op is last[key]}
         for key, op in latest.items():
             if not self._must_know(op.at, op.at_ms) and self.objects.get(key) is DELETED:
                 continue
@@ -69,6 +83,16 @@ class Consumer:
             if self.objects.get(key) != expected:
                 found = self.objects.get(key)
                 raise Broken(f"{self.name}: {key} is {found}, the log's last is {op}")
+
+    def _check_exactly(self) -> None:
+        """Who is told of leaves holds what matches now, and nothing else."""
+        for key, op in self.log.latest(Wanted(self.wanted.types)).items():
+            matches = op.event != "delete" and self.wanted.matches(op)
+            expected = op.data if matches else DELETED
+            found = self.objects.get(key, DELETED)
+            unheard = found is DELETED and not self._must_know(op.at, op.at_ms)
+            if found != expected and not unheard:
+                raise Broken(f"{self.name}: {key} is {found}, should be {expected}: {op}")
 
     def _must_know(self, at: Position, at_ms: int) -> bool:
         if self.everything or (self.from_place is not None and at > self.from_place):
@@ -114,7 +138,7 @@ class Session:
         elif name == LIVE:
             self._moved(Place.of(id))
         elif Place.of(id).replicates:
-            self._row(Place.of(id), data)
+            self._row(Place.of(id), name, data)
         else:
             self._operation(Place.of(id), name, data)
         self.consumer.apply(id, name, data)
@@ -134,24 +158,39 @@ class Session:
             raise Broken(f"{self.consumer.name} is still within a copy")
         self._check_gap(self.high, (self.log.frontier + 1, 0), "was never told")
 
-    def _row(self, place: Place, data: dict[str, Any]) -> None:
+    def _row(self, place: Place, name: str, data: dict[str, Any]) -> None:
         self.high = self.last = (place.page, PAGE_END)
         self._fresh = False
-        types = self.consumer.wanted.types
-        if types is not None and data["type"] not in types:
+        wanted = self.consumer.wanted
+        matches = wanted.wants(data["type"], data["parents"])
+        if name == LEAVE:
+            self._check_leave(data["type"], matches=matches)
+        elif not matches:
             raise Broken(f"{self.consumer.name} was told of {data}, which it filters out")
 
     def _operation(self, place: Place, name: str, data: dict[str, Any]) -> None:
         who, op = self.consumer.name, self.log.op(place.at)
         if place.page > self.log.frontier:
             raise Broken(f"{who} saw page {place.page} beyond frontier {self.log.frontier}")
-        if op is None or (op.event, op.data) != (name, data):
+        if op is None or op.data != data or name not in (op.event, LEAVE):
             raise Broken(f"{who} saw {name} {data} at {place.at}; the log has {op}")
         if self.log.seconds[place.page] != place.seconds:
             raise Broken(f"{who}: id of {place.at} has another second")
-        if not self.consumer.wanted.matches(op):
+        wanted = self.consumer.wanted
+        if name == LEAVE:
+            self._check_leave(op.key[0], matches=wanted.matches(op))
+            self.consumer.doubtful += not wanted.left_by(op)
+        elif not wanted.matches(op):
             raise Broken(f"{who} was told of {op}, which it filters out")
         self._step(place.at)
+
+    def _check_leave(self, type: str, *, matches: bool) -> None:
+        """It may be one to be sure, but only for those who asked, and of what they ask for."""
+        types, leave = self.consumer.wanted.types, self.consumer.wanted.leave
+        if not leave or matches or (types is not None and type not in types):
+            raise Broken(
+                f"{self.consumer.name} was told that a {type} left, which does not concern it"
+            )
 
     def _step(self, at: Position) -> None:
         if self.last is not None and at > self.last:
@@ -170,7 +209,8 @@ class Session:
         self._fresh = False
 
     def _check_gap(self, behind: Position, before: Position, what: str) -> None:
-        if self._fresh and behind[0] + 1 < self._floor():
+        unseen = self._fresh or self.consumer.wanted.parents is not None
+        if unseen and behind[0] + 1 < self._floor():
             return  # it was served from the state, which tells the latest of each object
         missed = self.log.missed(behind, before, self.consumer.wanted)
         if missed is not None:

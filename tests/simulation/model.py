@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,18 +32,28 @@ class Op(NamedTuple):
     parents: tuple[str, ...]
     data: dict[str, Any]  # without its event, as consumers get it
     marker: str  # names the request it came in
+    left: frozenset[str] = frozenset()  # the parents it took away
 
 
 class Wanted(NamedTuple):
-    """A filter; None does not filter."""
+    """A filter; None does not filter. *leave*: what leaves its parents is told too."""
 
     types: frozenset[str] | None = None
     parents: frozenset[str] | None = None
+    leave: bool = False
 
     def matches(self, op: Op) -> bool:
-        if self.types is not None and op.key[0] not in self.types:
+        return self.wants(op.key[0], op.parents)
+
+    def wants(self, type: str, parents: Sequence[str]) -> bool:
+        if self.types is not None and type not in self.types:
             return False
-        return self.parents is None or any(parent in self.parents for parent in op.parents)
+        return self.parents is None or any(parent in self.parents for parent in parents)
+
+    def left_by(self, op: Op) -> bool:
+        """Whether it does not match any more, but its object did."""
+        before = op._replace(parents=tuple(op.left))
+        return self.leave and self.matches(before) and not self.matches(op)
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ class Log:
         self._pages: dict[int, tuple[str, ...]] = {}
         self._waiting: dict[int, list[Op]] = {}
         self._positions: list[Position] = []
+        self._parents: dict[tuple[str, str], frozenset[str]] = {}
 
     def written(self, number: int, lines: list[str], at_ms: int) -> None:
         """A store accepted a page; *lines* is empty for a filler."""
@@ -90,8 +102,14 @@ class Log:
         self._waiting[number] = ops
         while (more := self._waiting.pop(self.frontier + 1, None)) is not None:
             self.frontier += 1
-            self.ops += more
+            self.ops += map(self._placed, more)
             self._positions += [op.at for op in more]
+
+    def _placed(self, op: Op) -> Op:
+        """*op* with what it took away, now that it is known what came before it."""
+        had = self._parents.get(op.key, frozenset())
+        self._parents[op.key] = frozenset(() if op.event == "delete" else op.parents)
+        return op._replace(left=had.difference(op.parents))
 
     def check_acknowledged(self, ids: list[str], marker: str, count: int) -> None:
         """Promise 1: the ids of an answer are where the operations are."""
@@ -120,9 +138,19 @@ class Log:
     def missed(self, behind: Position, before: Position, wanted: Wanted) -> Op | None:
         """The first matching operation strictly between two places."""
         for op in self.ops[self.after(behind) : self.index(before)]:
-            if wanted.matches(op):
+            if wanted.matches(op) or wanted.left_by(op):
                 return op
         return None
+
+    def lefts(self) -> dict[int, dict[int, tuple[str, ...]]]:
+        """What each page took away, by slot; of every page that holds something."""
+        found: dict[int, dict[int, tuple[str, ...]]] = {}
+        for op in self.ops:
+            page, slot = op.at
+            of_page = found.setdefault(page, {})
+            if op.left:
+                of_page[slot] = tuple(sorted(op.left))
+        return found
 
     def latest(self, wanted: Wanted) -> dict[tuple[str, str], Op]:
         """The fold: the last matching operation of each object."""

@@ -137,6 +137,10 @@ class Mutation:
         return Plan(seed, clear=self.clear, sweeps=not self.clear, copies=self.copies)
 
 
+def _of_copies(name: str, parts: Parts, took: int = 1) -> Mutation:
+    return Mutation(name, parts, took, took + 50, copies=True)
+
+
 MUTATIONS = (
     Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 10, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
@@ -147,13 +151,13 @@ MUTATIONS = (
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 4, 60),
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 5, 200),
     Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 57, 400),
-    Mutation("a copy goes on at the next bucket", Parts(catch_up=NextBucket), 1, 30, copies=True),
-    Mutation("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 1, 60, copies=True),
-    Mutation("the log begins behind the rows", Parts(catch_up=LateCheckpoint), 1, 60, copies=True),
-    Mutation("a cut copy begins behind its rows", Parts(catch_up=LateResumption), 1, 30, copies=True),
-    Mutation("a copy ends a second early", Parts(catch_up=FloorOfSecond), 1, 30, copies=True),
-    Mutation("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 1, 30, copies=True),
-    Mutation("a reader leaps over what was trimmed", Parts(reader=LeapingReader), 1, 30, copies=True),
+    _of_copies("a copy goes on at the next bucket", Parts(catch_up=NextBucket)),
+    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 10),
+    _of_copies("the log begins behind the rows", Parts(catch_up=LateCheckpoint)),
+    _of_copies("a cut copy begins behind its rows", Parts(catch_up=LateResumption)),
+    _of_copies("a copy ends a second early", Parts(catch_up=FloorOfSecond)),
+    _of_copies("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 3),
+    _of_copies("a reader leaps over what was trimmed", Parts(reader=LeapingReader)),
 )
 _BEFORE = 5
 

@@ -23,6 +23,7 @@ from .weather import Weather
 LATE_MS_MAX = limits.LEASE_MS - limits.FOLLOW_TIMEOUT_S * 1000 - 100
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
 _QUICK_MS, _NORMAL_MS = 4.0, 30.0
+_UNCONDITIONAL = ("state.write", "departures.write")
 
 
 class Machine:
@@ -108,7 +109,7 @@ class Process:
         if label == "inbox.post" and machine.weather.strikes("slow_change"):
             self.sleep(machine.random.uniform(200, 9_000))
         self._strike(machine.weather.at_effect(), label, before=True)
-        if label == "state.write" and machine.weather.strikes("late_write"):
+        if label in _UNCONDITIONAL and machine.weather.strikes("late_write"):
             self._write_late(label, call)
         result = call()
         machine.note(self.name, label)

@@ -21,8 +21,8 @@ _ATTEMPTS = 4
 class Producer:
     """Keeps what it was answered: the ids of each request, by the marker in its operations."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world, self.name = world, name
+    def __init__(self, world: World, name: str, ids: int = IDS) -> None:
+        self.world, self.name, self._ids = world, name, ids
         self.requests = 0
         self.acknowledged: dict[str, list[str]] = {}
         self.unknown: set[str] = set()
@@ -104,7 +104,7 @@ class Producer:
         return {
             "event": random.choices(("insert", "update", "delete"), (3, 4, 2))[0],
             "type": random.choice(TYPES),
-            "id": f"o{random.randrange(IDS)}",
+            "id": f"o{random.randrange(self._ids)}",
             "parents": random.sample(PARENTS, random.choice((0, 1, 1, 2))),
         }
 

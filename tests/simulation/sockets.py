@@ -124,11 +124,13 @@ class SocketClient:
         session = Session(consumer, lambda: self.world.stores.log.floor(FEED))
         session.starts(consumer.cursor)
         self.session = session
-        filters = {
+        filters: dict[str, Any] = {
             name: sorted(values)
             for name, values in (("types", wanted.types), ("parents", wanted.parents))
             if values is not None
         }
+        if wanted.leave:
+            filters["leave"] = True
         resumes = len(consumer.cursor) == 24 and self.world.random.random() < 0.5
         ask = {"action": "resume", "cursor": consumer.cursor}
         if not resumes:

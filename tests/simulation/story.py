@@ -7,6 +7,7 @@ One run: chaos, then calm, then the question whether every promise was kept.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -17,6 +18,8 @@ from tidings.core.pushing import PUSH
 from tidings.core.session import State
 from tidings.core.state import Row
 
+from . import copies
+from .consumer import Consumer
 from .functions import FEED
 from .history import History
 from .model import Broken, Wanted
@@ -30,16 +33,21 @@ from .world import MINUTE_MS, World
 _ALLOWED_TO_APPEND = ("log.", "claims.")
 _SETTLE_MS = 4 * MINUTE_MS + 1_000  # leases run out, three sweeps pick up what is left
 _BURSTS, _BURST_MS = 30, 3_000
+_CHAOS_MS = (60_000, 120_000)
 _BEACON_MS = 30_000  # then no sweep may be needed any more
 
 
 @dataclass(frozen=True)
 class Plan:
-    """*sweeps* off takes the safety net away; *clear* takes the faults away."""
+    """
+    *sweeps* off takes the safety net away; *clear* takes the faults away; *copies* adds
+    consumers that copy, see `copies`.
+    """
 
     seed: int
     clear: bool = False
     sweeps: bool = True
+    copies: bool = False
     without: frozenset[str] = frozenset()
 
 
@@ -69,10 +77,17 @@ class Story:
         self.weather = Weather(random, clear=plan.clear, without=plan.without)
         self.world = world = World(random, self.weather, parts)
         world.sweeps = plan.sweeps
-        self.random = random
+        if plan.seed % 3:
+            world.functions.keep_departures()
+        self.random, self.clear = random, plan.clear
         self.producers = [Producer(world, f"p{at}") for at in range(random.randint(1, 3))]
         self.sockets = [SocketClient(world, f"w{at}") for at in range(random.randint(1, 3))]
         self.streams = [StreamConsumer(world, f"s{at}") for at in range(random.randint(0, 2))]
+        self._chaos_ms = _CHAOS_MS
+        if plan.copies:
+            self._chaos_ms = copies.CHAOS_MS
+            self.producers, consumers = copies.begin(world)
+            self.streams = [*self.streams[:1], *consumers]
 
     def tell(self) -> None:
         if self.world.sweeps:
@@ -110,8 +125,8 @@ class Story:
         self.world.scheduler.run(_BEACON_MS)
 
     def _chaos(self) -> None:
-        """Everybody at work, for one to two minutes of virtual time."""
-        lasts_ms = self.random.randint(60_000, 120_000)
+        """Everybody at work."""
+        lasts_ms = self.random.randint(*self._chaos_ms)
         until_ms = self.world.scheduler.now_ms + lasts_ms
         for producer in self.producers:
             pause_ms = self.random.choice((200, 1_000, 5_000))
@@ -126,13 +141,16 @@ class Story:
         self._check_appending()
         self._check_followers()
         self._check_state()
+        self._check_departures()
         for client in self.sockets:
             self._check_socket(client)
+            self._check_doubt(client.consumer)
         for stream in self.streams:
             if stream.session is None:
                 raise Broken(f"{stream.consumer.name} has no stream")
             stream.session.complete()
             stream.consumer.check()
+            self._check_doubt(stream.consumer)
 
     def _check_appending(self) -> None:
         model = self.world.model
@@ -156,10 +174,7 @@ class Story:
 
     def _check_state(self) -> None:
         latest = self.world.model.latest(Wanted())
-        rows: dict[tuple[str, ...], Row] = {}
-        for bucket in range(limits.BUCKETS):
-            for row in self.world.stores.state.read(FEED, bucket):
-                rows[tuple(row.key.split("/", 1))] = row
+        rows = {tuple(row.key.split("/", 1)): row for row in self._rows()}
         for key, op in latest.items():
             found = rows.pop(key, None)
             if found is None:
@@ -169,6 +184,29 @@ class Story:
                 raise Broken(f"the state of {key} is {found}, the log's last is {op}")
         if rows:
             raise Broken(f"the state has {sorted(rows)}, which the log never had")
+
+    def _check_departures(self) -> None:
+        """Whatever is known is true; and where no one forgot the setting, all is known."""
+        found = self.world.stores.departures.read(FEED, 0, self.world.model.frontier)
+        expected = self.world.model.lefts()
+        for departures in found:
+            if departures.left != expected.pop(departures.page, None):
+                raise Broken(f"page {departures.page} did not leave {departures.left}")
+        doubts = self.weather.fired["stale_profile"] or self.weather.fired["lull"]
+        if self.world.functions.leave and expected and not doubts:
+            raise Broken(f"what the pages {sorted(expected)} left is unknown")
+
+    def _rows(self) -> Iterator[Row]:
+        for bucket in range(limits.BUCKETS):
+            after: str | None = None
+            while rows := self.world.stores.state.read(FEED, bucket, after):
+                yield from rows
+                after = rows[-1].key
+
+    def _check_doubt(self, consumer: Consumer) -> None:
+        """In clear weather nobody is told of a leave to be sure."""
+        if self.clear and consumer.doubtful:
+            raise Broken(f"{consumer.name} was told of {consumer.doubtful} that left nothing")
 
     def _check_socket(self, client: SocketClient) -> None:
         connection = self.world.stores.connections.get(client.connection_id)
@@ -187,7 +225,7 @@ def tell(plan: Plan, parts: Parts = SOUND) -> Outcome:
     Raises:
         Failed: a promise was broken, or the code under test raised what it must not.
     """
-    with parts.around(), bounds(small=plan.seed % 2 == 1):
+    with parts.around(), bounds(small=plan.seed % 2 == 1, few_buckets=plan.copies):
         story = Story(plan, parts)
         machine = story.world.machine
         try:
@@ -203,6 +241,8 @@ def tell(plan: Plan, parts: Parts = SOUND) -> Outcome:
 def _outcome(story: Story) -> Outcome:
     consumers = [client.consumer for client in story.sockets]
     consumers += [stream.consumer for stream in story.streams]
+    story.weather.saw("leave was told", sum(consumer.leaves for consumer in consumers))
+    story.weather.saw("leave in doubt", sum(consumer.doubtful for consumer in consumers))
     story.weather.saw("reset was told", sum(consumer.resets for consumer in consumers))
     story.weather.saw("row was told", sum(consumer.rows for consumer in consumers))
     story.weather.saw("event was repeated", sum(consumer.repeats for consumer in consumers))

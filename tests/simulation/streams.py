@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidings.core import limits
 from tidings.core.streaming import Stream
 
@@ -32,10 +34,14 @@ class StreamConsumer:
         while True:
             if self.world.sleep_through_lull() and self.world.random.random() < 0.5:
                 self.consumer = new_consumer(self.world, self.consumer.name)
-            self._serving = self.world.machine.start("stream", STREAM_TIMEOUT_S, self._serve)
-            self._stay()
-            self.session = None
+            self._read()
             self.world.scheduler.sleep(self.world.random.uniform(100, _RETRY_MS))
+
+    def _read(self) -> None:
+        """One stream, from its beginning to its end."""
+        self._serving = self.world.machine.start("stream", STREAM_TIMEOUT_S, self._serve)
+        self._stay()
+        self.session = None
 
     def _stay(self) -> None:
         """Until the stream ends or falls silent, or we have had enough of it."""
@@ -68,12 +74,20 @@ class StreamConsumer:
                     return
                 session.event(id, name, data)
                 consumer.cursor = id
+                if self._has_enough(name, data):
+                    return
             if chunk.at_frontier:
                 process.sleep(_POLL_MS)
+
+    def _has_enough(self, name: str, data: dict[str, Any]) -> bool:
+        """Whether to cut the stream behind the event just handled."""
+        return False
 
     def _open(self, process: Process, cursor: str) -> Stream:
         wanted = self.consumer.wanted
         types = None if wanted.types is None else ",".join(sorted(wanted.types))
         parents = None if wanted.parents is None else ",".join(sorted(wanted.parents))
         assert len(cursor) <= limits.CURSOR_CHARS_MAX
-        return self.world.functions.streamer(process).open(FEED, cursor, types, parents)
+        leave = "true" if self.consumer.wanted.leave else None
+        streamer = self.world.functions.streamer(process)
+        return streamer.open(FEED, cursor, types, parents, leave)

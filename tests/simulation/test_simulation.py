@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from . import copies
 from .story import Outcome, Plan, tell
 from .weather import MANNERS, RATES
 
 SEEDS = 80
+SEEDS_OF_COPIES = 10  # each is several times the work
 _LEADS_TO = (
     "connection was cut",
     "event was repeated",
@@ -47,6 +49,15 @@ def test_every_fault_has_struck(outcomes: list[Outcome]) -> None:
     fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
 
     assert [kind for kind in (*RATES, *MANNERS, *_LEADS_TO) if not fired[kind]] == []
+
+
+def test_copies_are_complete_whatever_is_cut_and_trimmed() -> None:
+    """From `0`, `1`, a time, an ObjectId or a lost page, with every fault there is for them."""
+    outcomes = [tell(Plan(seed, copies=True)) for seed in range(SEEDS_OF_COPIES)]
+    fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
+
+    assert [kind for kind in (*copies.RATES, *copies.LEADS_TO) if not fired[kind]] == []
+    assert fired["row was told"] > 2_000
 
 
 @pytest.mark.parametrize("seed", range(12))

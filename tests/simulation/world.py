@@ -178,3 +178,4 @@ class World:
                 self.machine.note("ttl", "expired", gone)
             if self.weather.strikes("expire"):
                 self.stores.state.expire(self.scheduler.now_ms)
+                self.stores.departures.expire(self.scheduler.now_ms)

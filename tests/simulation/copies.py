@@ -1,0 +1,149 @@
+"""
+Consumers that copy: from every kind of beginning, cut behind any row, away for any time.
+
+Each begins once and is never replaced, so at the end it must hold all that it was ever due.
+Meanwhile retention gives up the log as fast as it can without harming a writer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidings.core.projecting import STATE
+from tidings.core.pushing import PUSH
+
+from .choosing import FILTERS, leaving
+from .consumer import Consumer
+from .functions import FEED
+from .model import PAGE_END, Place, Position
+from .producer import Producer
+from .streams import StreamConsumer
+from .world import World
+
+CHAOS_MS: Final = (120_000, 150_000)  # longer than a page stays
+RATES: Final = {
+    "cut_in_copy": 0.04,  # behind each row
+    "cut_in_log": 0.01,  # behind each operation
+    "trim": 0.7,  # the floor rises to the followers
+    "delete": 0.7,  # this one of the old pages below the floor goes now, the others later
+}
+LEADS_TO: Final = (
+    "copy began",
+    "copy was resumed",
+    "copy's log was trimmed while away",
+    "copy's log was trimmed meanwhile",
+    "copied object was deleted",
+    "deleted object was told",
+    "trimmed place was resumed from",
+)
+_IDS = 40  # of each type: with few buckets every bucket has many rows
+_CONSUMERS = (4, 6)
+_TRIM_EVERY_MS = 15_000
+_YOUNG_MS = 90_000  # a request, its retries and the skew of the clocks are over by then
+_BEGINNINGS: Final = ("0", "1", "since", "foreign", "place")
+_AWAY_MS: Final = ((100, 2_000), (100, 2_000), (5_000, 30_000), (_YOUNG_MS, 130_000))
+
+
+class CopyConsumer(StreamConsumer):
+    """*beginning* is the kind of its first cursor; a `place` is one from early in the log."""
+
+    def __init__(self, world: World, name: str, beginning: str) -> None:
+        self._beginning = beginning
+        self._copied: set[tuple[str, str]] = set()
+        self._noted: set[tuple[str, int]] = set()
+        super().__init__(world, name)
+
+    def _live(self) -> None:
+        self.world.scheduler.sleep(self.world.random.uniform(1_000, CHAOS_MS[0]))
+        self.consumer = self._new()
+        while True:
+            self.world.sleep_through_lull()
+            self._note_cursor()
+            self._read()
+            self.world.scheduler.sleep(self.world.random.uniform(*self._away_ms()))
+
+    def _away_ms(self) -> tuple[int, int]:
+        """When it is calm, nobody stays away for long."""
+        choices = _AWAY_MS if self.world.weather.rates["cut_in_copy"] else _AWAY_MS[:1]
+        return self.world.random.choice(choices)
+
+    def _new(self) -> Consumer:
+        random, world = self.world.random, self.world
+        past_ms = world.scheduler.now_ms - random.randint(1_000, CHAOS_MS[0])
+        cursor, place, since_ms = self._beginning, None, None
+        if cursor == "since":
+            cursor, since_ms = str(past_ms), past_ms
+        elif cursor == "foreign":
+            cursor, since_ms = f"{past_ms // 1000:08x}{random.getrandbits(64):016x}", past_ms
+        elif cursor == "place":
+            cursor, place = self._early_place()
+        careful, wanted = random.random() < 0.5, leaving(world, random.choice(FILTERS))
+        made = Consumer(self.consumer.name, world.model, wanted, cursor, careful=careful)
+        made.from_place, made.since_ms, made.everything = place, since_ms, cursor == "1"
+        world.machine.note(made.name, "begins", self._beginning, cursor)
+        return made
+
+    def _early_place(self) -> tuple[str, Position]:
+        """What somebody has kept who was there and left."""
+        model = self.world.model
+        page = self.world.random.randint(0, model.frontier // 2)
+        return f"{model.seconds.get(page, 0):08x}{page:010x}{PAGE_END:06x}", (page, PAGE_END)
+
+    def _has_enough(self, name: str, data: dict[str, Any]) -> bool:
+        cursor, strikes = self.consumer.cursor, self.world.weather.strikes
+        if len(cursor) == 24 and Place.of(cursor).replicates:
+            self._note_row(Place.of(cursor), name, data)
+            return strikes("cut_in_copy")
+        if name == "delete" and (data["type"], data["id"]) in self._copied:
+            self.world.weather.saw("copied object was deleted")
+        return strikes("cut_in_log")
+
+    # --- what faults lead to ------------------------------------------------------------------
+
+    def _note_cursor(self) -> None:
+        cursor, floor = self.consumer.cursor, self.world.stores.log.floor(FEED)
+        if len(cursor) != 24:
+            return
+        place, saw = Place.of(cursor), self.world.weather.saw
+        trimmed = place.page + 1 < floor
+        if place.replicates:
+            saw("copy was resumed")
+            saw("copy's log was trimmed while away", trimmed)
+        elif place.page in self.world.model.seconds:
+            saw("trimmed place was resumed from", trimmed)
+
+    def _note_row(self, row: Place, name: str, data: dict[str, Any]) -> None:
+        self._copied.add((data["type"], data["id"]))
+        if name == "delete":
+            self.world.weather.saw("deleted object was told")
+        self._once("copy began", row.page)
+        if row.page + 1 < self.world.stores.log.floor(FEED):
+            self._once("copy's log was trimmed meanwhile", row.page)
+
+    def _once(self, what: str, page: int) -> None:
+        """Count *what* once for the copy that began at *page*."""
+        if (what, page) not in self._noted:
+            self._noted.add((what, page))
+            self.world.weather.saw(what)
+
+
+def begin(world: World) -> tuple[list[Producer], list[CopyConsumer]]:
+    """Let consumers copy and the log be given up under them; more objects to copy, too."""
+    random = world.random
+    world.weather.add(RATES)
+    world.scheduler.spawn("retention", lambda: _trim(world))
+    producers = [Producer(world, f"c{at}", _IDS) for at in range(2)]
+    names = random.choices(_BEGINNINGS, k=random.randint(*_CONSUMERS))
+    return producers, [CopyConsumer(world, f"r{at}", name) for at, name in enumerate(names)]
+
+
+def _trim(world: World) -> None:
+    log, weather = world.stores.log, world.weather
+    while True:
+        world.scheduler.sleep(_TRIM_EVERY_MS)
+        world.sleep_through_lull()
+        standing = {STATE: 0, PUSH: 0} | world.stores.followers.checkpoints(FEED)
+        if weather.strikes("trim"):
+            log.raise_floor(FEED, min(standing.values()) + 1)
+        before_ms = world.scheduler.now_ms - _YOUNG_MS
+        weather.saw("page expired", log.give_up(before_ms, lambda: weather.strikes("delete")))

@@ -1,0 +1,139 @@
+"""
+A feed in which nothing happens by itself: for histories in which every moment is chosen.
+
+`Reading` is a consumer twice, a careful and a naive one, who hear the same events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tidings.core import cursors, filters
+from tidings.core.catchup import CatchUp
+
+from tests.unit.scene import FEED, TOMBSTONE_MS, Scene
+
+from .consumer import Consumer, Session
+from .model import Log, Position, Wanted
+
+
+class Feed:
+    """Objects are named by numbers; *catch_up* may be a broken one."""
+
+    def __init__(self, catch_up: type[CatchUp] = CatchUp) -> None:
+        self.scene, self.model = Scene(), Log()
+        scene = self.scene
+        self.catch_up = catch_up(
+            scene.reader,
+            scene.state,
+            scene.followers,
+            scene.clock,
+            TOMBSTONE_MS,
+            scene.departure_reader,
+        )
+        self._posts = 0
+
+    def post(self, event: str, *numbers: int) -> None:
+        """One page that says *event* of each of the objects."""
+        self._posts += 1
+        page = self.scene.post(*(self._operation(event, number) for number in numbers))
+        self.model.written(page.number, list(page.lines), page.at_ms)
+
+    def project(self) -> None:
+        """To the end, although reads may be smaller than a page."""
+        while self.scene.project():
+            pass
+
+    def trim(self) -> None:
+        """The floor passes all that the state holds, and those pages are deleted."""
+        floor = self.scene.followers.checkpoints(FEED).get("state", 0) + 1
+        self.scene.log.raise_floor(FEED, floor)
+        log = self.scene.log._feeds[FEED]
+        log.pages = {number: page for number, page in log.pages.items() if number >= floor}
+        log.numbers = sorted(log.pages)
+
+    @property
+    def floor(self) -> int:
+        return self.scene.log.floor(FEED)
+
+    def _operation(self, event: str, number: int) -> dict[str, Any]:
+        return {
+            "event": event,
+            "type": ("video", "user")[number % 2],
+            "id": f"o{number}",
+            "parents": [f"channel/{(number + self._posts) % 3}"],
+            "data": {"of": f"post {self._posts}", "at": number},
+        }
+
+
+class Reading:
+    """What somebody knows who began at *cursor*; `cursor` is the id of its last event."""
+
+    def __init__(self, feed: Feed, cursor: str, wanted: Wanted = Wanted()) -> None:  # noqa: B008
+        self.feed, self.cursor, self.wanted = feed, cursor, wanted
+        self._consumers = [
+            Consumer(name, feed.model, wanted, cursor, careful=name == "careful")
+            for name in ("careful", "naive")
+        ]
+        self._sessions: list[Session] = []
+
+    def knows(
+        self, *, since_ms: int | None = None, place: Position | None = None, all: bool = False
+    ) -> Reading:
+        """From what on it must know everything, where no `reset` says so."""
+        for consumer in self._consumers:
+            consumer.since_ms, consumer.from_place, consumer.everything = since_ms, place, all
+        return self
+
+    def copy(self) -> Reading:
+        """Somebody who knows what this one knows, and goes another way from here."""
+        made = Reading(self.feed, self.cursor, self.wanted)
+        made._consumers = [each.copy() for each in self._consumers]
+        return made
+
+    def events(self) -> Iterator[int]:
+        """Resume behind the last event; after each one, how many it told. Ends at rest."""
+        wanted = filters.parse(_joined(self.wanted.types), _joined(self.wanted.parents))
+        self._sessions = [Session(each, lambda: self.feed.floor) for each in self._consumers]
+        for session in self._sessions:
+            session.starts(self.cursor)
+        progress = self.feed.catch_up.start(FEED, cursors.parse(self.cursor))
+        told, arrived = 0, False
+        while not arrived:
+            step = self.feed.catch_up.step(FEED, progress, wanted)
+            for event in step.events:
+                self._hear(event.id, event.name, json.loads(event.data or "{}"))
+                told += 1
+                yield told
+            progress, arrived = step.progress, step.at_frontier
+
+    def to_the_end(self) -> Reading:
+        for _ in self.events():
+            pass
+        return self
+
+    def check(self) -> None:
+        """Both hold what the log says."""
+        for session in self._sessions:
+            session.complete()
+        for consumer in self._consumers:
+            consumer.check()
+
+    @property
+    def in_copy(self) -> bool:
+        return len(self.cursor) == 24 and int(self.cursor[18], 16) >= 8
+
+    @property
+    def objects(self) -> dict[tuple[str, str], dict[str, Any] | None]:
+        return self._consumers[1].objects
+
+    def _hear(self, id: str, name: str, data: dict[str, Any]) -> None:
+        for session in self._sessions:
+            session.event(id, name, data)
+        self.cursor = id
+
+
+def _joined(values: frozenset[str] | None) -> str | None:
+    return None if values is None else ",".join(sorted(values))
