@@ -109,6 +109,7 @@ class Functions:
             self.catch_up(process),
             process.clock,
             process.new_id,
+            self.profiles,
         ).run(connection_id)
 
     def sweep(self, process: Process) -> None:

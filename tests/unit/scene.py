@@ -132,6 +132,7 @@ class Scene:
             self.catch_up,
             self.clock,
             self.new_id,
+            self.profiles,
         )
         self._followers()
         self._sweep()

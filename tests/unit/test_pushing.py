@@ -10,6 +10,7 @@ from tidings.core import cursors, limits
 from tidings.core.connections import Change, Connection, Outcome, Watch
 from tidings.core.filters import EVERYTHING, Filter
 from tidings.core.memory import MemorySockets
+from tidings.core.profiles import Profile
 from tidings.core.pushing import PUSH
 from tidings.core.session import State
 
@@ -288,3 +289,23 @@ def test_many_operations_travel_together(scene: Scene) -> None:
 def test_its_name(scene: Scene) -> None:
     """Under which it has its lease and is woken."""
     assert scene.pusher.name == PUSH == "push"
+
+
+def test_O32_refs_for_live_connections_and_joining_ones(scene: Scene) -> None:
+    """What is pushed and what was missed before; the template of the moment it is sent."""
+    scene.post(op("a"))
+    scene.push()
+    scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
+    scene.inbox.post(FEED, joining(scene, "j"))
+    live(scene)
+    scene.post(op("b"))
+    scene.push()
+
+    assert refs(scene, "j") == ["/videos/a", "/videos/b"]
+    assert refs(scene, "c") == ["/videos/b"]
+
+
+def refs(scene: Scene, name: str) -> list[str]:
+    return [
+        event["data"]["ref"] for message in scene.heard(name) for event in message.get("events", [])
+    ]

@@ -11,6 +11,7 @@ from tidings.core import cursors, limits
 from tidings.core.connections import Connection, Outcome
 from tidings.core.cursors import START
 from tidings.core.memory import MemorySockets
+from tidings.core.profiles import Profile
 from tidings.core.replaying import serves
 from tidings.core.session import State
 
@@ -266,3 +267,22 @@ def test_whom_it_serves(scene: Scene, state: State, progress: str, ours: bool) -
         scene.connections.open(connection)
         scene.replayer.run("c")
         assert scene.connection("c") == connection
+
+
+def test_O32_refs_in_a_replay(scene: Scene) -> None:
+    """On rows and on operations; `reset` and `live` have no data at all."""
+    scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
+    scene.post(op("a", "insert"))
+    scene.project()
+    scene.post(op("b", "insert"))
+    scene.connect()
+    scene.say("c", action="subscribe", **{"from": "0"})
+    scene.replayer.run("c")
+
+    events = [event for message in scene.heard("c") for event in message.get("events", [])]
+    assert [event.get("data", {}).get("ref") for event in events] == [
+        None,
+        "/videos/a",
+        "/videos/b",
+        None,
+    ]

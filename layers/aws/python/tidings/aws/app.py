@@ -261,7 +261,9 @@ def receiver() -> Receiver:
 def replayer() -> Replayer:
     from tidings.core.replaying import Replayer
 
-    return Replayer(connections(), inbox(), delivery(), bells(), catch_up(), now_ms, new_id)
+    return Replayer(
+        connections(), inbox(), delivery(), bells(), catch_up(), now_ms, new_id, profiles()
+    )
 
 
 @cache

@@ -17,6 +17,7 @@ from .connections import Watch
 from .filters import keys_of, parent_key
 from .frames import leave_of, of_line, pack, to_json
 from .operations import parse_line
+from .refs import with_ref
 
 if TYPE_CHECKING:
     from .departures import Left
@@ -76,18 +77,26 @@ class Index:
         )
 
 
-def plan(pages: Sequence[Page], index: Index, lefts: Lefts | None = None) -> Plan:
-    """What to send for *pages*; without *lefts* nobody is told of leaves."""
+def plan(
+    pages: Sequence[Page], index: Index, lefts: Lefts | None = None, template: str = ""
+) -> Plan:
+    """
+    What to send for *pages*; without *lefts* nobody is told of leaves.
+
+    *template* is the feed's for `refs`.
+    """
     found = Plan(cursor=pages[-1].end.encode())
     for page in pages:
         left = lefts.get(page.number) if lefts is not None else {}
         for slot, line in enumerate(page.lines):
             operation = parse_line(line)
             if _want(found, page, index.matching(operation)):
-                found.events.append(to_json(of_line(page.id_prefix, slot, line)))
+                event = of_line(page.id_prefix, slot, line)
+                found.events.append(to_json(with_ref(event, template)))
             gone = left.get(slot, ()) if left is not None else None
             if gone != () and _want(found, page, index.left(operation, gone)):
-                found.events.append(to_json(leave_of(of_line(page.id_prefix, slot, line))))
+                event = leave_of(of_line(page.id_prefix, slot, line))
+                found.events.append(to_json(with_ref(event, template)))
     return found
 
 

@@ -20,6 +20,7 @@ from . import fanout, frames, limits
 from .catchup import page_events
 from .connections import Change, Connection, Watch
 from .filters import ALL_KEY, LEAVERS
+from .refs import with_ref
 from .session import Event, State, after
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Pusher:
     def prepare(self, feed: str, checkpoint: int) -> None:
         """Apply the changes of subscriptions that wait in the inbox."""
         for change in self.inbox.list(feed):
+            if change.joins and self._is_early(feed, change, checkpoint):
+                continue
             if change.joins:
                 self._join(feed, change, checkpoint)
             else:
@@ -66,8 +69,17 @@ class Pusher:
         settled = self._settled(feed, pages) if leave else pages
         if settled:
             lefts = self.departures.left(feed, settled) if leave else None
-            self._send(feed, settled, index, fanout.plan(settled, index, lefts))
+            template = self.profiles.profile(feed).object_url
+            self._send(feed, settled, index, fanout.plan(settled, index, lefts, template))
         return len(settled)
+
+    def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
+        """Whether what lies before *checkpoint* is not settled; the same bell says when it is."""
+        waits = change.filter.leave and self._keeps(feed)
+        return waits and self.departures.until(feed) < checkpoint
+
+    def _keeps(self, feed: str) -> bool:
+        return self.profiles.profile(feed).leave
 
     def moved(self, feed: str) -> None:
         """Nobody follows."""
@@ -78,7 +90,7 @@ class Pusher:
 
         It does so while the feed keeps departures. Else none will come, so none is waited for.
         """
-        if not self.profiles.profile(feed).leave:
+        if not self._keeps(feed):
             return pages
         until = self.departures.until(feed)
         return [page for page in pages if page.number <= until]
@@ -131,6 +143,7 @@ class Pusher:
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
         """What lies between the page the connection has and the page we have."""
         behind = connection.since
+        template = self.profiles.profile(connection.feed).object_url
         while behind < checkpoint:
             pages = self.reader.read(connection.feed, behind, checkpoint - behind).pages
             if not pages:  # it fell off the log: let it come back and start from its cursor
@@ -138,7 +151,7 @@ class Pusher:
                 return False
             lefts = self.departures.left(connection.feed, pages) if connection.filter.leave else {}
             events = (
-                frames.to_json(event)
+                frames.to_json(with_ref(event, template))
                 for page in pages
                 for event in page_events(page, connection.filter, left=lefts.get(page.number))
             )

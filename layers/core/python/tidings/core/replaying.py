@@ -14,12 +14,13 @@ from . import frames, limits
 from .catchup import CatchUp, Progress
 from .pushing import PUSH, let_go
 from .receiving import hand_over
+from .refs import with_ref
 from .session import Event, State, after
 
 if TYPE_CHECKING:
     from .connections import Connection
     from .delivery import Delivery
-    from .ports import Bells, Clock, ConnectionStore, Inbox, NewId
+    from .ports import Bells, Clock, ConnectionStore, Inbox, NewId, Profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Replayer:
     catch_up: CatchUp
     clock: Clock
     new_id: NewId
+    profiles: Profiles
 
     def run(self, connection_id: str) -> None:
         """Bring the connection to the frontier, or as far as the time allows."""
@@ -70,7 +72,8 @@ class Replayer:
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         if step.events or step.progress != progress:
-            events = (frames.to_json(event) for event in step.events)
+            template = self.profiles.profile(connection.feed).object_url
+            events = (frames.to_json(with_ref(event, template)) for event in step.events)
             messages = list(frames.pack(events, step.progress.cursor))
             if not self.delivery.send(connection.id, messages):
                 return None
