@@ -71,7 +71,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     large = operation("a", data="x" * 60_000)
 
     async def scene() -> list[list[Mapping[str, Any]]]:
-        return await asyncio.gather(door.post(large), door.post(large))
+        return list(await asyncio.gather(door.post(large), door.post(large)))
 
     for start, body in asyncio.run(scene()):
         assert start["status"] == 503

@@ -29,14 +29,14 @@ class Scene:
         self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sender.connect(self.sock.getsockname())
         self.rung = threading.Event()
-        self.lifeline, self._end = os.pipe()
+        self.lifeline, self.held = os.pipe()
         fast = Store(folder, wait_s=0, cuts=False)
         self.receiver = Receiver(self.sock, fast, Bound(), self.rung.set)
         self.thread = threading.Thread(target=self.receiver.run, args=[self.lifeline])
 
     def end(self) -> None:
         """As when the agent ends: everything received is in the queue afterwards."""
-        os.close(self._end)
+        os.close(self.held)
         self.thread.join(10)
         assert not self.thread.is_alive()
         os.close(self.lifeline)
@@ -95,8 +95,8 @@ def test_the_kernels_buffer_is_emptied_at_the_end(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     for n in range(3_000):
         scene.sender.send(operation(n))
-    scene.thread.start()
-    scene.end()
+    os.close(scene.held)
+    scene.receiver.run(scene.lifeline)
 
     assert scene.store.totals().events == 3_000
 
