@@ -185,7 +185,7 @@ class Functions:
 
     def _departures(self, process: Process) -> DepartureReader:
         departures = process.through("departures", self.stores.departures)
-        return DepartureReader(departures, self._followers(process))
+        return self.parts.departures(departures, self._followers(process))
 
     def _reader(self, process: Process) -> Reader:
         log = self._log(process)

@@ -29,6 +29,14 @@ from .broken_copies import (
     NextBucket,
     StraightToTheLog,
 )
+from .broken_leaves import (
+    CredulousReader,
+    EagerReader,
+    HastyLeaves,
+    LateProjector,
+    SilentProjector,
+    StickyCopies,
+)
 from .parts import RETENTION_MS, Parts
 from .process import Process
 from .stores import WatchedLog
@@ -132,9 +140,16 @@ class Mutation:
     seeds_max: int
     clear: bool = False
     copies: bool = False
+    without: frozenset[str] = frozenset()  # faults that would excuse it
 
     def plan(self, seed: int) -> Plan:
-        return Plan(seed, clear=self.clear, sweeps=not self.clear, copies=self.copies)
+        return Plan(
+            seed,
+            clear=self.clear,
+            sweeps=not self.clear,
+            copies=self.copies,
+            without=self.without,
+        )
 
 
 def _of_copies(name: str, parts: Parts, took: int = 1) -> Mutation:
@@ -158,6 +173,18 @@ MUTATIONS = (
     _of_copies("a copy ends a second early", Parts(catch_up=FloorOfSecond)),
     _of_copies("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 3),
     _of_copies("a reader leaps over what was trimmed", Parts(reader=LeapingReader)),
+    Mutation(
+        "departures come after the rows",
+        Parts(projector=LateProjector),
+        1,
+        100,
+        without=frozenset({"stale_profile", "lull"}),
+    ),
+    Mutation("a push does not wait", Parts(pusher=HastyLeaves), 1, 20, clear=True),
+    Mutation("nobody hears of departures", Parts(projector=SilentProjector), 1, 20, clear=True),
+    Mutation("departures are read too early", Parts(departures=EagerReader), 1, 20, clear=True),
+    Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 1, 100),
+    _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 6),
 )
 _BEFORE = 5
 

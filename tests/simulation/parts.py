@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tidings.core import limits
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
+from tidings.core.departure_reader import DepartureReader
 from tidings.core.memory import MemoryConnections, MemoryFollowers
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
@@ -24,6 +25,7 @@ class Parts:
     appender: type[Appender] = Appender
     reader: type[Reader] = Reader
     catch_up: type[CatchUp] = CatchUp
+    departures: type[DepartureReader] = DepartureReader
     projector: type[Projector] = Projector
     pusher: type[Pusher] = Pusher
     followers: type[MemoryFollowers] = MemoryFollowers

@@ -1,0 +1,70 @@
+"""Broken ways to tell of leaves, each with one rule taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tidings.core.catchup import CatchUp, Progress, Step
+from tidings.core.departure_reader import DepartureReader
+from tidings.core.departures import NOTHING, Left
+from tidings.core.filters import Filter
+from tidings.core.pages import Page
+from tidings.core.projecting import Projector
+from tidings.core.pushing import Pusher
+from tidings.core.state import project
+
+
+class LateProjector(Projector):
+    """The rows first: who dies before the departures cannot tell any more what was overwritten."""
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        rows = project(pages, tombstone_ms=self.tombstone_ms)
+        standing = self.states.find(feed, [row.key for row in rows])
+        self.states.write(feed, rows)
+        before = replace(self, states=_Before(standing))
+        if rows and self._keeps(feed):
+            before._depart(feed, pages, rows)
+        return len(pages)
+
+
+class _Before:
+    """Finds the rows as they were."""
+
+    def __init__(self, standing: Sequence[object]) -> None:
+        self.find = lambda feed, keys: standing
+
+
+class SilentProjector(Projector):
+    """Nobody is told that departures are settled."""
+
+    def moved(self, feed: str) -> None:
+        """Silence."""
+
+
+class HastyLeaves(Pusher):
+    """Does not wait for the departures of what it sends."""
+
+    def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
+        return pages
+
+
+class EagerReader(DepartureReader):
+    """Takes departures for settled that are not written yet."""
+
+    def until(self, feed: str) -> int:
+        return 2**40 - 1
+
+
+class CredulousReader(DepartureReader):
+    """Where departures are unknown, nothing left."""
+
+    def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
+        return {page.number: NOTHING for page in pages} | dict(super().left(feed, pages))
+
+
+class StickyCopies(CatchUp):
+    """A copy by time is silent about what does not match any more."""
+
+    def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        return super()._copy_step(feed, progress, replace(wanted, leave=False))
