@@ -16,6 +16,7 @@ PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 UNSEEN = {
     "6.4": "binds consumers",
     "7.4": "the time limit is fourteen minutes away; tests/unit drives the clock",
+    "9.3": "needs a broken store; tests/functions has one",
     "8.7": "idle limits are minutes to hours away; its pong is in 8.1",
 }
 
@@ -67,5 +68,5 @@ def test_skips_are_patterns_with_reasons(text: str, expected: dict[str, str]) ->
 
 
 def _rules() -> set[str]:
-    """The numbered rules of sections 3 to 8."""
-    return set(re.findall(r"^([3-8]\.\d+) ", PROTOCOL.read_text(), re.MULTILINE))
+    """The numbered rules of sections 3 to 9."""
+    return set(re.findall(r"^([3-9]\.\d+) ", PROTOCOL.read_text(), re.MULTILINE))
