@@ -8,6 +8,8 @@ from tidings.core import limits
 from tidings.core.catchup import CatchUp, Progress, Step
 from tidings.core.cursors import PAGE_END, Cursor, Place, Replication
 from tidings.core.filters import Filter
+from tidings.core.memory import MemoryState
+from tidings.core.ports import StateStore
 from tidings.core.projecting import STATE
 from tidings.core.reader import Reader, Run
 from tidings.core.state import Lines, Row
@@ -69,21 +71,19 @@ class FloorOfSecond(CatchUp):
         return CatchUp.step(replace(self, states=bounded), feed, progress, wanted)
 
 
-class _Bounded:
-    """Implements `StateStore` without the rows written later than *until_ms*."""
+class _Bounded(MemoryState):
+    """The rows of *states* that were written until *until_ms*."""
 
-    def __init__(self, states: object, until_ms: int) -> None:
+    def __init__(self, states: StateStore, until_ms: int) -> None:
+        super().__init__()
         self._states, self._until_ms = states, until_ms
 
-    def write(self, feed: str, rows: list[Row]) -> None:
-        raise AssertionError("a copy writes nothing")
-
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
-        rows: list[Row] = self._states.read(feed, bucket, after)  # type: ignore[attr-defined]
+        rows = self._states.read(feed, bucket, after)
         return [row for row in rows if row.at_ms <= self._until_ms]
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        rows: list[Row] = self._states.read(feed, bucket, after)  # type: ignore[attr-defined]
+        rows = self._states.read(feed, bucket, after)
         kept = [row.line for row in rows if row.at_ms <= self._until_ms]
         return Lines(kept, rows[-1].key if rows else None)
 

@@ -12,7 +12,7 @@ from tidings.core.filters import EVERYTHING
 from tidings.core.frames import Event
 
 from tests.unit.following import SECOND, caught_up, filled, follow, names, trimmed
-from tests.unit.scene import FEED, NOW, TOMBSTONE_MS, Scene, op
+from tests.unit.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
 
 
 def test_O51_an_empty_feed(scene: Scene) -> None:
@@ -109,6 +109,18 @@ def test_O47_what_goes_during_a_copy_is_told(scene: Scene) -> None:
     resumed = names(caught_up(scene, copied.id))
     assert {"delete x0", "delete x19"} <= set(resumed)
     assert resumed[-1] == "live"
+
+
+def test_a_copy_of_a_feed_whose_log_is_all_trimmed_is_not_asked_for_twice(scene: Scene) -> None:
+    """Its `live` knows since when: who resumes from it is told what changed, without a reset."""
+    filled(scene)
+    scene.now_ms += 2 * RETENTION.age_ms
+    trimmed(scene, 4)
+    live = caught_up(scene, "0")[-1]
+    assert names(caught_up(scene, live.id)) == ["live"]
+
+    scene.post(op("d", "insert"))
+    assert names(caught_up(scene, live.id)) == ["insert d", "live"]
 
 
 def test_O52_what_comes_during_a_copy_is_in_the_log_behind_it(scene: Scene) -> None:

@@ -287,8 +287,15 @@ class CatchUp:
     def _copied(self, feed: str, number: int) -> Progress:
         """The copy is complete; the log goes on behind page *number*."""
         page = self.reader.at(feed, number)
-        place = Place(number, PAGE_END, page.seconds if page else 0)
-        return replace(in_log(place), announces=True)
+        seconds = page.seconds if page else self._seconds_behind(feed, number)
+        return replace(in_log(Place(number, PAGE_END, seconds)), announces=True)
+
+    def _seconds_behind(self, feed: str, number: int) -> int:
+        """Since when pages behind *number* were written, which is gone; 0 where nobody knows."""
+        run = self.reader.read(feed, number, 1)
+        if number == 0 or run.trimmed or run.waiting:
+            return 0
+        return run.pages[0].seconds if run.pages else self.clock() // 1000
 
     def _row_events(
         self, rows: Iterable[Row], progress: Progress, wanted: Filter
