@@ -26,7 +26,7 @@ _PUT_AT_ONCE = 25  # BatchWriteItem
 _MEMORY_BYTES = 64 * 1024 * 1024
 
 
-def _fill(running: engine.Engine, feed: str, count: int, batch: int) -> None:
+def fill(running: engine.Engine, feed: str, count: int, batch: int) -> None:
     """Pages as `append` writes them, put in bulk because a million puts one by one take long."""
     lines = [line_from(raw, now_ms=now_ms()) for raw in operations(count)]
     items = [
@@ -62,8 +62,8 @@ def measure(count: int = 1_000_000) -> Section:
     few = count // 10
     with engine.running() as running:
         started = time.perf_counter()
-        _fill(running, _BATCHED, count, 100)
-        _fill(running, _ALONE, count, 1)
+        fill(running, _BATCHED, count, 100)
+        fill(running, _ALONE, count, 1)
         filled = time.perf_counter() - started
         _, small = _read(running.url, _BATCHED, few)
         batched, large = _read(running.url, _BATCHED, count)

@@ -270,7 +270,9 @@ def replayer() -> Replayer:
 def streamer() -> Streamer:
     from tidings.core.streaming import Streamer
 
-    return Streamer(catch_up(), settings().feeds, guard())
+    from .read_ahead import ReadAhead
+
+    return Streamer(catch_up(), settings().feeds, guard(), ReadAhead())
 
 
 @cache

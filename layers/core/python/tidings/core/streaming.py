@@ -7,7 +7,7 @@ memory or from the stores. Whoever serves it decides how long to wait when there
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import cursors, feeds, filters, limits, refs
@@ -15,12 +15,13 @@ from .access import Role
 from .catchup import Progress, page_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .access import Guard
     from .catchup import CatchUp
     from .filters import Filter
     from .parts import Part
+    from .ports import StateStore
     from .tail import Tail
 
 HEARTBEAT = ":\n"
@@ -88,11 +89,18 @@ class Stream:
         return Chunk(refs.with_refs(step.parts, self.template), step.at_frontier)
 
 
+def _as_it_is(states: StateStore) -> StateStore:
+    return states
+
+
 @dataclass(frozen=True, slots=True)
 class Streamer:
+    """*for_copy* may prepare the state for the one who is about to copy it."""
+
     catch_up: CatchUp
     feeds: frozenset[str]
     guard: Guard
+    for_copy: Callable[[StateStore], StateStore] = _as_it_is
 
     def open(
         self,
@@ -115,4 +123,8 @@ class Streamer:
         at, wanted = cursors.parse(cursor), filters.parse(types, parents, leave)
         self.guard.check_leave(name, wanted)
         template = self.guard.profiles.profile(name).object_url
-        return Stream(self.catch_up, name, wanted, self.catch_up.start(name, at), template)
+        progress = self.catch_up.start(name, at)
+        catch_up = self.catch_up
+        if progress.copying:
+            catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
+        return Stream(catch_up, name, wanted, progress, template)
