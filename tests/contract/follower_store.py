@@ -124,9 +124,7 @@ class FollowerStoreContract:
         lease = replace(take(stores, feed), checkpoint=2, operations=30)
         saved = stores.followers.save(lease, 3, now_ms=NOW)
         assert (saved.checkpoint, saved.operations) == (3, 30)
-        assert stores.followers.release(
-            replace(saved, checkpoint=4, operations=45), force=force
-        )
+        assert stores.followers.release(replace(saved, checkpoint=4, operations=45), force=force)
         taken = take(stores, feed, "b")
         assert (taken.checkpoint, taken.operations) == (4, 45)
 

@@ -118,8 +118,8 @@ def streaming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
         while not stream.next().at_frontier:
             pass
     app.tallies().serve("main", connections=1, sent=2)
-    for clients in (1, 0):
-        app.tallies().attend("main", "here", clients, until_ms=2**42)
+    for there in (1, 0):
+        app.tallies().attend("main", "here", there, until_ms=2**42)
     return asked
 
 
