@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from tidings.local.running import Twin
 
 from tests.oplog.feed import Feed, op, said
 from tests.oplog.wire import Block
@@ -37,10 +40,9 @@ FILTERS = [
 
 
 @pytest.fixture(scope="module")
-def filled(request: pytest.FixtureRequest) -> Feed:
+def filled(twin: Twin, spare: Iterator[str]) -> Feed:
     """A feed with five objects, in the log and in the state."""
-    spare = request.getfixturevalue("spare")
-    feed = Feed(request.getfixturevalue("twin").port, next(spare))
+    feed = Feed(twin.port, next(spare))
     feed.post(*OPERATIONS)
     feed.settle()
     return feed
