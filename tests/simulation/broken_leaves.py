@@ -9,10 +9,11 @@ from tidings.core.catchup import CatchUp, Progress, Step
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.departures import NOTHING, Left
 from tidings.core.filters import Filter
+from tidings.core.memory import MemoryState
 from tidings.core.pages import Page
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
-from tidings.core.state import project
+from tidings.core.state import Row, project
 
 
 class LateProjector(Projector):
@@ -28,11 +29,15 @@ class LateProjector(Projector):
         return len(pages)
 
 
-class _Before:
+class _Before(MemoryState):
     """Finds the rows as they were."""
 
-    def __init__(self, standing: Sequence[object]) -> None:
-        self.find = lambda feed, keys: standing
+    def __init__(self, standing: list[Row]) -> None:
+        super().__init__()
+        self._standing = standing
+
+    def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
+        return self._standing
 
 
 class SilentProjector(Projector):

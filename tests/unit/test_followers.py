@@ -26,7 +26,6 @@ class Diary:
     then: Callable[[], object] = lambda: None
     name: str = "diary"
     until: int = 2**40
-    told: list[int] = field(default_factory=list)
 
     def prepare(self, feed: str, checkpoint: int) -> None:
         self.prepared.append(checkpoint)
@@ -39,7 +38,7 @@ class Diary:
         return len(taken)
 
     def moved(self, feed: str) -> None:
-        self.told.append(self.seen[-1])
+        """Nobody follows."""
 
 
 def take(scene: Scene, owner: str = "somebody") -> Lease:
@@ -291,3 +290,41 @@ def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
     scene.follower.run(FEED, Diary())
 
     assert [each.operations for each in scene.followers.standings(FEED)] == [4]
+
+
+def test_what_is_not_handled_stays_for_the_next_bell(scene: Scene) -> None:
+    """A handler that waits for something lets go behind what it has handled."""
+    for _ in range(3):
+        scene.post(op())
+    diary = Diary(until=2)
+
+    assert scene.follower.run(FEED, diary) == 2
+    assert scene.follower.run(FEED, diary) == 0
+    diary.until = 3
+    assert scene.follower.run(FEED, diary) == 1
+    assert (diary.seen, checkpoint(scene)) == ([1, 2, 3], 3)
+
+
+def test_a_bell_while_it_waits_is_answered(scene: Scene) -> None:
+    """What it waited for came as it was about to let go: the mark keeps it running."""
+    scene.post(op())
+    diary = Diary(until=0)
+
+    def comes() -> None:
+        if diary.until == 0:
+            assert scene.followers.mark(FEED, "diary", now_ms=scene.now_ms)
+        diary.until = 1
+
+    diary.then = comes
+    assert scene.follower.run(FEED, diary) == 1
+
+
+def test_those_behind_are_told_after_the_checkpoint(scene: Scene) -> None:
+    """Once a turn that moved it, and not where it did not move."""
+    diary, stood = Diary(), list[int]()
+    diary.moved = lambda feed: stood.append(checkpoint(scene))  # type: ignore[method-assign]
+    scene.post(op())
+    scene.follower.run(FEED, diary)
+    scene.follower.run(FEED, diary)
+
+    assert stood == [1]

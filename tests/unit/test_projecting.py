@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidings.core.departures import depart
 from tidings.core.projecting import STATE
+from tidings.core.state import project
 
-from tests.unit.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op, page
+from tests.unit.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
+
+KEYS = [f"video/{name}" for name in "abcd"]
 
 EVENTS = st.sampled_from(["insert", "update", "delete"])
 BATCHES = st.lists(
@@ -58,6 +67,131 @@ def test_fillers_write_nothing(scene: Scene) -> None:
 
     assert scene.rows() == {}
     assert scene.projector.name == STATE
+
+
+class Dying:
+    """Stands for a store; the process dies within the call number *at*, before or after it."""
+
+    def __init__(self, store: object, calls: list[str], at: int, *, before: bool) -> None:
+        self._store, self._calls, self._at, self._before = store, calls, at, before
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            self._calls.append(name)
+            dies = len(self._calls) == self._at
+            if dies and self._before:
+                raise Died
+            answer = getattr(self._store, name)(*arguments)
+            if dies:
+                raise Died
+            return answer
+
+        return call
+
+
+class Died(Exception): ...
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("at", range(1, 5))
+def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None:
+    """
+    Reading the old rows, writing departures, writing rows, moving the checkpoint: whichever is
+    the last thing a run does or fails to do, the next run ends with all departures.
+    """
+    scene = Scene()
+    scene.keep_departures()
+    scene.post(op("a", parents=["p", "q"]), op("b", parents=["p"]))
+    scene.project()
+    scene.post(op("a", parents=["q"]), op("b", parents=[]))
+    scene.post(op("a", parents=["p"]))
+
+    calls: list[str] = []
+    states, departures = (
+        Dying(store, calls, at, before=before) for store in (scene.state, scene.departures)
+    )
+    dying = replace(scene.projector, states=states, departures=departures)  # type: ignore[arg-type]
+    with suppress(Died):
+        dying.handle(FEED, scene.log.read(FEED, 1))
+    scene.project()
+
+    assert calls == ["find", "write", "write"][:at]
+    found = scene.departures.read(FEED, 1, 9)
+    assert {each.page: each.left for each in found} == {
+        1: {},
+        2: {0: ("p",), 1: ("p",)},
+        3: {0: ("q",)},
+    }
+
+
+def test_rows_half_written_hide_nothing() -> None:
+    """Some rows are there, others are not: what they overwrote is known for all of them."""
+    scene = Scene()
+    scene.keep_departures()
+    scene.post(*(op(name, parents=["p"]) for name in "abcd"))
+    scene.project()
+    scene.post(*(op(name, parents=[]) for name in "abcd"))
+    (last,) = pages = scene.log.read(FEED, 1)
+    scene.departures.write(FEED, depart(pages, scene.state.find(FEED, KEYS), page_ms=PAGE_MS))
+    scene.state.write(FEED, project(pages, tombstone_ms=TOMBSTONE_MS)[:2])
+
+    scene.project()
+
+    (found,) = scene.departures.read(FEED, last.number, last.number)
+    assert found.left == dict.fromkeys(range(4), ("p",))
+
+
+def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
+    """From the page on that is handled first with the setting on, they are known."""
+    scene.post(op("a", parents=["p"]))
+    scene.project()
+    scene.keep_departures()
+    scene.post(op("a", parents=["q"]))
+    scene.project()
+    scene.keep_departures(leave=False)
+    scene.post(op("a", parents=["p"]))
+    scene.project()
+
+    assert [(each.page, each.left) for each in scene.departures.read(FEED, 1, 9)] == [
+        (2, {0: ("p",)})
+    ]
+
+
+def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Scene) -> None:
+    """A run that kept none wrote its rows and died; then they are to be kept: too late for it."""
+    scene.post(op("a", parents=["p"]))
+    scene.project()
+    scene.post(op("a", parents=["q"]), op("b"))
+    scene.projector.handle(FEED, scene.log.read(FEED, 1))
+    scene.keep_departures()
+    scene.project()
+
+    assert scene.departures.read(FEED, 1, 9) == []
+
+
+def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> None:
+    """Its rows alone; and nobody is woken behind it."""
+    calls: list[str] = []
+    scene.projector = replace(
+        scene.projector,
+        states=Dying(scene.state, calls, 99, before=True),  # type: ignore[arg-type]
+        departures=Dying(scene.departures, calls, 99, before=True),  # type: ignore[arg-type]
+    )
+    scene.post(op("a", parents=["p"]))
+    scene.project()
+
+    assert calls == ["write"]
+    assert scene.bells.rings == []
+
+
+def test_who_waits_for_departures_is_woken(scene: Scene) -> None:
+    """Behind the checkpoint, once a turn; a run that handles nothing wakes nobody."""
+    scene.keep_departures()
+    scene.post(op("a"))
+    scene.project()
+    scene.project()
+
+    assert scene.bells.rings == [(FEED, "push")]
 
 
 def test_feeds_have_states_of_their_own(scene: Scene) -> None:
