@@ -171,6 +171,16 @@ class Story:
             if checkpoints.get(name, 0) != self.world.model.frontier:
                 frontier = self.world.model.frontier
                 raise Broken(f"{name} stands at {checkpoints.get(name)}, frontier is {frontier}")
+        self._check_counts(len(self.world.model.ops))
+
+    def _check_counts(self, operations: int) -> None:
+        """What followers count is exact, whatever they saw twice; nothing came unreceived."""
+        for lease in self.world.stores.followers.standings(FEED):
+            if lease.operations != operations:
+                raise Broken(f"{lease.name} counts {lease.operations} of {operations}")
+        received = self.world.stores.log.taken(FEED).operations
+        if received < operations:
+            raise Broken(f"{received} were received, and {operations} are in the log")
 
     def _check_state(self) -> None:
         latest = self.world.model.latest(Wanted())
