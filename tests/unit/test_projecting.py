@@ -110,7 +110,7 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     states, departures = (
         Dying(store, calls, at, before=before) for store in (scene.state, scene.departures)
     )
-    dying = replace(scene.projector, states=states, departures=departures)  # type: ignore[arg-type]
+    dying = replace(scene.projector, states=states, departures=departures)
     with suppress(Died):
         dying.handle(FEED, scene.log.read(FEED, 1))
     scene.project()
@@ -174,8 +174,8 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
     calls: list[str] = []
     scene.projector = replace(
         scene.projector,
-        states=Dying(scene.state, calls, 99, before=True),  # type: ignore[arg-type]
-        departures=Dying(scene.departures, calls, 99, before=True),  # type: ignore[arg-type]
+        states=Dying(scene.state, calls, 99, before=True),
+        departures=Dying(scene.departures, calls, 99, before=True),
     )
     scene.post(op("a", parents=["p"]))
     scene.project()
