@@ -19,6 +19,10 @@ UNSEEN = {
     "9.3": "needs a broken store; tests/functions has one",
     "8.7": "idle limits are minutes to hours away; its pong is in 8.1",
 }
+UNSEEN_CODES = {
+    "wrong_password": "the suite's target is open; tests/oplog has one that is not",
+    "no_password_set": "only a deployed stage is closed; tests/functions has one",
+}
 
 
 def test_every_case_is_numbered_like_a_rule_and_says_its_law() -> None:
@@ -51,7 +55,7 @@ def test_every_error_of_the_protocol_has_a_case() -> None:
     codes = re.findall(r"^\| 4\d\d \| `(\w+)`", PROTOCOL.read_text(), re.MULTILINE)
 
     assert len(codes) > 7
-    assert [code for code in codes if code not in expected] == []
+    assert {code for code in codes if code not in expected} == set(UNSEEN_CODES)
 
 
 @pytest.mark.parametrize(

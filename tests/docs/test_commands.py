@@ -61,6 +61,8 @@ def test_a_command_of_a_document_works(command: str, twin: Twin) -> None:
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
     if "tidings tail" in text or "tidings post" in text:
         text += f" --url {address}"
+    if "tidings feed" in text:  # of a feed that no other command minds
+        text += f" --feed documents --endpoint-url {twin.dynamodb_url}"
     if "tidings tail" in text:
         text = f"{BIN}/tidings post update video x1 --url {address} && {text} --count 1"
 
