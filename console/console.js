@@ -4,6 +4,7 @@ import { colour, sparkline, treemap } from "./charts.js";
 import { Feed } from "./feed.js";
 import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
 import { element, EventList, plain } from "./list.js";
+import { ask } from "./status.js";
 
 const DRAW_EVERY_MS = 80; // smooth to look at, and light on a busy feed
 const RATE_SECONDS = 120; // how far back the sparkline goes
@@ -12,6 +13,7 @@ const GROUPS_MAX = 80; // smaller areas could not be told apart
 const TABLE_ROWS_MAX = 40;
 const TYPES_SHOWN = 8;
 const STORE = "tidings-console";
+const STATUS_EVERY_S = 5; // a lag that lasts is what matters, not each page
 
 const $ = (id) => document.getElementById(id);
 const list = new EventList($("events"));
@@ -27,6 +29,7 @@ let paused = false;
 let held = 0;
 let drawn = 0;
 let changed = true;
+let ticks = 0;
 let state = { name: "connecting", until: 0, why: "" };
 
 const TOLD = {
@@ -255,7 +258,14 @@ function draw(now) {
   $("pause").textContent = paused ? `Go on (${held.toLocaleString()} new)` : "Pause";
 }
 
+// Only while somebody looks at a feed that is there: each report costs the feed a few reads.
+async function showStatus() {
+  if (document.hidden || state.name !== "live") return;
+  $("status").textContent = plain(await ask(chosen().feed));
+}
+
 function tick() {
+  if (ticks++ % STATUS_EVERY_S === 0) showStatus();
   perSecond.push(0);
   perSecond.shift();
   sparkline($("spark"), perSecond.slice(0, -1));

@@ -54,6 +54,13 @@ class FakeFeed:
         self.generation = 0  # connections of an older one are cut
         self.changed = asyncio.Event()
 
+    @property
+    def report(self) -> dict[str, Any]:
+        """What `/status` says: one follower is as far as the log, one never ran."""
+        head = len(self.pages)
+        followers = [{"name": "push", "lag_pages": 0}, {"name": "state", "lag_pages": head}]
+        return {"status": "OK", "clients": 1, "followers": followers}
+
     def append(self, operations: list[dict[str, Any]]) -> list[str]:
         self.pages.append(operations)
         self.tell()
@@ -153,7 +160,9 @@ def application(feed: FakeFeed) -> Callable[[dict[str, Any], Receive, Send], Awa
                 await _file(scope["path"], send)
                 return
             feed.requests.append({**headers, "path": scope["path"], ":method": scope["method"]})
-            if scope["method"] == "POST":
+            if scope["path"].endswith("/status"):
+                await _answer(send, 200, json.dumps(feed.report).encode())
+            elif scope["method"] == "POST":
                 await _post(feed, headers, receive, send)
             else:
                 query = parse_qs(scope["query_string"].decode(), keep_blank_values=True)

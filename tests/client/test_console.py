@@ -216,6 +216,19 @@ def test_a_refusal_is_told(server: Running, page: chromium.Page) -> None:
     assert _text(page, "#badge") == "refused"
 
 
+def test_what_the_feed_says_of_itself(server: Running, page: chromium.Page) -> None:
+    """How far its followers are and who is connected, asked again while somebody looks."""
+    server.append(_file(1))
+    server.append(_file(2))
+    page.open(f"{server.url}/console/")
+    _live(page)
+
+    shown = "document.querySelector('#status').textContent"
+    page.until(f"{shown} === 'OK · push 0, state 2 pages behind · 1 client'")
+    server.append(_file(3))
+    page.until(f"{shown}.includes('state 3 pages')")
+
+
 def test_it_fits_a_telephone(server: Running, page: chromium.Page) -> None:
     """Nothing is wider than a narrow screen."""
     server.append(*[_file(number, folder="a/" + "long" * 20) for number in range(5)])
