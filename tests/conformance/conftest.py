@@ -18,7 +18,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     if not base_url:
         from tidings.local.running import Twin
 
-        with Twin() as twin:
+        with Twin("--leave") as twin:
             yield _target(request, twin.url, twin.ws_url, alone=True)
         return
     yield _target(request, base_url, option("--ws-url") or socket_url(base_url), alone=False)

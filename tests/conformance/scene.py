@@ -20,7 +20,7 @@ from tests.conformance.listeners import (
 )
 from tests.conformance.target import Target
 
-Wish = Mapping[str, Any]  # `from`, `types`, `parents`, and `path` for a GET
+Wish = Mapping[str, Any]  # `from`, `types`, `parents`, `leave`, and `path` for a GET
 
 
 class Scene:
@@ -69,6 +69,8 @@ class Scene:
 
     def get(self, wish: Wish) -> SseListener:
         params = {key: ",".join(wish[key]) for key in ("types", "parents") if key in wish}
+        if wish.get("leave"):
+            params["leave"] = "true"
         headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}
         url = self.target.stream_url + wish.get("path", self.target.ops_path)
         listener = SseListener(url, params, headers)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-EVENTS = ("insert", "update", "delete")
+EVENTS = ("insert", "update", "delete", "leave")
 _NAME = re.compile(r"\$\{([^}]+)\}")
 
 
