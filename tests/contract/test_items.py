@@ -19,6 +19,7 @@ from tidings.aws.items import (
     page,
     profile,
     row,
+    tally,
     watch,
 )
 from tidings.core.claims import Claim
@@ -30,6 +31,7 @@ from tidings.core.pages import Page
 from tidings.core.profiles import Profile
 from tidings.core.session import State
 from tidings.core.state import Row
+from tidings.core.tallies import Taken, Totals
 
 FEED = "main"
 NUMBERS = st.integers(min_value=0, max_value=2**53)
@@ -147,3 +149,22 @@ def test_counters() -> None:
 def test_nothing_expires_early(ms: int) -> None:
     """DynamoDB counts whole seconds; ours are rounded up."""
     assert 0 <= attributes.expiry_ms(attributes.expiry(ms)) - ms < 1000
+
+
+def test_tallies_of_a_feed_in_any_order() -> None:
+    """Counters add up, presences count until their time; what is not there is zero."""
+    served = {**tally.key(FEED, tally.SERVED), "connections": {"N": "2"}, "sent": {"N": "30"}}
+    refused = {**tally.key(FEED, tally.REFUSED), "refused": {"N": "4"}}
+    there = [
+        {**tally.presence(FEED, place), "clients": {"N": "5"}, "until": {"N": until}}
+        for place, until in (("a", "1000"), ("served", "1001"), ("refused", "1002"))
+    ]
+    for items in ([served, refused, *there], [*there, refused, served]):
+        assert tally.decode(map(travelled, items), now_ms=1000) == Totals(4, 2, 30, 10)
+    assert tally.decode([], now_ms=0) == Totals()
+
+
+def test_a_head_without_a_count() -> None:
+    """One written before operations were counted: its pages are known, they begin at 0."""
+    assert head.taken({**head.key(FEED), "page": {"N": "7"}}) == Taken(7, 0)
+    assert head.taken({}) == Taken(0, 0)
