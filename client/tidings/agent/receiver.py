@@ -2,7 +2,7 @@
 The receiving process: datagrams into the queue, unread, and nothing else.
 
 Receiving gives up the interpreter's lock with each call; beside a thread that computes it would
-get it back every 5 ms, while twenty thousand datagrams a second are lost. Hence a process.
+get it back after 5 ms and lose four datagrams of five (docs/adr/0012). Hence a process.
 
     python -m tidings.agent.receiver SOCKET FOLDER EVENTS_MAX BYTES_MAX
 
