@@ -25,7 +25,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-_BLOCK_END = b"\n\n"  # ends every event and nothing else: data is one line, a heartbeat has one
+_EVENT = b"\nevent: "  # in each block once, and never in its data, which is one line
 
 
 class Attendance:
@@ -106,7 +106,7 @@ class Visit:
             self._attendance.open(self._feed)
 
     async def _pass(self, message: Message) -> None:
-        self._attendance.send(self._feed, message.get("body", b"").count(_BLOCK_END))
+        self._attendance.send(self._feed, message.get("body", b"").count(_EVENT))
         if not message.get("more_body", False):
             await self.leave()
         await self._send(message)
