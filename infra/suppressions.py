@@ -24,8 +24,8 @@ class Suppression:
 ACCEPTED = (
     Suppression(
         "AwsSolutions-APIG4",
-        "Producers and consumers know HTTP Basic and cannot sign requests: the functions ask for the "
-        "feed's password (tidings/core/access.py) and are closed where none is set. See "
+        "Producers and consumers know HTTP Basic and cannot sign requests: the functions ask for "
+        "the feed's password (tidings/core/access.py) and are closed where none is set. See "
         "docs/adr/0011-passwords.md.",
     ),
     Suppression(

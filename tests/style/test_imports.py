@@ -11,6 +11,8 @@ from tests.style.source import ROOT
 
 LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
+BESIDE = ("client", "local", "operate")  # portions that are not layers
+
 
 def imported(module: source.Module) -> set[str]:
     """The first names of everything *module* imports, within functions too."""
@@ -35,9 +37,7 @@ def test_tidings_is_a_namespace() -> None:
     """An `__init__.py` in one portion would hide the others."""
     portions = [
         *ROOT.glob("layers/*/python/tidings"),
-        ROOT / "client/tidings",
-        ROOT / "local/tidings",
-        ROOT / "operate/tidings",
+        *(ROOT / folder / "tidings" for folder in BESIDE),
     ]
 
     assert len(portions) == 5
@@ -52,9 +52,10 @@ def test_the_contracts_know_every_part() -> None:
     handlers = {f"functions.{path.parent.name}" for path in ROOT.glob("functions/*/handler.py")}
     assert set(independent["modules"]) == handlers
 
+    folders = [f"{folder}/tidings" for folder in ("layers/[ac]*/python", *BESIDE)]
     portions = {
         f"tidings.{path.parent.name}"
-        for folder in ("layers/[ac]*/python/tidings", "client/tidings", "local/tidings", "operate/tidings")
+        for folder in folders
         for path in ROOT.glob(f"{folder}/*/__init__.py")
     }
     assert set(LINTER["root_packages"]) == portions | {"functions", "infra"}

@@ -33,7 +33,9 @@ def wanted(options: Options) -> Change | None:
         values = _settings(options) | _passwords(options)
     except InvalidSetting as error:
         raise Problem(f"--{error.field.replace('_', '-')}: {error.rule}") from None
-    return (lambda profile: replace(profile, **values)) if values else None
+    if not values:
+        return None
+    return lambda profile: replace(profile, **values)  # type: ignore[arg-type]
 
 
 def apply(client: DynamoDBClient, feeds: Iterable[str], change: Change) -> None:
