@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_only_the_oldest_moves_the_position() -> None:
     assert (flight.last_id, flight.ids) == ("a", ["c"])
 
 
-def _consumer(feed: Feed, folder: Path, position: str, **filters: str) -> Consumer:
+def _consumer(feed: Feed, folder: Path, position: str, **filters: Any) -> Consumer:
     """One that was at *position* when it ended."""
     (folder / "seen").write_text(position)
     url = f"http://127.0.0.1:{feed.port}{feed.path}"

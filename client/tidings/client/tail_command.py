@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Literal
@@ -14,18 +14,16 @@ import click
 from . import render
 from .address import DEFAULT_URL
 from .cli import EXIT_CODES
+from .consumer import Consumer
 from .errors import ClientError, Lost, WrongUrl
-from .events import Event
-from .following import follow
 from .password_options import password_options
-from .state_file import StateFile, start
 
 
 class Interrupts:
     """
     Ctrl-C and SIGTERM raise KeyboardInterrupt, but only between two events.
 
-    So an event that was printed was also noted. The second Ctrl-C does not wait.
+    So an event that was printed was also acknowledged. The second Ctrl-C does not wait.
     """
 
     def __init__(self) -> None:
@@ -132,56 +130,42 @@ def tail(
     """
     if url and address:
         raise click.UsageError("give the address once, as URL or with --url")
-    state = StateFile(state_file) if state_file else None
     try:
-        events = follow(
+        consumer = Consumer(
             url or address or DEFAULT_URL,
             transport=transport,
-            cursor=start(state, cursor, allow_replication=allow_replication),
             feed=feed,
             types=_values(types),
             parents=_values(parents),
             leave=leave,
             password=password,
+            cursor=cursor,
+            state_file=state_file,
+            allow_replication=allow_replication,
             ws_url=ws_url,
-            on_moved=state.note if state else lambda cursor: None,
             on_lost=_tell,
         )
-        _show(events, state, count, as_json)
+        _show(consumer, count, as_json)
     except WrongUrl as error:
         raise click.UsageError(str(error)) from None
     except ClientError as error:
         raise click.ClickException(render.plain(str(error))) from None
 
 
-def _show(
-    events: Iterator[Event], state: StateFile | None, count: int | None, as_json: bool
-) -> None:
-    """Print until *count* operations or an interrupt; what was printed is in *state* then."""
-    with Interrupts() as interrupts:
-        try:
-            _print(events, state, count, as_json, interrupts)
-        except KeyboardInterrupt:
-            pass  # how a tail ends
-        finally:
-            if state:
-                state.flush()
+def _show(consumer: Consumer, count: int | None, as_json: bool) -> None:
+    """Print until *count* operations or an interrupt; what was printed is saved then."""
+    with Interrupts() as interrupts, consumer, suppress(KeyboardInterrupt):
+        _print(consumer, count, as_json, interrupts)
 
 
-def _print(
-    events: Iterator[Event],
-    state: StateFile | None,
-    count: int | None,
-    as_json: bool,
-    interrupts: Interrupts,
-) -> None:
+def _print(consumer: Consumer, count: int | None, as_json: bool, interrupts: Interrupts) -> None:
     left = count
-    for event in events:
+    for delivery in consumer:
         with interrupts.held():
+            event = delivery.event
             click.echo(render.machine(event) if as_json else render.human(event))
-            if state and event.id:
-                state.note(event.id)
-        if left is not None and event.is_operation:
+            delivery.ack()
+        if left is not None and delivery.is_operation:
             left -= 1
             if left == 0:
                 return
