@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from dataclasses import replace
@@ -11,11 +12,12 @@ from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.core.profiles import OPLOG, Profile
 from tidings.local import engine, tables
 from tidings.local.running import Twin
+from websockets.sync.client import connect
 
 from tests.oplog.conftest import Heartbeats
 from tests.oplog.feed import Feed, ask, op
 from tests.oplog.test_http import carries_oplogs_headers, refused
-from tests.oplog.wire import JSON, STREAM, Connection, Listener
+from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Connection, Listener
 
 pytestmark = pytest.mark.java
 
@@ -99,6 +101,22 @@ def test_O32_refs(twin: Twin, feed: Feed) -> None:
 
     assert row.text.endswith(',"ref":"http://api/video/a/b &{{type}}?a/b &{{type}}"}')
     assert live.text.endswith(',"id":"x1","ref":"http://api/video/x1?x1"}')
+
+
+def test_O32_refs_on_a_websocket(twin: Twin, feed: Feed) -> None:
+    """As on a stream: in the copy and in what is pushed."""
+    own(twin, feed, Profile(object_url="/{{type}}/{{id}}"))
+    feed.post(op("a"))
+    with connect(twin.ws_url) as client:
+        client.send(json.dumps({"action": "subscribe", "feed": feed.name, "from": "0"}))
+        refs: list[str] = []
+        while "/video/b" not in refs:
+            message = json.loads(client.recv(timeout=PATIENCE_S))
+            refs += [each["data"]["ref"] for each in message.get("events", ()) if "data" in each]
+            if message.get("reply") == "subscribed":
+                feed.post(op("b"))
+
+    assert set(refs) == {"/video/a", "/video/b"}
 
 
 def test_O32_no_ref_without_an_object_url(shared: Feed) -> None:

@@ -25,7 +25,7 @@ def request(*operations: object, feed: str = FEED, key: str | None = None) -> Re
     return Request(feed, json.dumps(operations).encode(), JSON_TYPE, key)
 
 
-def test_O9_an_accepted_operation_is_in_the_log(scene: Scene) -> None:
+def test_O09_an_accepted_operation_is_in_the_log(scene: Scene) -> None:
     """The answer names its place there."""
     ids = scene.ingester.accept(Request(FEED, json.dumps(op()).encode(), JSON_TYPE))
 
