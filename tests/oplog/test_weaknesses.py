@@ -1,7 +1,8 @@
 """
 What oplog lost or got wrong, each by its number, and what holds here.
 
-These go down to the cheapest part that decides it; test_weaknesses_of_service.py has the rest.
+Each goes down to the cheapest part that decides it. The others: test_weaknesses_of_service.py
+(14 to 21) and test_weaknesses_of_operation.py (22 to 26).
 """
 
 from __future__ import annotations

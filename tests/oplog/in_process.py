@@ -1,0 +1,92 @@
+"""Event streams without a server: the deployed app on a feed in memory, and its clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.aws.asgi import EventStreams
+from tidings.aws.clock import now_ms
+from tidings.client.events import Event
+from tidings.client.sse import Parser
+from tidings.core.manners import Manners
+
+from tests.unit.scene import FEEDS, Scene
+
+ORIGIN = "https://example.org"
+PATIENCE_S = 20.0
+Message = MutableMapping[str, Any]
+
+
+def streams(scene: Scene) -> EventStreams:
+    manners = Manners(scene.profiles, FEEDS)
+    return EventStreams(lambda: scene.streamer, lambda: manners, now_ms, (ORIGIN,))
+
+
+@dataclass
+class Client:
+    """
+    One request. It leaves when *enough* says so of what was read; *stuck*, it takes one piece and
+    then nothing more until it leaves.
+    """
+
+    app: EventStreams
+    enough: Callable[[str], bool] = lambda text: False
+    stuck: bool = False
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def get(self, cursor: str | None = None, query: str = "", **headers: str) -> Client:
+        """As a browser and as oplog's client do: the cursor in a header, here."""
+        if cursor is not None:
+            headers["last-event-id"] = cursor
+        return await self.ask("GET", query, accept="text/event-stream", **headers)
+
+    async def ask(self, method: str, query: str = "", **headers: str) -> Client:
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": "/",
+            "query_string": query.encode(),
+            "headers": [
+                (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+            ],
+        }
+        await self.app(scope, self._receive, self._send)
+        return self
+
+    def events(self) -> list[Event]:
+        """What an EventSource would hand to its page: blocks without data it does not."""
+        found = list(Parser().feed(self.text.encode()))
+        return [sign for sign in found if isinstance(sign, Event)]
+
+    async def _receive(self) -> Message:
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            return
+        self.text += message.get("body", b"").decode()
+        if self.enough(self.text):
+            self.left.set()
+        if self.stuck and self.text:
+            await self.left.wait()
+
+
+def until_live(text: str) -> bool:
+    return "event: live\n" in text
+
+
+def run(work: Any) -> Any:
+    async def in_time() -> Any:
+        async with asyncio.timeout(PATIENCE_S):
+            return await work
+
+    return asyncio.run(in_time())
