@@ -88,6 +88,7 @@ def test_short_messages(action: str) -> None:
         ({"action": "subscribe", "parents": {}}, InvalidMessage, "parents: must be an array"),
         ({"action": "subscribe", "types": ["\0"]}, InvalidFilter, "types: must be at most"),
         ({"action": "subscribe", "types": ["\ud800"]}, InvalidFilter, "types: must be at most"),
+        ({"action": "subscribe", "password": 1}, InvalidMessage, "password: must be a string"),
         ({"action": "subscribe", "from": 0}, InvalidMessage, "from: must be a string"),
         ({"action": "subscribe", "from": "abcd"}, InvalidCursor, "cursor: must be 24 hex"),
         ({"action": "resume", "cursor": None}, InvalidMessage, "cursor: must be a string"),
@@ -140,3 +141,15 @@ def test_any_text_is_a_message_or_rejected(text: str) -> None:
         messages.parse(text, FEEDS)
     except Rejected as error:
         assert json.dumps(error.body()).encode()
+
+
+def test_a_password_is_read_and_never_shown() -> None:
+    """Not by the value itself, and not by an error about anything around it."""
+    found = parse(action="subscribe", password="a secret")
+    assert found.password == "a secret"
+    assert "a secret" not in repr(found)
+    assert parse(action="subscribe").password is None
+    for text in ('{"password":"a secret"', '["a secret"]', '{"password":["a secret"]}'):
+        with pytest.raises(Rejected) as refused:
+            messages.parse(text, FEEDS)
+        assert "a secret" not in json.dumps(refused.value.body())

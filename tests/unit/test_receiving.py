@@ -10,6 +10,8 @@ from tidings.core.cursors import START
 from tidings.core.errors import Unavailable
 from tidings.core.filters import EVERYTHING, Filter
 from tidings.core.memory import MemoryConnections, MemorySockets
+from tidings.core.passwords import hashed
+from tidings.core.profiles import Profile
 from tidings.core.session import TRANSITIONS, Act, State
 
 from tests.unit.scene import FEED, NOW, Scene, op
@@ -213,3 +215,20 @@ def test_after_unsubscribe_one_may_subscribe_again(scene: Scene) -> None:
         "unsubscribed",
         "subscribed",
     ]
+
+
+def test_a_guarded_feed_asks_who_subscribes_and_nobody_else(scene: Scene) -> None:
+    """Each subscription anew; what a client ends or asks of its own needs no password."""
+    stored = hashed("the read one", salt=b"s" * 16, now_ms=NOW)
+    scene.profiles.save(FEED, Profile(read_passwords=(stored,)))
+    scene.connect()
+    for said in ({"action": "subscribe"}, {"action": "resume", "cursor": "0"}):
+        scene.say("c", **said)
+        assert code(scene) == "wrong_password"
+    assert scene.connection("c").state is State.OPEN
+
+    scene.say("c", action="subscribe", password="the read one")
+    assert scene.heard("c")[-1]["reply"] == "subscribed"
+    for act in ("ping", "unsubscribe"):
+        scene.say("c", action=act)
+    assert "error" not in scene.heard("c")[-1]
