@@ -23,7 +23,7 @@ from tests.contract.connection_store import (
     InboxContract,
     WatchStoreContract,
 )
-from tests.contract.departure_store import DepartureStoreContract
+from tests.contract.departure_store import DepartureStoreContract, departures
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
@@ -137,6 +137,23 @@ class TestCosts:
         """Whatever the number of rows in a batch."""
         stores.state.write(feed, [row(f"video/{n}", line=lines(1)[0]) for n in range(30)])
         assert spent == {"state": 30}
+
+    def test_departures_cost_a_read_an_object_and_a_write_a_page(
+        self, stores: Stores, feed: str, spent: dict[str, float]
+    ) -> None:
+        """A hundred objects in two pages; what they left is read as two items of one query."""
+        rows = [row(f"video/{n}", line=line) for n, line in enumerate(lines(100))]
+        stores.state.write(feed, rows)
+        spent.clear()
+        assert len(stores.state.find(feed, [each.key for each in rows])) == 100
+        assert spent == {"state": 100}
+        spent.clear()
+        left = {slot: (f"user/x{slot:06}",) for slot in range(50)}
+        stores.departures.write(feed, [departures(page, left) for page in (1, 2)])
+        assert spent == {"state": 2}
+        spent.clear()
+        assert len(stores.departures.read(feed, 1, 2)) == 2
+        assert spent == {"state": 1}
 
     def test_reading_is_billed_by_size(
         self, stores: Stores, feed: str, spent: dict[str, float]

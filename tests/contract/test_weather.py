@@ -146,9 +146,24 @@ class TestPartialBatches:
         waits: list[int] = []
         with answering(Answer(body={"UnprocessedItems": {"state": items}})) as server:
             state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
-            with pytest.raises(Unavailable, match="3 rows"):
+            with pytest.raises(Unavailable, match="3 items"):
                 state.write("main", ROWS)
         assert waits == [50, 100, 200, 400, 800, 1600, 3200]
+
+    def test_keys_that_were_refused_are_asked_for_again(self) -> None:
+        """And nothing else; what came with the refusal is kept."""
+        first, *others = [rows.encode("main", each) for each in ROWS]
+        keys = [rows.key("main", each.key) for each in ROWS]
+        cut = {"Responses": {"state": [first]}, "UnprocessedKeys": {"state": {"Keys": keys[1:]}}}
+        waits: list[int] = []
+        whole = Answer(body={"Responses": {"state": others}})
+        with answering(Answer(body=cut), whole) as server:
+            store = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            found = store.find("main", [each.key for each in ROWS])
+        sent = [asked.json["RequestItems"]["state"]["Keys"] for asked in server.asked]
+        assert found == list(ROWS)
+        assert sent == [keys, keys[1:]]
+        assert waits == [50]
 
 
 class TestSockets:

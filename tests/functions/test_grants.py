@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,7 +51,12 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
     return asked
 
 
+def keep_departures() -> None:
+    assert app.profiles().save("main", replace(app.profiles().profile("main"), leave=True))
+
+
 def following_state(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    keep_departures()
     post()
     app.log().take("main")
     post()
@@ -62,8 +68,10 @@ def following_state(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked])
 
 
 def following_push(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
-    come(parents=["user/ann"])
+    keep_departures()
+    come(parents=["user/ann"], leave=True)
     post()
+    ring("state", monkeypatch)
     monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
     start_anew()
     asked = watch()
@@ -109,12 +117,13 @@ def replaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
 
 
 def streaming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    keep_departures()
     post()
     ring("state", monkeypatch)
     asked = watch()
     for cursor in ("0", "now", "545b55c7f095528dd0f3863c"):
         assert parse(cursor)
-        stream = app.streamer().open("main", cursor, None, None)
+        stream = app.streamer().open("main", cursor, None, "user/ann", "true")
         while not stream.next().at_frontier:
             pass
     app.tallies().serve("main", connections=1, sent=2)

@@ -190,3 +190,21 @@ def test_a_preflight_is_answered_for_the_origins_of_the_setting(
     )
     assert "access-control-allow-origin" not in other
     assert (listed["vary"], other["vary"]) == ("Origin", "Origin")
+
+
+def test_leaves_are_asked_for_by_a_query(cloud: Cloud) -> None:
+    """A feed that keeps none refuses in words; one that does streams."""
+    headers = {"accept": "text/event-stream"}
+    query = "parents=user/ann&leave=true"
+    status, _, body = asyncio.run(get("/", headers=headers, query=query))
+    error = json.loads(body)["error"]
+
+    assert (status, error["code"], error["field"]) == (400, "leave_not_kept", "leave")
+    assert "`tidings feed set --feed main --leave on`" in error["rule"]
+
+    root.profiles().save("main", Profile(leave=True))
+    start_anew()
+    status, *_ = asyncio.run(
+        get("/", headers=headers, query=query + "&lastEventId=0", until="live")
+    )
+    assert status == 200
