@@ -130,6 +130,7 @@ def test_posts(agent: Agent, target: Target) -> None:
     assert agent.post(b"[" + operation("x") + b"," + operation("y") + b"]").status_code == 204
     accepted = agent.http.post(f"{agent.url}/ops", json=json.loads(operation("z")))
     assert accepted.status_code == 204
+    assert accepted.headers["server"].startswith("tidings/")
     assert accepted.headers["cache-control"] == "no-cache, no-store, must-revalidate"
     target.until(lambda: target.ids == ["0", "1", "2", "x", "y", "z"])
 
@@ -160,9 +161,10 @@ def test_O24_a_full_queue(feed: Running, tmp_path: Path) -> None:
     feed.close()
     with Agent(target.url, tmp_path, "--max-queued-events", "5") as agent:
         agent.send(*[operation(n) for n in range(7)], b"junk")
-        status = agent.until(lambda status: status["events_discarded"] == 3)
+        agent.until(lambda status: status["events_discarded"] == 3)
+        status = agent.until(lambda status: status["events_received"] == 5)
         assert (status["queue_size"], status["queue_max_size"]) == (5, 5)
-        assert (status["events_received"], status["events_error"]) == (5, 0)
+        assert (status["events_discarded"], status["events_error"]) == (3, 0)
         refused = agent.post(operation("late"))
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert refused.json()["error"]["code"] == "unavailable"
@@ -192,20 +194,37 @@ def test_lost_answers(agent: Agent, target: Target) -> None:
 
 
 def test_the_same_request_after_a_kill(agent: Agent, target: Target) -> None:
-    """Killed while it waits for the answer: the next one sends the same key and content."""
+    """
+    Killed while it waits for the answer: the next one sends the same key and content, then the
+    datagrams that came meanwhile.
+    """
     target.judge = lambda request: Answer(lost=True)
     assert agent.post(b"\n".join([operation("a"), operation("b")]), NDJSON).status_code == 204
     target.until(lambda: target.requests)
+    agent.send(operation("c"), operation("d"))
+    agent.until(lambda status: status["events_received"] >= 4)
     agent.kill()
     target.judge = lambda request: Answer()
-    assert agent.start().endswith(" 2 operations queued\n")
-    agent.send(operation("c"))
-    target.until(lambda: "c" in target.ids)
+    assert agent.start().endswith(" 4 operations queued\n")
+    target.until(lambda: "d" in target.ids)
 
-    assert target.ids == ["a", "b", "c"]
+    assert target.ids == ["a", "b", "c", "d"]
     first, *_, again, last = target.requests
     assert (again.key, again.ids) == (first.key, first.ids) == (first.key, ["a", "b"])
-    assert last.ids == ["c"]
+    assert last.ids == ["c", "d"]
+
+
+def test_a_dead_receiver_ends_the_agent(feed: Running, tmp_path: Path) -> None:
+    """So that a supervisor starts it again, rather than datagrams going nowhere."""
+    with Agent(feed.target.url, tmp_path) as agent:
+        pid = agent.process.pid
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+
+        assert agent.process.wait(20) == 1
+        assert agent.errors == (
+            "tidings agent: the receiving process has died; start the agent again\n"
+        )
 
 
 def test_a_poisoned_operation_does_not_block(agent: Agent, target: Target) -> None:

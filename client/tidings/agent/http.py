@@ -11,6 +11,7 @@ from typing import Any
 from tidings.core.errors import Rejected, WrongContentType
 from tidings.core.limits import REQUEST_BYTES_MAX
 from tidings.core.requests import lines_from
+from tidings.core.version import VERSION
 
 from . import clock
 from .committing import Committing
@@ -22,6 +23,7 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 RETRY_AFTER_S = 1  # a full queue has room again with the next batch that the feed takes
 _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
 _ALWAYS = {
+    "server": f"tidings/{VERSION}",
     "cache-control": "no-cache, no-store, must-revalidate",
     "access-control-allow-origin": "*",
 }

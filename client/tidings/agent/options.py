@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PORT = 8042  # oplog's, so that its producers keep theirs
@@ -30,4 +30,4 @@ class Options:
     folder: Path
     bound: Bound
     drain_s: float
-    password: str
+    password: str = field(repr=False)

@@ -30,6 +30,7 @@ from .store import Store
 DATAGRAM_BYTES_MAX = 65_535  # a UDP datagram is never longer, so none is cut
 BURST = 256  # received between two looks at the clock
 CHUNK_MAX = 1_000  # datagrams of a transaction: a request's worth
+CHUNK_BYTES_MAX = 1024 * 1024  # of large ones: who checks them has some chunks in memory
 FLUSH_S = 0.01  # a tenth of what is promised; a lone datagram does not wait at all
 PENDING_BYTES_MAX = 32 * 1024 * 1024  # in memory while the disk takes nothing, then discarded
 PENDING_MAX = 100_000  # as PENDING_BYTES_MAX, for small ones, which cost more than their bytes
@@ -54,6 +55,7 @@ class Receiver:
         self._pending_bytes = 0
         self._discarded = 0
         self._tried_s = 0.0
+        self._stuck = False  # the disk did not take the last chunk
 
     def run(self, lifeline: int) -> None:
         """Receive until *lifeline* can be read, which is when the agent ends."""
@@ -72,7 +74,8 @@ class Receiver:
         """Until the next flush is due; None while there is nothing to flush."""
         if not self._pending and not self._discarded:
             return None
-        if len(self._pending) >= CHUNK_MAX and not self._discarded:
+        full = len(self._pending) >= CHUNK_MAX or self._pending_bytes >= CHUNK_BYTES_MAX
+        if full and not self._stuck:
             return 0
         due_s = self._tried_s + FLUSH_S - time.monotonic()
         return max(0, -int(-due_s * 1000))
@@ -94,7 +97,8 @@ class Receiver:
     def _flush(self) -> None:
         """One chunk, or later: while the disk is full or busy the socket must not wait."""
         self._tried_s = time.monotonic()
-        chunk = self._pending[:CHUNK_MAX]
+        chunk, size = self._chunk()
+        self._stuck = True
         try:
             intake.add_datagrams(
                 self._store,
@@ -105,10 +109,20 @@ class Receiver:
             )
         except sqlite3.OperationalError:
             return
+        self._stuck = False
         self._discarded = 0
-        self._pending_bytes -= sum(map(len, chunk))
-        del self._pending[:CHUNK_MAX]
+        self._pending_bytes -= size
+        del self._pending[: len(chunk)]
         self._grown()
+
+    def _chunk(self) -> tuple[list[bytes], int]:
+        """The oldest datagrams and their bytes."""
+        size = 0
+        for at, datagram in enumerate(self._pending[:CHUNK_MAX]):
+            if at and size + len(datagram) > CHUNK_BYTES_MAX:
+                return self._pending[:at], size
+            size += len(datagram)
+        return self._pending[:CHUNK_MAX], size
 
     def _finish(self) -> None:
         """Everything received, the kernel's buffer included; the disk gets some patience."""
@@ -117,6 +131,8 @@ class Receiver:
         deadline_s = time.monotonic() + 1.0
         while (self._pending or self._discarded) and time.monotonic() < deadline_s:
             self._flush()
+            if self._stuck:
+                time.sleep(FLUSH_S)
 
     def _receive_all(self) -> None:
         before = -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,7 @@ class Sender:
             state, f"{error}; {self._store.totals().events:,} operations queued, trying again"
         )
         if self._ending.wait(delay_s):
-            threading.Event().wait(min(delay_s, ENDING_DELAY_S_MAX))
+            time.sleep(min(delay_s, ENDING_DELAY_S_MAX))
 
     def _disk(self, error: sqlite3.OperationalError) -> None:
         self.condition.fail("disk", str(error))
