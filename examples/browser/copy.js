@@ -1,0 +1,49 @@
+// Keeps a copy of a feed in a page, with nothing but the browser's own EventSource.
+"use strict";
+
+const EVENTS = ["reset", "live", "insert", "update", "delete", "leave"];
+
+class Copy {
+  constructor(feed, changed) {
+    this.feed = feed;
+    this.changed = changed;
+    this.objects = new Map();
+    this.cursor = "0"; // a copy of everything first
+    this.log = []; // names of the last events, to look at
+  }
+
+  // EventSource sends no header of ours, so the cursor goes into the address. When the feed ends
+  // the stream, EventSource comes back by itself and sends the last id in its own header.
+  open() {
+    const address = new URL(this.feed);
+    address.searchParams.set("lastEventId", this.cursor);
+    this.source = new EventSource(address);
+    for (const name of EVENTS) {
+      this.source.addEventListener(name, (event) => this.take(name, event));
+    }
+    this.source.onerror = () => this.failed();
+  }
+
+  take(name, event) {
+    const data = JSON.parse(event.data);
+    const key = `${data.type}/${data.id}`;
+    if (name === "reset") {
+      this.objects.clear();
+    } else if (name === "delete" || name === "leave") {
+      this.objects.delete(key);
+    } else if (name !== "live") {
+      this.objects.set(key, data);
+    }
+    this.cursor = event.lastEventId || this.cursor;
+    this.log = [...this.log.slice(-999), name];
+    this.changed(name);
+  }
+
+  // Any answer but a stream (a proxy's 502, say) makes EventSource give up for ever: then we do it.
+  failed() {
+    this.changed("reconnecting");
+    if (this.source.readyState === EventSource.CLOSED) {
+      setTimeout(() => this.open(), 1000 + 1000 * Math.random());
+    }
+  }
+}

@@ -1,0 +1,141 @@
+"""A stream is one for everybody: two clients of other people, and a real browser's EventSource."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from httpx_sse import connect_sse
+from sseclient import SSEClient
+from tidings.local.running import Twin
+from websockets.sync.client import ClientConnection
+
+from tests.client import chromium
+from tests.oplog.feed import Feed, op
+
+pytestmark = pytest.mark.java
+
+HOSTILE = "<é&\u2028\u0085>\r\n\\"  # line ends of every kind must stay inside one data line
+PATIENCE_S = 30.0
+COUNT = 1200  # more than one page holds, and more than one chunk
+Seen = tuple[str, str, Any]
+ROOT = Path(__file__).parents[2]
+
+
+def _by_httpx_sse(url: str, last_id: str) -> Iterator[Seen]:
+    with (
+        httpx.Client(timeout=PATIENCE_S) as client,
+        connect_sse(client, "GET", url, headers={"Last-Event-ID": last_id}) as source,
+    ):
+        for event in source.iter_sse():
+            yield event.id, event.event, json.loads(event.data)
+
+
+def _by_sseclient(url: str, last_id: str) -> Iterator[Seen]:
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": last_id}
+    with httpx.stream("GET", url, headers=headers, timeout=PATIENCE_S) as answer:
+        for event in SSEClient(answer.iter_bytes()).events():
+            yield str(event.id), event.event, json.loads(event.data)
+
+
+Read = Callable[[str, str], Iterator[Seen]]
+readers = pytest.mark.parametrize("read", [_by_httpx_sse, _by_sseclient])
+
+
+def _url(feed: Feed) -> str:
+    return f"http://127.0.0.1:{feed.port}{feed.path}"
+
+
+def _until_live(events: Iterator[Seen]) -> list[Seen]:
+    return list(takewhile(lambda seen: seen[1] != "live", events))
+
+
+@readers
+def test_a_replay_is_read_by_others(feed: Feed, read: Read) -> None:
+    """From an event id: every operation with its id, its name and its text as it was posted."""
+    (start,) = feed.post(op("x"))
+    half = COUNT // 2
+    ids = feed.post(*[op(f"{HOSTILE}{number}", data=HOSTILE) for number in range(half)])
+    ids += feed.post(*[op(f"y{number}", "update") for number in range(half)])
+
+    seen = list(islice(read(_url(feed), start), COUNT))
+
+    assert [event_id for event_id, _, _ in seen] == ids
+    assert [name for _, name, _ in seen] == ["insert"] * half + ["update"] * half
+    assert (seen[7][2]["id"], seen[7][2]["data"]) == (f"{HOSTILE}7", HOSTILE)
+
+
+@readers
+def test_a_copy_is_read_by_others(feed: Feed, read: Read) -> None:
+    """Reset, every object, live; the id of any row is one to resume from, without a reset."""
+    names = {f"x{number}" for number in range(100)}
+    feed.post(*map(op, sorted(names)))
+    feed.settle()
+    seen = _until_live(read(_url(feed), "0"))
+    later = _until_live(read(_url(feed), seen[50][0]))
+
+    assert seen[0][1] == "reset"
+    assert {data["id"] for _, _, data in seen[1:]} == names
+    assert {name for _, name, _ in later} == {"insert"}
+    assert {data["id"] for _, _, data in seen[51:]} <= {data["id"] for _, _, data in later}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
+        yield socket
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files without a word."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """Another origin, where the example page is served."""
+    serve = partial(Quiet, directory=str(ROOT / "examples/browser"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.mark.browser
+def test_a_browser_from_another_origin(
+    browser: ClientConnection, elsewhere: str, tmp_path: Path
+) -> None:
+    """It copies, goes live, and across a restart of the feed misses nothing and repeats nothing."""
+    with Twin(data=tmp_path / "data") as twin, chromium.tab(browser) as page:
+        feed = Feed(twin.port, "main")
+        feed.post(op("x1"), op("x2"))
+        page.open(f"{elsewhere}?feed={twin.url}feeds/main/ops")
+        page.until("copy.log.includes('live')")
+        feed.post(op("x1", "update", data={"n": 1}), op("x2", "delete"), op("x3"))
+        page.until("copy.objects.has('video/x3')")
+
+        twin.kill()
+        page.until("copy.source.readyState !== EventSource.OPEN")
+        twin.start()
+        ids = feed.post(*[op(f"y{number}") for number in range(50)])
+        page.until("copy.objects.has('video/y49')")
+
+        seen = page.js("copy.log")
+        assert seen[0] == "reset"
+        assert seen.count("reset") == seen.count("live") == 1
+        assert seen[-50:] == ["insert"] * 50
+        assert page.js("copy.cursor") == ids[-1]
+        assert sorted(page.js("[...copy.objects.keys()]")) == sorted(
+            ["video/x1", "video/x3", *[f"video/y{number}" for number in range(50)]]
+        )
+        assert page.js("copy.objects.get('video/x1').data.n") == 1
