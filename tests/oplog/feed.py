@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -50,7 +51,12 @@ class Feed:
         ids: list[str] = json.loads(answer.body)["ids"]
         return ids
 
-    def open(self, last_id: str | None = None, buffer_bytes: int = 0, **filters: str) -> Listener:
+    def open(
+        self,
+        last_id: str | None = None,
+        filters: Mapping[str, str] = MappingProxyType({}),
+        buffer_bytes: int = 0,
+    ) -> Listener:
         headers = [("accept", STREAM)]
         if last_id is not None:
             headers.append(("last-event-id", last_id))
@@ -62,7 +68,7 @@ class Feed:
 
     @contextlib.contextmanager
     def listening(self, last_id: str | None = None, **filters: str) -> Iterator[Listener]:
-        listener = self.open(last_id, **filters)
+        listener = self.open(last_id, filters)
         try:
             assert listener.answer.status == 200, listener.answer
             yield listener

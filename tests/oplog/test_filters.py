@@ -76,7 +76,7 @@ def test_O55_O56_O57_O58_from_the_log(filled: Feed, filters: dict[str, str], mat
 
 def test_O55_O56_O57_O58_live(feed: Feed) -> None:
     """The same operations as they come, for all filters at once."""
-    listeners = [feed.open(**filters) for filters, _ in FILTERS]
+    listeners = [feed.open(filters=filters) for filters, _ in FILTERS]
     feed.post(*OPERATIONS)
     heard = [
         objects(listener.take(len(matching)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from tests.unit.scene import line, page
 TEMPLATE = "http://api/{{type}}/{{id}}"
 
 
-def told(name: str = "x1", **fields: object) -> Event:
+def told(name: str = "x1", **fields: Any) -> Event:
     return frames.of_line("", 0, line(name, **fields))
 
 
