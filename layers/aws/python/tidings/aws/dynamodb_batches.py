@@ -75,4 +75,5 @@ class Batches:
                 RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}}
             )
         found += answer["Responses"].get(self._table, [])
-        return list(answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", []))
+        refused = answer.get("UnprocessedKeys", {})
+        return list(refused[self._table]["Keys"]) if self._table in refused else []
