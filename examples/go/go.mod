@@ -1,0 +1,3 @@
+module example.org/tidings-consumer
+
+go 1.20

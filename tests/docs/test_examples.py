@@ -1,0 +1,137 @@
+"""Every example runs; the Go one, whose module is not fetched here, is at least well-formed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from tidings.client import Poster
+from tidings.local.running import Twin
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WITHIN_S = 40.0
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
+    with Twin(data=tmp_path_factory.mktemp("twin")) as running:
+        yield running
+
+
+def _run(name: str, *arguments: str) -> str:
+    command = [*_interpreter(name), str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def _running(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [*_interpreter(name), str(EXAMPLES / name), *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # with what a script has started
+
+
+def _interpreter(name: str) -> Sequence[str]:
+    return [sys.executable] if name.endswith(".py") else ["sh"]
+
+
+def _post(twin: Twin, event: str, *names: str) -> None:
+    with Poster(twin.url) as poster:
+        poster.post([{"event": event, "type": "film", "id": name} for name in names])
+
+
+def _until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.java
+def test_a_copy_in_sqlite(twin: Twin, tmp_path: Path) -> None:
+    """It holds what the feed holds, killed in between or not, and does not copy twice."""
+    file = tmp_path / "copy.sqlite"
+
+    def films() -> set[str]:
+        with closing(sqlite3.connect(file)) as database:
+            return {name for (name,) in database.execute("SELECT id FROM objects")}
+
+    _post(twin, "insert", "a", "b", "c")
+    with _running("python/keep_copy.py", twin.url, str(file)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("live: ")
+        _post(twin, "delete", "b")
+        _until(lambda: "b" not in films())
+    _post(twin, "insert", "d")
+    _post(twin, "delete", "a")
+    with _running("python/keep_copy.py", twin.url, str(file)):
+        _until(lambda: {"c", "d"} <= films() and not {"a", "b"} & films())
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("SELECT count(*) FROM copies").fetchone() == (1,)
+
+
+@pytest.mark.java
+def test_counting_in_an_event_loop(twin: Twin) -> None:
+    """It ends after as many operations as it was asked for."""
+    _post(twin, "insert", "e", "f")
+
+    lines = _run("python/count_types.py", twin.url, "2").splitlines()
+
+    assert sum(int(line.split()[1]) for line in lines) == 2
+
+
+@pytest.mark.java
+def test_producing_once(twin: Twin) -> None:
+    """The same key gives the same ids; another one others."""
+    first, again, other = (_run("python/produce.py", twin.url, key) for key in ("1", "1", "2"))
+
+    assert len(first.split()) == 2
+    assert first == again != other
+
+
+@pytest.mark.java
+def test_curl_follows_and_posts(twin: Twin, tmp_path: Path) -> None:
+    """A copy first; the next run goes on behind the last event of this one."""
+    state = tmp_path / "seen"
+    posted = _run("curl/post.sh", twin.url, "insert", "film", "g")
+    with _running("curl/follow.sh", twin.url, str(state)) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert next(lines) == "reset\t{}\n"
+        assert any(line.startswith("insert\t") and '"id":"g"' in line for line in lines)
+        assert any(line.startswith("live\t") for line in lines)
+        _run("curl/post.sh", twin.url, "update", "film", "g")
+        assert next(line for line in lines if line.startswith("update\t"))
+        _until(lambda: len(state.read_text()) == 24)
+    last = json.loads(_run("curl/post.sh", twin.url, "update", "film", "h"))["ids"][0]
+    with _running("curl/follow.sh", twin.url, str(state)) as process:
+        assert process.stdout is not None
+        assert '"id":"h"' in process.stdout.readline()
+        _until(lambda: state.read_text() == last)
+
+    assert json.loads(posted)["ids"][0] < last
+
+
+def test_the_go_example_is_well_formed() -> None:
+    """gofmt has nothing to change in it, where there is Go."""
+    if shutil.which("gofmt") is None:
+        pytest.skip("needs gofmt")
+    done = subprocess.run(["gofmt", "-l", str(EXAMPLES / "go")], capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (0, "")
