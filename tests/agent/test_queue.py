@@ -187,7 +187,7 @@ def test_a_batch_is_the_same_after_a_restart(queue: Store, tmp_path: Path) -> No
     assert _all(again) == [["a", "b"], ["c"]]
 
 
-def test_a_restart_counts_from_zero_and_keeps_what_is_queued(tmp_path: Path) -> None:
+def test_W21_a_restart_counts_from_zero_and_keeps_what_is_queued(tmp_path: Path) -> None:
     """As oplog's counters do; unchecked datagrams are checked by the next agent."""
     first = _opened(tmp_path)
     _lines(first, "a")

@@ -124,9 +124,8 @@ class Sender:
         delay_s = max(self._retrying.next_s(), after_s)
         self.condition.fail(state, error)
         self.condition.retries += 1
-        self._notices.tell(
-            state, f"{error}; {self._store.totals().events:,} operations queued, trying again"
-        )
+        queued = self._store.totals().events
+        self._notices.tell(state, f"{self._target.url}: {error}; {queued:,} queued, trying again")
         if self._ending.wait(delay_s):
             time.sleep(min(delay_s, ENDING_DELAY_S_MAX))
 
