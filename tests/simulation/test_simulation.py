@@ -24,6 +24,8 @@ _LEADS_TO = (
     "floor was raised",
     "hole was filled",
     "killed at the time limit",
+    "leave in doubt",
+    "leave was told",
     "page expired",
     "reset was told",
     "row was told",

@@ -64,7 +64,7 @@ class Index:
         for key in keys_of(operation):
             for watch in self.find(key):
                 if watch.filter.matches(operation):
-                    found.append(watch)  # noqa: PERF401 a comprehension takes longer
+                    found.append(watch)  # a comprehension takes longer
         return found
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Watch]:
