@@ -131,6 +131,7 @@ def test_posts(agent: Agent, target: Target) -> None:
     accepted = agent.http.post(f"{agent.url}/ops", json=json.loads(operation("z")))
     assert accepted.status_code == 204
     assert accepted.headers["server"].startswith("tidings/")
+    assert accepted.headers["access-control-allow-origin"] == "*"
     assert accepted.headers["cache-control"] == "no-cache, no-store, must-revalidate"
     target.until(lambda: target.ids == ["0", "1", "2", "x", "y", "z"])
 
@@ -299,8 +300,10 @@ def test_W22_the_password_is_sent_and_shown_nowhere(feed: Running, tmp_path: Pat
 
 def test_O63_status_has_oplogs_fields(agent: Agent) -> None:
     """The ten, and what an operator asks next; nothing of the environment or command line."""
-    status = agent.status()
+    answer = agent.http.get(f"{agent.url}/status")
+    status = answer.json()
 
+    assert "access-control-allow-origin" not in answer.headers  # a page elsewhere reads nothing
     assert set(status) >= OPLOG_FIELDS
     assert status["status"] == "OK"
     assert status["queue_max_size"] == 100_000

@@ -25,8 +25,9 @@ _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
 _ALWAYS = {
     "server": f"tidings/{VERSION}",
     "cache-control": "no-cache, no-store, must-revalidate",
-    "access-control-allow-origin": "*",
 }
+# Rule 4.7. A page elsewhere still cannot post, for nobody answers what its browser asks before.
+_POSTED = {"access-control-allow-origin": "*"}
 
 
 class UnknownPath(Rejected):
@@ -66,7 +67,7 @@ class Application:
         except Rejected as error:
             answer = _refused(error, scope["path"])
         if answer is not None:
-            await _send(send, answer)
+            await _send(send, answer, _POSTED if scope["method"] == "POST" else {})
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
         wanted = _METHODS.get(scope["path"])
@@ -123,8 +124,8 @@ def _unavailable(message: str) -> Answer:
     return Answer(503, body, {"retry-after": str(RETRY_AFTER_S)})
 
 
-async def _send(send: Send, answer: Answer) -> None:
-    headers = {**_ALWAYS, **answer.headers}
+async def _send(send: Send, answer: Answer, more: Mapping[str, str]) -> None:
+    headers = {**_ALWAYS, **more, **answer.headers}
     content = b""
     if answer.body is not None:
         content = json.dumps(answer.body, separators=(",", ":")).encode()
