@@ -123,7 +123,8 @@ class Reader:
         if self.copy:
             self.copy = False
             row = f"{0:08x}{len(self.feed.pages):010x}800000"
-            found.append((row, "reset", {}))
+            if self.cursor == "0":
+                found.append(("1", "reset", {}))
             for operation in self.feed.fold().values():
                 if self._wants(operation):
                     found.append((row, "insert", _data(operation)))

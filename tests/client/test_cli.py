@@ -220,7 +220,7 @@ def test_tail_for_a_person(server: Running, transport: str) -> None:
 
     assert found.returncode == 0
     assert found.stdout.decode().splitlines() == [
-        "** reset  000000000000000001800000",
+        "** reset  1",
         "2026-11-20 17:19:10Z  insert  video/x1  [channel/7]  000000000000000001800000",
     ]
 

@@ -132,6 +132,17 @@ def test_a_reset_is_waited_for(server: Running, transport: Transport) -> None:
         _until(lambda: len(following.found) == 3)
 
 
+def test_a_reset_alone_is_no_progress(server: Running, tmp_path: Path) -> None:
+    """P6.3: rows handled after the last save may be deleted before the restart: it starts anew."""
+    server.append(_video(1))
+    for _ in range(2):
+        with Consumer(server.url, state_file=tmp_path / "seen", allow_replication=True) as consumer:
+            reset = next(consumer)
+            reset.ack()
+            assert (reset.name, consumer.position) == ("reset", "1")
+        assert (tmp_path / "seen").read_text() == "0"
+
+
 @both
 def test_reading_stops_while_too_much_is_in_flight(server: Running, transport: Transport) -> None:
     """Memory is bounded: a consumer that falls behind holds *in_flight_max* events."""

@@ -13,7 +13,9 @@ from .async_following import Listen, resume
 from .errors import Lost
 from .events import RESET, Event, Moved
 from .in_flight import Group, InFlight
-from .state_file import NOW, SAVE_EVERY_S, StateFile
+from .state_file import EVERYTHING, NOW, SAVE_EVERY_S, StateFile
+
+AFTER_RESET = "1"  # the id of `reset`: everything is forgotten, nothing was handled since (P6.3)
 
 
 class Delivery:
@@ -124,6 +126,8 @@ class Intake:
             WrongState: it cannot be written.
         """
         position = self.position
+        if position == AFTER_RESET:  # rows handled since, and lost track of, may be deleted by then
+            position = EVERYTHING
         if self._state is not None and position not in ("", NOW):
             self._state.save(position)
 
