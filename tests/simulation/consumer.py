@@ -123,12 +123,15 @@ class Session:
         elif self.log.seconds.get(place.page) == place.seconds or place.at == (0, PAGE_END):
             self.high = self.last = place.at
 
-    def starts_now(self) -> None:
-        """Behind the frontier of this moment at the latest; copies are not expected."""
-        self.high = self.last = (self.log.frontier, PAGE_END)
+    def starts_now(self, cursor: str, frontier: int) -> None:
+        """Behind *cursor*, at *frontier* at the least; copies are not expected."""
+        place = Place.of(cursor)
+        if place.page < frontier:
+            raise Broken(f"{self.consumer.name}: now is {cursor}, the frontier was {frontier}")
+        self.high = self.last = place.at
         self._wants_copy = False
         self.consumer.forgets()
-        self.consumer.from_place = self.high
+        self.consumer.cursor, self.consumer.from_place = cursor, place.at
 
     def event(self, id: str, name: str, data: dict[str, Any]) -> None:
         if not self._wants_copy and (name == RESET or Place.of(id).replicates):

@@ -59,11 +59,11 @@ class StreamConsumer:
         """The function's side; each block reaches the consumer by itself."""
         consumer = self.consumer
         session = Session(consumer, lambda: self.world.stores.log.floor(FEED))
-        asked = consumer.cursor
+        asked, frontier = consumer.cursor, self.world.model.frontier
         stream = self._open(process, asked)
         session.starts(asked)
-        if asked in ("", "now"):
-            session.starts_now()
+        if asked in ("", "now"):  # 7.5: the answer names the place
+            session.starts_now(stream.progress.cursor, frontier)
         self.session = session
         while True:
             chunk = stream.next()

@@ -38,7 +38,7 @@ def in_pages(feed: Feed, numbers: list[int]) -> None:
     feed.project()
 
 
-@pytest.mark.parametrize("begin", ["0", "1", str(NOW), f"{NOW // 1000:08x}f095528dd03c863c"])
+@pytest.mark.parametrize("begin", ["0", f"{NOW // 1000:08x}f095528dd03c863c"])
 def test_O54_two_thousand_objects_of_one_millisecond(begin: str) -> None:
     """The copy ends, tells each of them once, and may be cut among them."""
     feed = Feed()
