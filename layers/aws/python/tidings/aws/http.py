@@ -15,8 +15,6 @@ from tidings.core.ingesting import Request
 from tidings.core.manners import oplog_status
 from tidings.core.version import VERSION
 
-from .blueprint import HTTP_ROUTES
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -84,18 +82,20 @@ def check_routed(method: str, path: str, wanted: str) -> re.Match[str]:
     Raises:
         UnknownPath, WrongMethod: it is not.
     """
+    found = PATHS.fullmatch(path)
+    if found is not None and method == wanted:
+        return found
     methods = _methods_of(path)
     if not methods:
         raise UnknownPath("no such path", field="path", value=path)
-    found = PATHS.fullmatch(path)
-    if found is None or method != wanted:
-        # Without the refused one: it may be served, but not at this address.
-        raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
-    return found
+    # Without the refused one: it may be served, but not at this address.
+    raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
 
 
 def _methods_of(path: str) -> set[str]:
-    """What the routes of the blueprint take at *path*."""
+    """What the routes of the blueprint take at *path*; only a refusal has to load them."""
+    from .blueprint import HTTP_ROUTES
+
     return {
         route.method
         for route in HTTP_ROUTES
