@@ -8,17 +8,13 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import httpx
 import pytest
-from click.testing import CliRunner
-from tidings.agent import command
 
 from tests.agent.processes import Agent, operation
-from tests.agent.target import Answer, Request, Running, Target, running
+from tests.agent.target import Answer, Request, Running, Target
 
 NDJSON = "application/x-ndjson"
 OPLOG_FIELDS = {
@@ -33,32 +29,6 @@ OPLOG_FIELDS = {
     "queue_max_size",
     "queue_size",
 }
-
-
-@pytest.fixture
-def feed() -> Iterator[Running]:
-    with running() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Target, Agent]]:
-    """One of each, for the tests that leave them as they were."""
-    folder = tmp_path_factory.mktemp("agent")
-    with running() as found, Agent(found.target.url, folder) as agent:
-        yield found.target, agent
-
-
-@pytest.fixture
-def agent(pair: tuple[Target, Agent]) -> Agent:
-    return pair[1]
-
-
-@pytest.fixture
-def target(pair: tuple[Target, Agent], agent: Agent) -> Target:
-    agent.until(lambda status: status["queue_size"] == 0)
-    pair[0].forget()
-    return pair[0]
 
 
 def _udp_and_http(agent: Agent, target: Target) -> None:
@@ -292,10 +262,6 @@ def test_W22_the_password_is_sent_and_shown_nowhere(feed: Running, tmp_path: Pat
         assert "swordfish" not in json.dumps(status) + said + agent.errors + receiver
 
     assert feed.target.requests[0].authorization == "Basic OnN3b3JkZmlzaA=="
-    told = CliRunner().invoke(command.agent, ["--help"], env={"TIDINGS_PASSWORD": "swordfish"})
-    assert "Examples:" in told.output
-    assert "Exit codes:" in told.output
-    assert "swordfish" not in told.output
 
 
 def test_O63_status_has_oplogs_fields(agent: Agent) -> None:
@@ -338,65 +304,6 @@ def test_a_drain_ends(feed: Running, tmp_path: Path) -> None:
         feed.open()
         assert "2 operations queued" in agent.start()
         target.until(lambda: target.ids == ["a", "b"])
-
-
-def test_one_agent_a_folder_and_a_port(agent: Agent, tmp_path: Path) -> None:
-    """A second one is told in one sentence."""
-    folder = agent.folder / "queue"
-    address = agent.url.removeprefix("http://")
-
-    assert _told(folder, "127.0.0.1:0") == (
-        f"tidings agent: another agent uses the queue folder {folder}; give each its own\n"
-    )
-    assert _told(tmp_path, address) == (
-        f"tidings agent: cannot listen on {address}: address already in use\n"
-    )
-    (tmp_path / "file").touch()
-    assert "cannot use the queue folder" in _told(tmp_path / "file/below", "127.0.0.1:0")
-
-
-def _told(folder: Path, address: str) -> str:
-    options = ["--url", "http://127.0.0.1:1", "--queue-dir", str(folder), "--listen", address]
-    done = CliRunner().invoke(command.agent, options)
-    assert done.exit_code == 1
-    return done.stderr
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--url", "ftp://h"],
-        ["--url", "http://h", "--feed", "A B"],
-        ["--url", "http://h", "--listen", "h:p"],
-        ["--url", "http://h", "--max-queued-events", "0"],
-        [],
-    ],
-)
-def test_wrong_usage(options: list[str]) -> None:
-    """Exit code 2 before anything is taken."""
-    done = CliRunner().invoke(command.agent, options)
-
-    assert done.exit_code == 2
-    assert "Error: " in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("127.0.0.1:8042", ("127.0.0.1", 8042)),
-        (":8042", ("0.0.0.0", 8042)),
-        ("localhost", ("localhost", 8042)),
-        ("[::1]:9", ("::1", 9)),
-        ("[::1]", ("::1", 8042)),
-    ],
-)
-def test_addresses_to_listen_on(text: str, found: tuple[str, int]) -> None:
-    """With or without a port, and as oplog wrote every address."""
-    (option,) = (each for each in command.agent.params if each.name == "listen")
-    ctx = click.Context(command.agent)
-
-    assert option.callback is not None
-    assert option.callback(ctx, option, text) == found
 
 
 def test_a_burst_is_accounted_for(agent: Agent, target: Target) -> None:
