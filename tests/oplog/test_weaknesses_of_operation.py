@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -123,6 +124,7 @@ def test_W24_a_browser_is_told_all_and_can_ask_for_all(scene: Scene) -> None:
     run(client.ask("GET", "lastEventId=0", accept="text/event-stream", origin=ORIGIN))
 
     assert [event.name for event in client.events()] == ["reset", "insert", "live"]
+    assert len(re.findall("^data: .+$", client.text, re.MULTILINE)) == 3
     assert client.headers["access-control-allow-origin"] == ORIGIN
     assert "last-event-id" in client.headers["access-control-expose-headers"]
 
