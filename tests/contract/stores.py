@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import boto3
 import pytest
+from botocore.config import Config
 from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws import clients
 from tidings.aws.blueprint import TABLES, Table
@@ -36,6 +38,8 @@ from tidings.core.memory import (
     MemoryTallies,
     MemoryWatches,
 )
+
+_COLD_S = 30  # an engine that has just started may need longer than a function would wait
 
 
 class Log(ports.LogStore, ports.Intake, ports.TrimStore, Protocol): ...
@@ -104,10 +108,10 @@ def client_in(environment: dict[str, str]) -> Iterator[DynamoDBClient]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**account, **environment}.items():
             patch.setenv(name, value)
-        client = clients.dynamodb.__wrapped__()
+        patient = boto3.client("dynamodb", config=Config(read_timeout=_COLD_S))
         for table in TABLES:
-            create(client, table)
-        yield client
+            create(patient, table)
+        yield clients.dynamodb.__wrapped__()
 
 
 def create(client: DynamoDBClient, table: Table) -> None:
