@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidings.core import filters
+from tidings.core import filters, limits
 from tidings.core.connections import Outcome
 from tidings.core.cursors import START
 from tidings.core.errors import InvalidFilter, LeaveNotKept
@@ -206,6 +206,25 @@ class TestPush:
         assert [watch.filter for watch in scene.watches.find(FEED, ALL_KEY)] == [LEAVERS]
         assert set(scene.sockets.sent) == {"c"}
         assert "cursor" in scene.heard("c")[-1]
+
+    def test_when_the_last_is_gone_nobody_is_waited_for(self, scene: Scene) -> None:
+        """It is noticed when the cursor is told, every ten minutes; not while one is left."""
+        for name in ("one", "two"):
+            subscribed(scene, name)
+        scene.sockets.gone.add("one")
+        for gone, settled in (("one", 0), ("two", 0), ("", 1)):
+            scene.sockets.gone.add(gone)
+            scene.now_ms += limits.TELL_EVERY_MS
+            scene.post(op("x", parents=[ANN]))
+            assert scene.push() == settled
+            scene.project()
+            scene.push()
+            scene.now_ms += limits.TELL_EVERY_MS
+            scene.post(op("y"))
+            scene.project()
+            scene.push()
+
+        assert list(scene.watches.all(FEED)) == []
 
     def test_a_connection_that_is_gone_leaves_no_watch(self, scene: Scene) -> None:
         """Found by its filter, as any other."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .reader import Reader
 
 PUSH = "push"
-_SOMEBODY = Watch("", LEAVERS, since=0)  # wants to hear of leaves; expires after the last who does
+_SOMEBODY = Watch("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 
 
 @dataclass(slots=True)
@@ -102,6 +102,7 @@ class Pusher:
             connection_id: batch for ids, batch in found.messages() for connection_id in ids
         }
         if self._time_to_tell(feed, pages):
+            self._forget_leavers(feed, index.everybody())
             moved = list(frames.pack((), found.cursor))
             idle = (watch for watch in index.everybody() if watch != _SOMEBODY)
             for watch in idle:
@@ -118,6 +119,11 @@ class Pusher:
                 self.watches.remove(feed, watches[connection_id])
 
         self.spread(task, list(messages))
+
+    def _forget_leavers(self, feed: str, everybody: Sequence[Watch]) -> None:
+        """Where the last who wanted leaves is gone, nobody has to be waited for."""
+        if [watch for watch in everybody if watch.filter.leave] == [_SOMEBODY]:
+            self.watches.remove(feed, _SOMEBODY)
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """Now and then idle connections hear the cursor, so that it never leaves the log."""
