@@ -88,7 +88,7 @@ def test_a_restart_begins_behind_the_oldest_unacknowledged(
         first = _taken(consumer, 5)
         for at in (0, 1, 3, 4):
             first[at].ack()
-        assert consumer.position == event_id(2)
+        assert consumer.cursor == event_id(2)
 
     with Consumer(server.url, transport=transport, state_file=tmp_path / "seen") as consumer:
         assert [delivery.id for delivery in _taken(consumer, 3)] == [event_id(n) for n in (3, 4, 5)]
@@ -111,9 +111,9 @@ def test_what_is_in_flight_survives_a_cut(server: Running, transport: Transport)
         server.append(_video(1))
         (after,) = _taken(consumer, 1)
         after.ack()
-        assert (after.id, consumer.position) == (event_id(2), event_id(0))
+        assert (after.id, consumer.cursor) == (event_id(2), event_id(0))
         before.ack()
-        assert consumer.position == event_id(2)
+        assert consumer.cursor == event_id(2)
 
     assert 1 <= lost[0] <= 2
 
@@ -139,7 +139,7 @@ def test_a_reset_alone_is_no_progress(server: Running, tmp_path: Path) -> None:
         with Consumer(server.url, state_file=tmp_path / "seen", allow_replication=True) as consumer:
             reset = next(consumer)
             reset.ack()
-            assert (reset.name, consumer.position) == ("reset", "1")
+            assert (reset.name, consumer.cursor) == ("reset", "1")
         assert (tmp_path / "seen").read_text() == "0"
 
 
@@ -173,11 +173,11 @@ def test_an_ack_counts_once(server: Running) -> None:
         first, _ = _taken(consumer, 2)
         first.ack()
         first.ack()
-        assert consumer.position == event_id(1, 0)
+        assert consumer.cursor == event_id(1, 0)
 
 
 @both
-def test_the_position_is_saved_while_nothing_comes(
+def test_the_cursor_is_saved_while_nothing_comes(
     server: Running, tmp_path: Path, transport: Transport
 ) -> None:
     """Once a second, not with the next event: a kill repeats at most a second."""
@@ -197,7 +197,7 @@ def test_from_now_the_place_is_kept(server: Running, tmp_path: Path) -> None:
     server.append(_video(1))
     with Consumer(server.url, state_file=state) as consumer:
         Following(consumer)
-        _until(lambda: consumer.position != "now")
+        _until(lambda: consumer.cursor != "now")
     server.append(_video(2))
     with Consumer(server.url, state_file=state) as consumer:
         assert _taken(consumer, 1)[0].id == event_id(2)

@@ -1,4 +1,4 @@
-"""The position of a consumer, whatever is acknowledged when."""
+"""The cursor of a consumer, whatever is acknowledged when."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def _check(came: list[Handed], before: str, now: str) -> None:
 
 
 def test_acks_in_any_order_catch_up() -> None:
-    """The oldest holds the position back; acknowledged, it lets all behind it count."""
+    """The oldest holds the cursor back; acknowledged, it lets all behind it count."""
     flight = InFlight("start", LIMIT)
     first, second, third = (flight.add(name) for name in "abc")
     flight.ack(third)
     flight.ack(second)
-    assert flight.position == "start"
+    assert flight.cursor == "start"
 
     flight.ack(first)
-    assert flight.position == "c"
+    assert flight.cursor == "c"
 
 
 def test_rows_of_one_bucket_are_passed_together() -> None:
@@ -50,21 +50,21 @@ def test_rows_of_one_bucket_are_passed_together() -> None:
     rows = [flight.add("bucket") for _ in range(3)]
     flight.ack(rows[2])
     flight.ack(rows[0])
-    assert flight.position == "start"
+    assert flight.cursor == "start"
 
     flight.ack(rows[1])
-    assert flight.position == "bucket"
+    assert flight.cursor == "bucket"
 
 
 def test_an_event_without_an_id_keeps_the_last_one() -> None:
     """A `live` without one must not save nothing, from which a restart would begin at the end."""
     flight = InFlight("start", LIMIT)
     flight.ack(flight.add(""))
-    assert flight.position == "start"
+    assert flight.cursor == "start"
 
     for event_id in ("a", ""):
         flight.ack(flight.add(event_id))
-    assert flight.position == "a"
+    assert flight.cursor == "a"
 
 
 def test_it_is_full() -> None:
@@ -90,11 +90,11 @@ def test_moved_cursors_take_no_memory() -> None:
     assert not flight.is_full
 
     flight.ack(event)
-    assert flight.position == "999"
+    assert flight.cursor == "999"
 
 
 @given(st.data())
-def test_the_position_never_passes_an_unacknowledged_event(data: st.DataObject) -> None:
+def test_the_cursor_never_passes_an_unacknowledged_event(data: st.DataObject) -> None:
     """For any events, buckets, moves and order of acknowledgements; and it reaches the end."""
     flight = InFlight("start", 10_000)
     came: list[Handed] = []
@@ -107,7 +107,7 @@ def test_the_position_never_passes_an_unacknowledged_event(data: st.DataObject) 
     for each in data.draw(st.permutations([each for each in came if not each.acked])):
         _ack(flight, each, came)
 
-    assert flight.position == came[-1].id
+    assert flight.cursor == came[-1].id
 
 
 def _next(flight: InFlight, came: list[Handed], number: int, data: st.DataObject) -> Handed:
@@ -122,7 +122,7 @@ def _next(flight: InFlight, came: list[Handed], number: int, data: st.DataObject
 
 def _ack(flight: InFlight, each: Handed, came: list[Handed]) -> None:
     assert each.group is not None
-    before = flight.position
+    before = flight.cursor
     flight.ack(each.group)
     each.acked = True
-    _check(came, before, flight.position)
+    _check(came, before, flight.cursor)

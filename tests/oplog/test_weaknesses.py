@@ -357,10 +357,10 @@ def test_W13_an_acknowledgement_out_of_turn_is_not_forgotten() -> None:
     groups = [flight.add(f"{number:024x}") for number in range(1, 4)]
     flight.ack(groups[2])
     flight.ack(groups[1])
-    assert flight.position == ""
+    assert flight.cursor == ""
 
     flight.ack(groups[0])
-    assert flight.position == f"{3:024x}"
+    assert flight.cursor == f"{3:024x}"
 
 
 def test_W13_a_consumer_can_copy_beside_what_it_shows(scene: Scene) -> None:

@@ -1,5 +1,5 @@
 """
-A consumer that acknowledges: it reads ahead, and saves the position behind what is handled.
+A consumer that acknowledges: it reads ahead, and saves the cursor behind what is handled.
 
 With `for` a thread of its own reads; with `async for` a task in the running event loop does.
 """
@@ -37,7 +37,7 @@ class Consumer:
 
     It starts where *state_file* left off, else at *cursor*, else at the end of the log; with
     *allow_replication* and a *state_file* that is missing or empty, with a copy of everything.
-    Close it, or use `with`: the last position is saved then, before that once a second.
+    Close it, or use `with`: the last cursor is saved then, before that once a second.
 
     Raises:
         WrongUrl: *url* or *ws_url* is no address.
@@ -79,9 +79,9 @@ class Consumer:
         self._task: _Task | None = None
 
     @property
-    def position(self) -> str:
+    def cursor(self) -> str:
         """The cursor behind which everything is acknowledged; `now` before anything is known."""
-        return self._intake.position
+        return self._intake.cursor
 
     def __enter__(self) -> Consumer:
         return self
@@ -111,10 +111,10 @@ class Consumer:
 
     def close(self) -> None:
         """
-        Stop reading, save the position and end every `for`; any thread may.
+        Stop reading, save the cursor and end every `for`; any thread may.
 
         Raises:
-            WrongState: the position could not be saved.
+            WrongState: the cursor could not be saved.
         """
         with self._lock:
             self._ended = True

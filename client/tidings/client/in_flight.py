@@ -1,7 +1,7 @@
 """
-What was handed out and is not acknowledged yet, and the position that is safe to save.
+What was handed out and is not acknowledged yet, and the cursor that is safe to save.
 
-The position stands behind the last event below which everything is acknowledged, in whatever
+The cursor stands behind the last event below which everything is acknowledged, in whatever
 order that happened. Everything here takes constant time, on average.
 """
 
@@ -21,14 +21,14 @@ class Group:
 
 class InFlight:
     """
-    Groups in the order they were handed out; the first one holds the position back.
+    Groups in the order they were handed out; the first one holds the cursor back.
 
     A later group that is acknowledged waits, without its events, for those before it. *limit*
     bounds the groups and the events, and with them the memory.
     """
 
-    def __init__(self, position: str, limit: int) -> None:
-        self.position = position
+    def __init__(self, cursor: str, limit: int) -> None:
+        self.cursor = cursor
         self._limit = limit
         self._groups: deque[Group] = deque()
         self._unacked = 0
@@ -46,7 +46,7 @@ class InFlight:
         """An event is handed out; its group is what to acknowledge. Without an id, the last's."""
         last = self._groups[-1] if self._groups else None
         if last is None or event_id not in ("", last.id):
-            last = Group(event_id or self.position, 0)
+            last = Group(event_id or self.cursor, 0)
             self._groups.append(last)
         last.unacked += 1
         self._unacked += 1
@@ -59,7 +59,7 @@ class InFlight:
         self._advance()
 
     def move(self, cursor: str) -> None:
-        """Nothing else comes up to *cursor*: the position may move there behind the others."""
+        """Nothing else comes up to *cursor*: the cursor may move there behind the others."""
         if self._groups and self._groups[-1].unacked == 0:
             self._groups[-1].id = cursor
         else:
@@ -68,4 +68,4 @@ class InFlight:
 
     def _advance(self) -> None:
         while self._groups and self._groups[0].unacked == 0:
-            self.position = self._groups.popleft().id
+            self.cursor = self._groups.popleft().id

@@ -74,7 +74,7 @@ class Intake:
     def __init__(
         self,
         listen: Listen,
-        position: str,
+        cursor: str,
         *,
         in_flight_max: int,
         state: StateFile | None,
@@ -84,13 +84,13 @@ class Intake:
         self._on_lost = on_lost
         self._state = state
         self._lock = threading.Lock()  # acknowledgements come from any thread
-        self._in_flight = InFlight(position, in_flight_max)
+        self._in_flight = InFlight(cursor, in_flight_max)
         self._waiting: _Waiting | None = None
 
     @property
-    def position(self) -> str:
+    def cursor(self) -> str:
         with self._lock:
-            return self._in_flight.position
+            return self._in_flight.cursor
 
     async def run(self, put: Callable[[Delivery], None]) -> None:
         """
@@ -120,19 +120,19 @@ class Intake:
 
     def save(self) -> None:
         """
-        Write the position, unless it is saved already or there is none yet.
+        Write the cursor, unless it is saved already or there is none yet.
 
         Raises:
             WrongState: it cannot be written.
         """
-        position = self.position
-        if position == AFTER_RESET:  # rows handled since, and lost track of, may be deleted by then
-            position = EVERYTHING
-        if self._state is not None and position not in ("", NOW):
-            self._state.save(position)
+        cursor = self.cursor
+        if cursor == AFTER_RESET:  # rows handled since, and lost track of, may be deleted by then
+            cursor = EVERYTHING
+        if self._state is not None and cursor not in ("", NOW):
+            self._state.save(cursor)
 
     async def _read(self, put: Callable[[Delivery], None]) -> None:
-        signs = resume(self._listen, self.position, on_lost=self._on_lost)
+        signs = resume(self._listen, self.cursor, on_lost=self._on_lost)
         async with aclosing(signs):
             async for sign in signs:
                 if isinstance(sign, Moved):

@@ -75,7 +75,11 @@ class Interrupts:
 )
 @click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
 @click.option("--parents", default="", metavar="X,Y", help="Only objects below one of these.")
-@click.option("--leave", is_flag=True, help="Tell of objects that leave this filter, too.")
+@click.option(
+    "--leave",
+    is_flag=True,
+    help="Tell of objects that leave this filter, too, if the feed keeps what that takes.",
+)
 @password_options
 @click.option(
     "--state-file",
