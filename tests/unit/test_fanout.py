@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core import fanout, filters
+from tidings.core import fanout, filters, limits
 from tidings.core.connections import Watch
 from tidings.core.departures import Left
 from tidings.core.filters import ALL_KEY, EVERYTHING, Filter
@@ -103,6 +104,27 @@ def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Watch]) -> 
     fanout.plan(pages, fanout.Index.of(find, tuple))
 
     assert set(asked.values()) <= {1}
+
+
+@given(PAGES, WATCHES)
+def test_many_keys_are_not_looked_up_one_by_one(pages: list[Page], watches: list[Watch]) -> None:
+    """Beyond the bound everybody is read, once, and the plan stays the same."""
+    index, asked, read = filed(watches), Counter[str](), Counter[str]()
+
+    def find(key: str) -> Sequence[Watch]:
+        asked[key] += 1
+        return index.find(FEED, key)
+
+    def everybody() -> Sequence[Watch]:
+        read["all"] += 1
+        return index.all(FEED)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "LOOK_UPS_MAX", 2)
+        found = fanout.plan(pages, fanout.Index.of(find, everybody))
+
+    assert sent(found) == sent(fanout.plan(pages, lookup(index)))
+    assert asked.total() <= 2 and read["all"] <= 1
 
 
 @given(PAGES, WATCHES)

@@ -2,7 +2,8 @@
 Fan-out: which subscription gets which operations, and in which messages.
 
 The plan looks subscriptions up by what an operation is (its parents, its type, everything) and
-by the parents it took away, so it costs what matches, not what is connected.
+by the parents it took away, so it costs what matches, not what is connected; but a turn that
+holds very many names reads all subscriptions once, which bounds its time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from . import limits
 from .connections import Watch
 from .filters import keys_of, parent_key
 from .frames import leave_of, of_line, pack, to_json
@@ -57,7 +59,8 @@ class Index:
 
     @staticmethod
     def of(find: Find, everybody: Callable[[], Sequence[Watch]]) -> Index:
-        return Index(cache(find), cache(everybody))
+        everybody = cache(everybody)
+        return Index(_Finding(find, everybody).find, everybody)
 
     def matching(self, operation: Operation) -> list[Watch]:
         found = []
@@ -76,6 +79,31 @@ class Index:
             for watch in found
             if watch.filter.left_by(operation, left) and not watch.filter.matches(operation)
         ]
+
+
+@dataclass(slots=True)
+class _Finding:
+    """Asks for each key once; where they become many, for everybody instead."""
+
+    ask: Find
+    everybody: Callable[[], Sequence[Watch]]
+    known: dict[str, Sequence[Watch]] = field(default_factory=dict)
+    filed: dict[str, list[Watch]] | None = None
+
+    def find(self, key: str) -> Sequence[Watch]:
+        if key not in self.known:
+            self.known[key] = self._look_up(key)
+        return self.known[key]
+
+    def _look_up(self, key: str) -> Sequence[Watch]:
+        if len(self.known) < limits.LOOK_UPS_MAX:
+            return self.ask(key)
+        if self.filed is None:
+            self.filed = {}
+            for watch in self.everybody():
+                for each in watch.filter.keys():  # noqa: SIM118 a filter is no dictionary
+                    self.filed.setdefault(each, []).append(watch)
+        return self.filed.get(key, ())
 
 
 def plan(

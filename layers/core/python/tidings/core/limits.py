@@ -47,6 +47,7 @@ FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # outlives any run: a holder is dead before its lease can be taken
 
 # --- push ------------------------------------------------------------------------------------
+LOOK_UPS_MAX = 400  # of a turn, one after the other: two seconds; then all are read, 8,000 a query
 FRAME_BYTES_MAX = 120_000  # API Gateway refuses a message above 128 KB and bills per 32 KB
 SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer resumes from its cursor instead
 MESSAGE_BYTES_MAX = 32 * 1024  # one frame a client may send (API Gateway closes above it)
