@@ -13,7 +13,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import agent, cold_start, ingest, latency, planning, replay, state_follower, units
+from . import (
+    agent,
+    cold_start,
+    ingest,
+    latency,
+    many_clients,
+    planning,
+    replay,
+    replication,
+    sse_replay,
+    state_follower,
+    units,
+)
 from .sections import Section
 
 _RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -21,6 +33,9 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "units": units.measure,
     "ingest": ingest.measure,
     "replay": replay.measure,
+    "sse_replay": sse_replay.measure,
+    "replication": replication.measure,
+    "many_clients": many_clients.measure,
     "state_follower": state_follower.measure,
     "planning": planning.measure,
     "latency": latency.measure,
