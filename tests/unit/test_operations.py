@@ -250,3 +250,10 @@ def test_data_of_is_the_line_without_its_event(raw: dict[str, Any]) -> None:
 
     assert json.loads(operations.data_of(kept)) == whole
     assert "\n" not in operations.data_of(kept)
+
+
+def test_a_line_gets_another_event() -> None:
+    """And nothing else changes."""
+    line = operations.line_from({"event": "insert", "type": "a", "id": "insert"}, now_ms=0)
+
+    assert operations.as_event(line, "delete") == line.replace("insert", "delete", 1)

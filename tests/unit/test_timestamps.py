@@ -102,3 +102,16 @@ def test_milliseconds_have_a_normal_form(ms: int) -> None:
         milliseconds=ms
     )
     assert timestamps.normal_form(kept) == kept
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_milliseconds_and_back(ms: int) -> None:
+    """Exact over all years; corrections are decided by it."""
+    assert timestamps.to_ms(timestamps.from_ms(ms)) == ms
+
+
+@pytest.mark.parametrize("text", ["2026-11-20T17:19:10.940Z", "2026-11-20", "now"])
+def test_only_the_normal_form_becomes_milliseconds(text: str) -> None:
+    """Anything else was not kept by the log."""
+    with pytest.raises(ValueError, match=r"normal form|RFC 3339"):
+        timestamps.to_ms(text)

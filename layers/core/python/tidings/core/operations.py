@@ -48,6 +48,11 @@ def data_of(line: str) -> str:
     return "{" + line[_DATA_AT:]
 
 
+def as_event(line: str, event: str) -> str:
+    """*line* with another event."""
+    return f'{{"event":"{event}",{line[_DATA_AT:]}'
+
+
 def parse_line(line: str) -> Operation:
     """Read back a line of the log."""
     found = json.loads(line)

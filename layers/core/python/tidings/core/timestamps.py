@@ -10,6 +10,7 @@ _RFC3339 = re.compile(
     re.ASCII,
 )
 _MAX_OFFSET_HOURS = 23
+_EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 def normal_form(text: str) -> str:
@@ -36,7 +37,19 @@ def normal_form(text: str) -> str:
 
 def from_ms(ms: int) -> str:
     """The normal form of *ms* since 1970."""
-    return _format(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms))
+    return _format(_EPOCH + ms * _MS)
+
+
+def to_ms(text: str) -> int:
+    """
+    Milliseconds since 1970 of *text*, a timestamp as the log keeps it; texts do not sort.
+
+    Raises:
+        ValueError: not in the normal form.
+    """
+    if normal_form(text) != text:
+        raise ValueError("not in the normal form")
+    return (datetime.fromisoformat(text) - _EPOCH) // _MS
 
 
 def _offset(sign: str | None, hours: str | None, minutes: str | None) -> timedelta:
