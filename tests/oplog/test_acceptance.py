@@ -82,6 +82,11 @@ def _post(twin: Twin, event: str, *names: str) -> None:
         poster.post([{"event": event, "type": "video", "id": name} for name in names])
 
 
+def _move(twin: Twin, name: str, parent: str) -> None:
+    with Poster(twin.url, password=OTHER) as poster:
+        poster.post([{"event": "update", "type": "video", "id": name, "parents": [parent]}])
+
+
 def _saves(state: Path, event_id: str) -> None:
     """Wait until the file holds *event_id*, or the end of its page: nothing else is in it."""
     deadline = time.monotonic() + PATIENCE_S
@@ -101,7 +106,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
     (folder / "read").write_text(PASSWORD)
     (folder / "ingest").write_text(OTHER)
     guards = ("--read-password-file", folder / "read", "--ingest-password-file", folder / "ingest")
-    with Twin(*map(str, guards), data=folder / "data") as running:
+    with Twin("--leave", *map(str, guards), data=folder / "data") as running:
         yield running
 
 
@@ -192,3 +197,17 @@ def test_O74_without_a_state_file_there_is_no_copy(twin: Twin) -> None:
     _post(twin, "insert", "ignored")
     with _tail("tail", twin, "--allow-replication", "--password", PASSWORD) as tail:
         assert tail.rest() == []
+
+
+@pytest.mark.parametrize("client", ["tail", "tail --transport sse"])
+def test_what_leaves_a_filter_is_told_to_who_asks(client: str, twin: Twin) -> None:
+    """`--leave`: an object moved elsewhere is announced once more, as `leave`."""
+    inside, outside = f"{client} in", f"{client} out"
+    _move(twin, client, inside)
+    options = ("--from", "0", "--parents", inside, "--leave", "--password", PASSWORD)
+    with _tail(client, twin, *options) as tail:
+        tail.until("** live")
+        _move(twin, client, outside)
+        found = tail.until(f"[{outside}]")
+
+    assert re.search(rf"leave +video/{client} ", found[-1])
