@@ -134,7 +134,9 @@ async def _connect(url: str, count: int, make: Any) -> list[Ears]:
     async def one() -> Ears:
         async with gate:
             ears = Ears(loop.create_future())
-            await loop.create_connection(lambda: make(url, ears), host.hostname, host.port)
+            await loop.create_connection(
+                lambda: make(url, ears), host.hostname or "", host.port or 80
+            )
             await asyncio.wait_for(ears.ready, _PATIENCE_S)
             return ears
 
