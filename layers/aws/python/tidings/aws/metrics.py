@@ -23,6 +23,8 @@ class Metric:
 METRICS = (
     Metric("OperationsIngested", "Count", "operations acknowledged to producers"),
     Metric("RequestsRejected", "Count", "requests answered with a 4xx status"),
+    Metric("CorrectionsApplied", "Count", "corrections of a plan that are in the log"),
+    Metric("CorrectionsMoved", "Count", "corrections left out: their objects changed meanwhile"),
     Metric("FollowerLag", "Count", "pages between the head of the log and a follower's checkpoint"),
     Metric("FollowerPages", "Count", "pages a follower handled"),
     Metric("HolesFilled", "Count", "page numbers whose writer never came back"),

@@ -20,6 +20,7 @@ Every error the feed raises.
         * InvalidSetting        what is to be set for a feed breaks its rule
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
+    * PlanTooOld            nobody can tell any more what moved since a plan was made
     * Unavailable           a store did not answer in time; try again
 """
 
@@ -139,6 +140,17 @@ class FellOff(TidingsError):
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
         self.feed, self.follower, self.checkpoint, self.floor = feed, follower, checkpoint, floor
         super().__init__(f"{feed}/{follower}: stands at page {checkpoint}, floor is {floor}")
+
+
+class PlanTooOld(TidingsError):
+    """Nothing more of it is applied; make a new plan."""
+
+    def __init__(self, *, feed: str, through: int) -> None:
+        self.feed, self.through = feed, through
+        super().__init__(
+            f"{feed}: the plan was made at page {through}; the log or the deletions since then "
+            "are not all known any more, make a new plan"
+        )
 
 
 class Unavailable(TidingsError):

@@ -63,6 +63,18 @@ BUCKETS = 64  # partitions of the state; each takes 1,000 writes a second
 COPY_STEP_ROWS = 500  # one step of a copy: fills a message, and small states take one step
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by a week
 
+# --- corrections -----------------------------------------------------------------------------
+CORRECT_SECTION = (
+    10_000  # looked up together: the log since the state's checkpoint is read for each
+)
+CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # held at once, with the objects they concern
+CORRECT_BATCH_BYTES = 370_000  # deflated or not it fits a page, so no number is taken in vain
+CORRECT_POLL_MS = 50  # while our number holds readers up
+CORRECT_POLLS_MAX = 20  # a second: below HOLE_GRACE_MS, so that nobody has to fill our number
+CORRECT_YIELD_POLLS_MAX = 100  # five seconds without a number: a hole is overdue after two
+CORRECT_RUN_MS = 240_000  # one run yields after this; a batch takes some 50 ms
+CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
+
 # --- status ----------------------------------------------------------------------------------
 TALLY_SOON_MS = 1_000  # somebody came or left: told at once, but not for each of a thousand
 TALLY_EVERY_MS = 20_000  # else; two write units per process beside its five reads a second
