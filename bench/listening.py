@@ -179,10 +179,15 @@ def _lateness(client: Ears, posted: Sequence[tuple[float, int]]) -> Counter[int]
         while done < min(events, posted[-1][1]):
             sent, upto = posted[at]
             told = min(events, upto)
-            late[round((came - sent) * 1000)] += told - done
+            late[_coarse((came - sent) * 1000)] += told - done
             done = told
             at += done == upto
     return late
+
+
+def _coarse(ms: float) -> int:
+    """Tenths of a second are enough from a second on, and keep the report short."""
+    return round(ms) if ms < 1_000 else int(round(ms, -2))
 
 
 def main(url: str, ws_url: str, count: int) -> None:
