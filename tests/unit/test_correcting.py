@@ -210,12 +210,12 @@ def test_a_writer_in_flight_is_waited_for(scene: Scene, log: Meanwhile) -> None:
     late = Page(number, line("a", "delete"), "late", NOW)
     waited = corrector(scene)
 
-    def sleep(ms: int) -> None:
+    def waiting(ms: int) -> None:
         scene.wait(ms)
         if len(scene.waits) == 3:
             log.put(FEED, late)
 
-    found = replace(waited, sleep=sleep).apply(FEED, 1, part(correct("a", Position(1, 0))))
+    found = replace(waited, sleep=waiting).apply(FEED, 1, part(correct("a", Position(1, 0))))
 
     assert found == outcome(0, moved=1)
     assert scene.waits == [limits.CORRECT_POLL_MS] * 3

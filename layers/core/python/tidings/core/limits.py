@@ -64,9 +64,7 @@ COPY_STEP_ROWS = 500  # one step of a copy: fills a message, and small states ta
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by a week
 
 # --- corrections -----------------------------------------------------------------------------
-CORRECT_SECTION = (
-    10_000  # looked up together: the log since the state's checkpoint is read for each
-)
+CORRECT_SECTION = 10_000  # looked up together: each reads the log since the state's checkpoint
 CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # held at once, with the objects they concern
 CORRECT_BATCH_BYTES = 370_000  # deflated or not it fits a page, so no number is taken in vain
 CORRECT_POLL_MS = 50  # while our number holds readers up
