@@ -5,7 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 from tidings.aws import blueprint, metrics, settings
-from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT, stack_name
+from tidings.aws.stages import SETTING_OUTPUTS, stack_name
 
 from infra import suppressions
 from infra.names import prefix
@@ -20,6 +20,7 @@ from infra.parts.schedules import FunctionSchedule
 from infra.parts.socket_api import FeedSocketApi
 from infra.parts.stream_function import StreamFunction
 from infra.parts.stream_source import GivenUp, StreamSource
+from infra.parts.sync_bucket import SyncBucket
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
@@ -32,6 +33,7 @@ class TidingsStack(cdk.Stack):
         self.stage = stage
         self.key = stage_key(self, "Key", stage)
         self.tables = Tables(self, "Tables", stage=stage, key=self.key)
+        self.syncs = SyncBucket(self, "Syncs", stage=stage)
         self.sockets = FeedSocketApi(self, "Sockets", stage=stage)
         self.sockets.deployed.node.add_dependency(GatewayLogging(self, "GatewayLogging"))
         self.values = self._environment()
@@ -85,6 +87,8 @@ class TidingsStack(cdk.Stack):
         self.tables.allow_key(made.role)
         made.allow_sockets(self.sockets.connection_arns if function.sockets else [])
         made.allow_wakes(self.stage)
+        for below in function.reads:
+            self.syncs.allow_reading(made.role, below)
         if any(function.name in other.invokes for other in blueprint.FUNCTIONS):
             made.forget_missed_wakes()
         return made
@@ -123,8 +127,9 @@ class TidingsStack(cdk.Stack):
     def _outputs(self) -> None:
         cdk.CfnOutput(self, "FeedUrl", value=self.http.url)
         cdk.CfnOutput(self, "SocketsUrl", value=self.sockets.url)
-        cdk.CfnOutput(self, CONTROL_OUTPUT, value=self.tables.by_name["control"].table_name)
-        cdk.CfnOutput(self, FEEDS_OUTPUT, value=self.values["TIDINGS_FEEDS"])
+        for name, variable in SETTING_OUTPUTS.items():
+            cdk.CfnOutput(self, name, value=self.values[variable])
+        cdk.CfnOutput(self, "SyncBucket", value=self.syncs.bucket.bucket_name)
         cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
         for function in self.functions.values():
             if isinstance(function, StreamFunction):

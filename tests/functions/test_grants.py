@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from tidings.aws import app, clients
 from tidings.aws.blueprint import FUNCTIONS
+from tidings.aws.clock import now_ms
 from tidings.core.cursors import parse
 
 from functions.connect.handler import handle as connect
+from functions.correct.handler import handle as correct
 from functions.disconnect.handler import handle as disconnect
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
@@ -20,6 +22,7 @@ from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
 from functions.report.handler import handle as report
 from functions.sweep.handler import handle as sweep
+from tests.functions import test_correct as plans
 from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
 
 Asked = set[tuple[str, str]]
@@ -132,6 +135,18 @@ def streaming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
     return asked
 
 
+def correcting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    app.log().take("main")
+    post()
+    plans.store(plans.packed(*plans.planned("a", "x32")))
+    later = now_ms() + 10_000
+    monkeypatch.setattr(app, "now_ms", lambda: later)  # the hole is overdue
+    asked = watch()
+    assert correct(plans.asked(), None)["complete"]
+    return asked
+
+
 def reporting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     post()
     ring("state", monkeypatch)
@@ -161,6 +176,7 @@ SCENES = {
     "receive": receiving,
     "replay": replaying,
     "stream": streaming,
+    "correct": correcting,
     "report": reporting,
     "sweep": sweeping,
 }

@@ -71,15 +71,18 @@ def test_an_unknown_stage_is_refused_by_name() -> None:
         settings.chosen("live")
 
 
-def test_bucket_of_given_up_records_is_closed(template: Template) -> None:
+def test_buckets_are_closed(template: Template) -> None:
     """Private, encrypted, TLS only, emptied after a while."""
-    (bucket,) = template.resources("AWS::S3::Bucket").values()
-    (policy,) = template.resources("AWS::S3::BucketPolicy").values()
-    denied = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
+    buckets = template.resources("AWS::S3::Bucket")
+    policies = template.resources("AWS::S3::BucketPolicy").values()
 
-    assert all(bucket["PublicAccessBlockConfiguration"].values())
-    assert bucket["BucketEncryption"] and bucket["LifecycleConfiguration"]
-    assert denied[0]["Condition"]["Bool"]["aws:SecureTransport"] == "false"
+    assert {policy["Bucket"]["Ref"] for policy in policies} == set(buckets)
+    for bucket in buckets.values():
+        assert all(bucket["PublicAccessBlockConfiguration"].values())
+        assert bucket["BucketEncryption"] and bucket["LifecycleConfiguration"]
+    for policy in policies:
+        denied = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
+        assert denied[0]["Condition"]["Bool"]["aws:SecureTransport"] == "false"
 
 
 def test_both_apis_are_throttled_and_logged(template: Template) -> None:

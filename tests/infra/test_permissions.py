@@ -16,6 +16,7 @@ WILDCARDS = {
     "/live/POST/@connections/*": "API Gateway makes up a connection's id when a client connects",
     "/live/DELETE/@connections/*": "as above",
     "/stream/*": "ListStreams is authorised against all streams of the one table",
+    "/plans/*": "a sync names the parts of its plan when it makes them",
     "/aws/lambda/*": "Lambda names what it writes to the bucket by mapping, shard and time",
 }
 
@@ -60,6 +61,15 @@ def test_function_may_wake_what_it_wakes(template: Template, function: blueprint
 
 
 @pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_read_what_it_reads(template: Template, function: blueprint.Function) -> None:
+    """Exactly the objects below the prefixes in `reads`, of the bucket for syncs."""
+    found = {r for r, action in _may(template, function, "s3:") if action == "s3:GetObject"}
+
+    assert {prefix + "*" for prefix in function.reads} == {r.partition("/")[2] for r in found}
+    assert all(resource.startswith("<Syncs") for resource in found)
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
 def test_function_may_send_if_it_sends(template: Template, function: blueprint.Function) -> None:
     """To connections of the one stage of the one WebSocket API."""
     (api,) = (
@@ -80,7 +90,7 @@ def test_function_may_do_nothing_else(template: Template, function: blueprint.Fu
     services = {"logs"} | {"dynamodb"}
     services |= {"execute-api"} if function.sockets else set()
     services |= {"lambda"} if function.invokes else set()
-    services |= {"s3"} if sourced else set()
+    services |= {"s3"} if sourced or function.reads else set()
     services |= {"kms"} if template.stage.customer_key else set()
 
     assert services == {action.partition(":")[0] for _, action in _may(template, function, "")}

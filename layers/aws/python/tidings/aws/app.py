@@ -18,13 +18,14 @@ from .settings import Settings, WrongSetting, from_environment
 if TYPE_CHECKING:
     from tidings.core.access import Guard
     from tidings.core.catchup import CatchUp
+    from tidings.core.correcting import Corrector
     from tidings.core.delivery import Delivery
     from tidings.core.departure_reader import DepartureReader
     from tidings.core.followers import Follower, Handler
     from tidings.core.ingesting import Ingester
     from tidings.core.manners import Manners
     from tidings.core.profiles import RecentProfiles
-    from tidings.core.reader import Reader
+    from tidings.core.reader import Filler, Reader
     from tidings.core.receiving import Receiver
     from tidings.core.replaying import Replayer
     from tidings.core.reporting import Reporter
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .dynamodb_state import DynamoDBState
     from .dynamodb_tallies import DynamoDBTallies
     from .lambda_bells import LambdaBells
+    from .s3_parts import S3Parts
 
 _KEY_BYTES = 32  # as the digests that are made with it
 SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
@@ -164,6 +166,13 @@ def bells() -> LambdaBells:
 
 
 @cache
+def parts() -> S3Parts:
+    from .s3_parts import S3Parts
+
+    return S3Parts(clients.objects())
+
+
+@cache
 def reader() -> Reader:
     from tidings.core.reader import Reader
 
@@ -198,12 +207,17 @@ def ingester() -> Ingester:
 
 
 @cache
-def follower() -> Follower:
-    from tidings.core.followers import Follower
+def filler() -> Filler:
     from tidings.core.reader import Filler
 
-    filler = Filler(log(), log(), now_ms, settings().page_ms, count)
-    return Follower(followers(), reader(), filler, bells(), now_ms, sleep_ms, new_id, count)
+    return Filler(log(), log(), now_ms, settings().page_ms, count)
+
+
+@cache
+def follower() -> Follower:
+    from tidings.core.followers import Follower
+
+    return Follower(followers(), reader(), filler(), bells(), now_ms, sleep_ms, new_id, count)
 
 
 @cache
@@ -245,6 +259,26 @@ def _pusher() -> Handler:
         Threads(SPREAD_WORKERS),
         departure_reader(),
         profiles(),
+    )
+
+
+@cache
+def corrector() -> Corrector:
+    from tidings.core.correcting import Corrector
+
+    return Corrector(
+        log(),
+        state(),
+        followers(),
+        reader(),
+        filler(),
+        now_ms,
+        sleep_ms,
+        new_id,
+        count,
+        settings().feeds,
+        settings().page_ms,
+        settings().tombstone_ms,
     )
 
 

@@ -41,6 +41,7 @@ class Function:
 
     *sockets* may post to WebSocket connections; *invokes* names functions it may wake.
     *streams* answers by response streaming (an ASGI app) instead of a handler.
+    *reads* are prefixes of the stage's bucket for syncs whose objects it may read.
     *environment* holds settings of this function alone.
     """
 
@@ -52,6 +53,7 @@ class Function:
     sockets: bool = False
     invokes: tuple[str, ...] = ()
     streams: bool = False
+    reads: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -103,6 +105,8 @@ _PUT = ("dynamodb:PutItem",)
 _UPDATE = ("dynamodb:UpdateItem",)
 _DELETE = ("dynamodb:DeleteItem",)
 _SCAN = ("dynamodb:Scan",)
+
+PLANS = "plans/"  # where a sync keeps what is to be corrected
 
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
@@ -199,6 +203,18 @@ FUNCTIONS = (
             Grant("control", _READ + _UPDATE + _DELETE),  # counts its streams and their events
         ),
         streams=True,
+    ),
+    Function(
+        "correct",
+        "correct",
+        timeout_s=limits.CORRECT_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _READ + _PUT),
+            Grant("state", ("dynamodb:BatchGetItem",)),
+            Grant("control", _READ + _UPDATE),
+        ),
+        reads=(PLANS,),
     ),
     Function(
         "report",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_apigatewaymanagementapi import ApiGatewayManagementApiClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_s3 import S3Client
 
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
 _READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
@@ -58,6 +59,11 @@ def dynamodb_once() -> DynamoDBClient:
 @cache
 def functions() -> LambdaClient:
     return boto3.client("lambda", config=_config(_ATTEMPTS))
+
+
+@cache
+def objects() -> S3Client:
+    return boto3.client("s3", config=_config(_ATTEMPTS))
 
 
 @cache

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 CONTROL_OUTPUT = "ControlTable"  # of the stack: the table that holds the profiles
 FEEDS_OUTPUT = "Feeds"  # of the stack: the names of its feeds, comma-separated
+# What bulk work on a stage has to know of its functions' settings, by the output that tells it.
+SETTING_OUTPUTS = {
+    "LogTable": "TIDINGS_LOG_TABLE",
+    "StateTable": "TIDINGS_STATE_TABLE",
+    CONTROL_OUTPUT: "TIDINGS_CONTROL_TABLE",
+    FEEDS_OUTPUT: "TIDINGS_FEEDS",
+    "RetentionHours": "TIDINGS_RETENTION_HOURS",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,22 @@ def find(stage: str, cloudformation: Any) -> Deployed:
     Raises:
         NoStage: there is none, or it is older than this command.
     """
+    outputs = _outputs(stage, cloudformation, (CONTROL_OUTPUT, FEEDS_OUTPUT))
+    return Deployed(outputs[CONTROL_OUTPUT], frozenset(outputs[FEEDS_OUTPUT].split(",")))
+
+
+def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
+    """
+    The settings of its functions that `SETTING_OUTPUTS` lists.
+
+    Raises:
+        NoStage: there is none, or it is older than this command.
+    """
+    outputs = _outputs(stage, cloudformation, SETTING_OUTPUTS)
+    return {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
+
+
+def _outputs(stage: str, cloudformation: Any, wanted: Iterable[str]) -> Mapping[str, str]:
     from botocore.exceptions import ClientError
 
     name = stack_name(stage)
@@ -43,11 +67,7 @@ def find(stage: str, cloudformation: Any) -> Deployed:
     except ClientError as error:
         raise NoStage(f"the stack {name}: {error.response['Error']['Message']}") from None
     outputs = {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())}
-    return _deployed(name, outputs)
-
-
-def _deployed(name: str, outputs: Mapping[str, str]) -> Deployed:
-    for wanted in (CONTROL_OUTPUT, FEEDS_OUTPUT):
-        if wanted not in outputs:
-            raise NoStage(f"the stack {name} has no output {wanted}; deploy it again")
-    return Deployed(outputs[CONTROL_OUTPUT], frozenset(outputs[FEEDS_OUTPUT].split(",")))
+    for each in wanted:
+        if each not in outputs:
+            raise NoStage(f"the stack {name} has no output {each}; deploy it again")
+    return outputs

@@ -1,0 +1,21 @@
+"""
+One part of a plan: `{"feed", "through", "bucket", "key", "behind"}` becomes what was appended.
+
+Where the answer is not `complete`, the same event with its `behind` goes on. `through` is that
+of the plan's summary, `behind` 0 or absent at first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from tidings.aws import app
+from tidings.aws.telemetry import edge
+
+
+@edge
+def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
+    part = app.parts().lines(event["bucket"], event["key"])
+    behind = event.get("behind", 0)
+    return asdict(app.corrector().apply(event["feed"], event["through"], part, behind))

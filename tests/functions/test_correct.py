@@ -1,0 +1,112 @@
+"""correct: one part of a plan, from S3 into the log."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+from tidings.aws import app, clients
+from tidings.core import corrections, limits
+from tidings.core.corrections import NOWHERE, Correction, correction
+from tidings.core.errors import InvalidOperation, PlanTooOld, TooLarge
+
+from functions.correct.handler import handle as correct
+from tests.functions.cloud import Cloud
+from tests.unit.scene import line
+
+BUCKET, KEY = "syncs", "plans/one/part-0.gz"
+
+
+def planned(*names: str) -> list[Correction]:
+    return [correction(line(name, "insert"), NOWHERE) for name in names]
+
+
+def packed(*wanted: Correction) -> bytes:
+    return gzip.compress("".join(f"{corrections.encode(each)}\n" for each in wanted).encode())
+
+
+def store(part: bytes) -> None:
+    clients.objects().create_bucket(
+        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
+    )
+    clients.objects().put_object(Bucket=BUCKET, Key=KEY, Body=part)
+
+
+def asked(**fields: Any) -> dict[str, Any]:
+    return {"feed": "main", "through": 0, "bucket": BUCKET, "key": KEY} | fields
+
+
+def test_a_part_becomes_a_page(cloud: Cloud) -> None:
+    """The answer says what became of it, in JSON."""
+    wanted = planned("a", "b")
+    store(packed(*wanted))
+
+    answer = correct(asked(), None)
+
+    assert answer == {"applied": 2, "moved": 0, "done": 0, "behind": 2, "complete": True}
+    (page,) = app.log().read("main", 0)
+    assert page.lines == [each.line for each in wanted]
+
+
+def test_a_run_is_repeated_or_continued(cloud: Cloud) -> None:
+    """A retry of Lambda's finds all done; *behind* skips what was looked at."""
+    store(packed(*planned("a", "b")))
+    correct(asked(), None)
+
+    assert correct(asked(), None)["done"] == 2
+    assert correct(asked(behind=1), None) == {
+        "applied": 0,
+        "moved": 0,
+        "done": 1,
+        "behind": 2,
+        "complete": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        (packed(*planned("a"))[:-9], "whole gzip file"),
+        (b"no gzip", "whole gzip file"),
+        (gzip.compress(b'{"event":'), "line 1"),
+        (gzip.compress(b"[" * 1_000_000), "line 1"),
+    ],
+)
+def test_a_damaged_part_says_so(cloud: Cloud, part: bytes, reason: str) -> None:
+    """Cut, not packed, or not a plan: nothing of the damaged piece is applied."""
+    store(part)
+
+    with pytest.raises(InvalidOperation, match=reason):
+        correct(asked(), None)
+
+    assert app.log().read("main", 0) == []
+
+
+def test_a_part_is_not_larger_than_a_run_can_hold(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused before it is read."""
+    monkeypatch.setattr("tidings.aws.s3_parts.PART_BYTES_MAX", 10)
+    store(packed(*planned("a")))
+
+    with pytest.raises(TooLarge, match="at most 10 bytes"):
+        correct(asked(), None)
+
+
+def test_a_plan_that_is_too_old_fails_by_name(cloud: Cloud) -> None:
+    """What started it tells that failure from others by its class."""
+    store(packed(*planned("a")))
+    app.log().raise_floor("main", 9)
+
+    with pytest.raises(PlanTooOld):
+        correct(asked(through=5), None)
+
+
+def test_a_run_yields_before_lambda_kills_it() -> None:
+    """With time for the part to be read and for the last batch to wait for writers."""
+    spare_ms = limits.CORRECT_TIMEOUT_S * 1000 - limits.CORRECT_RUN_MS
+    waits_ms = limits.CORRECT_POLLS_MAX + limits.CORRECT_YIELD_POLLS_MAX
+    waits_ms *= limits.CORRECT_POLL_MS * limits.APPEND_ATTEMPTS_MAX
+
+    assert spare_ms > waits_ms
