@@ -15,6 +15,7 @@ from pathlib import Path
 
 from . import (
     agent,
+    apply,
     cold_start,
     ingest,
     latency,
@@ -41,6 +42,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "latency": latency.measure,
     "cold_start": cold_start.measure,
     "agent": agent.measure,
+    "apply": apply.measure,
 }
 _HEAD = """# Measurements
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from tidings.aws.clock import now_ms
@@ -15,10 +16,12 @@ from .workload import operations
 _FEED = "main"
 _BATCHES = 50
 _BATCH = 100
+WRITES = ("PutItem", "UpdateItem", "BatchWriteItem")
+READS = ("Query", "GetItem", "BatchGetItem")
 
 
-def _counting(client: Any) -> Counter[str]:
-    """Write units by table, from the ConsumedCapacity of every write of *client*."""
+def counting(client: Any, calls: Sequence[str] = WRITES) -> Counter[str]:
+    """Units by table, from the ConsumedCapacity of each of *calls* of *client*."""
     units: Counter[str] = Counter()
 
     def ask(params: dict[str, Any], **_: object) -> None:
@@ -29,7 +32,7 @@ def _counting(client: Any) -> Counter[str]:
         for used in found if isinstance(found, list) else [found]:
             units[used["TableName"]] += used["CapacityUnits"]
 
-    for call in ("PutItem", "UpdateItem", "BatchWriteItem"):
+    for call in calls:
         client.meta.events.register(f"provide-client-params.dynamodb.{call}", ask)
         client.meta.events.register(f"after-call.dynamodb.{call}", note)
     return units
@@ -37,7 +40,7 @@ def _counting(client: Any) -> Counter[str]:
 
 def measure() -> Section:
     with engine.running() as running:
-        units = _counting(running.client)
+        units = counting(running.client)
         lines = [line_from(raw, now_ms=now_ms()) for raw in operations(_BATCHES * _BATCH)]
         for at in range(0, len(lines), _BATCH):
             running.appender.append(_FEED, lines[at : at + _BATCH])
