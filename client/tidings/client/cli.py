@@ -52,6 +52,13 @@ SUBCOMMANDS = {
         extra="aws",
         packages=("boto3",),
     ),
+    "sync": Subcommand(
+        "tidings.pipeline.sync_command",
+        "sync",
+        "Make a feed agree with a dump of the real data.",
+        extra="pipeline",
+        packages=("boto3", "pyspark"),
+    ),
     "completion": Subcommand(
         "tidings.client.completion_command", "completion", "Print the completion of a shell."
     ),

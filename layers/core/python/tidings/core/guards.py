@@ -1,0 +1,59 @@
+"""
+Guards: what stops a dump or a plan before it can do harm.
+
+An export that failed half way looks like a world in which most objects are gone. Each objection
+names itself by a code and says what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DELETE_SHARE_MAX = 0.10  # between two dumps fewer objects vanish than when an export fails half way
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a sync stops."""
+
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a dump holds. *declared* is what its end lines say, None where there is none."""
+
+    lines: int
+    declared: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """*objects* are those of the state that live and are of the types in question."""
+
+    deletes: int
+    objects: int
+
+
+def check_dump(found: Found, *, expected: int | None = None) -> Objection | None:
+    """Whether all of the dump arrived."""
+    if not found.lines:
+        return Objection("empty_dump", "the dump holds no object: a sync of nothing is an accident")
+    for said, wanted in (("its end line says", found.declared), ("--expect says", expected)):
+        if wanted is not None and wanted != found.lines:
+            sentence = f"the dump holds {found.lines:,} objects, {said} {wanted:,}: make it again"
+            return Objection("truncated_dump", sentence)
+    return None
+
+
+def check_plan(planned: Planned, *, share_max: float = DELETE_SHARE_MAX) -> Objection | None:
+    """Whether it deletes more than can be meant."""
+    if planned.deletes <= share_max * planned.objects:
+        return None
+    share = planned.deletes / planned.objects
+    return Objection(
+        "too_many_deletes",
+        f"{planned.deletes:,} of {planned.objects:,} objects ({share:.0%}) would be deleted,"
+        f" more than {share_max:.0%}: if that is meant, allow it with --max-delete-share",
+    )

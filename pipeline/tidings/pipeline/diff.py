@@ -1,0 +1,46 @@
+"""
+The comparison of dump and state: one full outer join, by hash, without a sort.
+
+The rules are those of `tidings.core.reconciling`, which this is tested against.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def compared(dump: DataFrame, rows: DataFrame, *, newest: str, deletes: bool = True) -> DataFrame:
+    """
+    Every object with its *event*: insert, update, delete, or null where nothing has to happen.
+
+    *dump* has one line for each object, *newest* is the latest moment in it. *text* is the
+    line of the dump, for a delete that of the state; *at* is the position of the object's row.
+    """
+    told = dump.select("key", F.col("moment").alias("told"), "text")
+    known = rows.select("key", "at", "deleted", "moment", F.col("line").cast("binary"))
+    joined = told.join(known.hint("shuffle_hash"), "key", "full_outer")
+    event = F.when(F.col("told").isNotNull(), _told())
+    if deletes:
+        event = event.when(~F.col("deleted") & (F.col("moment") < newest), "delete")
+    return joined.select(
+        "key",
+        event.alias("event"),
+        F.coalesce("text", "line").alias("text"),
+        F.coalesce("at", F.lit("")).alias("at"),
+        F.coalesce("deleted", F.lit(False)).alias("deleted"),
+    )
+
+
+def _told() -> Column:
+    """For an object of the dump: what makes the state agree."""
+    return (
+        F.when(F.col("moment").isNull(), "insert")
+        .when(F.col("told") <= F.col("moment"), F.lit(None))
+        .when(F.col("deleted"), "insert")
+        .otherwise("update")
+    )

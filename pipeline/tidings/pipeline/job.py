@@ -1,0 +1,182 @@
+"""
+The job: from a dump and the state to a plan. Nothing of the feed is changed here.
+
+What was read is kept as Parquet below the working folder: every later step reads a part of it,
+and a gzipped dump, which only one core can read, is read once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from tidings.core import guards
+from tidings.core.dumps import timestamp_of
+from tidings.core.guards import Found, Objection, Planned
+
+from . import bad_lines, diff, dump, plan
+from .plan import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from .bad_lines import BadLine
+    from .state import StateSource
+
+ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: some 200 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What whoever runs a sync may ask for. *types* are spelled as in a key; none means all."""
+
+    types: frozenset[str] = frozenset()
+    deletes: bool = True
+    skip_bad: int = 0
+    expected: int | None = None
+    delete_share_max: float = guards.DELETE_SHARE_MAX
+
+
+class Stopped(Exception):
+    """A guard objects. *summary* is what is known by then."""
+
+    def __init__(self, objection: Objection, summary: Summary) -> None:
+        self.objection, self.summary = objection, summary
+        super().__init__(objection.sentence)
+
+
+class BadDump(Exception):
+    """More lines break a rule than may be skipped; the first of them are named."""
+
+    def __init__(self, count: int, first: list[BadLine]) -> None:
+        self.count, self.first = count, first
+        super().__init__(f"{count:,} bad lines")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """*folder* is where it works: local, or `s3://`. *phase* is told what begins."""
+
+    spark: SparkSession
+    folder: str
+    wishes: Wishes
+    phase: Callable[[str], None]
+
+    def make_plan(self, paths: list[str], source: StateSource, *, through: int) -> Summary:
+        """
+        Write the plan below the folder.
+
+        Raises:
+            BadDump: a line of the dump breaks a rule.
+            Stopped: a guard objects. The parts are not written.
+        """
+        self.phase("reading the dump")
+        lines, summary = self._read_dump(paths)
+        self.phase("reading the state")
+        rows = dump.of_types(self._kept(source.table(self.spark), "rows"), self.wishes.types)
+        objects = rows.where("NOT deleted").count()
+        self.phase("comparing")
+        summary = replace(summary, through=through, objects=objects)
+        changes, summary = self._compare(lines, rows, summary)
+        planned = Planned(summary.deletes, summary.objects)
+        self._guard(guards.check_plan(planned, share_max=self.wishes.delete_share_max), summary)
+        self.phase("writing the plan")
+        plan.write_parts(changes, f"{self.folder}/plan", _events(summary))
+        return summary
+
+    def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary]:
+        """The lines of the types in question, checked as a whole."""
+        all_lines = self._kept(dump.recognised(dump.read_text(self.spark, paths)), "lines")
+        asked = self._kept(dump.asked_core(all_lines), "asked")
+        bad, declared = _only(asked.agg(F.count("error"), F.sum("end")))
+        if bad > self.wishes.skip_bad:
+            raise BadDump(bad, bad_lines.first(asked.where("error IS NOT NULL"), all_lines))
+        columns = ["path", "block", "number", "key", "moment", "text"]
+        described = asked.where("key IS NOT NULL").select(columns)
+        lines = all_lines.where("key IS NOT NULL").select(columns).unionByName(described)
+        known_whole = declared is not None or self.wishes.expected is not None
+        summary = self._summed(lines, Summary(bad_lines=bad, known_whole=known_whole))
+        self._check(summary, declared)
+        return dump.of_types(lines, self.wishes.types), summary
+
+    def _summed(self, lines: DataFrame, summary: Summary) -> Summary:
+        """All lines are counted; the span is that of the types in question."""
+        moment = F.when(dump.is_of(self.wishes.types), F.col("moment"))
+        count, *span = _only(lines.agg(F.count("*"), F.min(moment), F.max(moment)))
+        oldest, newest = (timestamp_of(each) if each else "" for each in span)
+        return replace(summary, lines=count, oldest=oldest, newest=newest)
+
+    def _check(self, summary: Summary, declared: int | None) -> None:
+        found = Found(summary.lines + summary.bad_lines, declared)
+        self._guard(guards.check_dump(found, expected=self.wishes.expected), summary)
+        if not summary.newest:  # nothing is left of the types in question, or nothing was good
+            self._guard(guards.check_dump(Found(0)), summary)
+
+    def _compare(
+        self, lines: DataFrame, rows: DataFrame, summary: Summary
+    ) -> tuple[DataFrame, Summary]:
+        """What has to be changed, kept, and its numbers."""
+        self._divide(max(summary.lines, summary.objects))
+        newest = summary.newest.removesuffix("Z")
+        found = diff.compared(dump.latest(lines), rows, newest=newest, deletes=self.wishes.deletes)
+        agreeing = Observation()
+        seen = found.observe(
+            agreeing, F.count(F.expr("IF(event IS NULL AND NOT deleted, 1, NULL)")).alias("count")
+        )
+        changes = self._kept(seen.where("event IS NOT NULL"), "changes")
+        by_type = _by_type(changes)
+        totals = {event: sum(each.get(event, 0) for each in by_type.values()) for event in _NAMES}
+        return changes, replace(
+            summary,
+            creates=totals["insert"],
+            updates=totals["update"],
+            deletes=totals["delete"],
+            untouched=int(agreeing.get["count"]),
+            by_type={
+                name: {_NAMES[event]: count for event, count in sorted(each.items())}
+                for name, each in sorted(by_type.items())
+            },
+        )
+
+    def _divide(self, size: int) -> None:
+        """So many partitions that a part of either side fits into memory."""
+        cores = self.spark.sparkContext.defaultParallelism
+        count = max(cores, -(-size // ROWS_PER_PARTITION))
+        self.spark.conf.set("spark.sql.shuffle.partitions", count)
+
+    def _kept(self, table: DataFrame, name: str) -> DataFrame:
+        """*table*, computed once."""
+        path = f"{self.folder}/{name}"
+        table.write.mode("overwrite").parquet(path)
+        return self.spark.read.schema(table.schema).parquet(path)
+
+    def _guard(self, objection: Objection | None, summary: Summary) -> None:
+        if objection is not None:
+            raise Stopped(objection, summary)
+
+
+_NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}
+
+
+def _only(totals: DataFrame) -> Row:
+    found = totals.head()
+    assert found is not None  # a total of everything is one row
+    return found
+
+
+def _events(summary: Summary) -> list[str]:
+    return [event for event, name in _NAMES.items() if getattr(summary, name)]
+
+
+def _by_type(changes: DataFrame) -> dict[str, dict[str, int]]:
+    """How many of each event, for each type that has any."""
+    kind = F.substring_index("key", "/", 1).alias("type")
+    counts: dict[str, dict[str, int]] = {}
+    for name, event, count in changes.groupBy(kind, "event").count().collect():
+        plain = name.replace("%2F", "/").replace("%25", "%")
+        counts.setdefault(plain, {})[event] = count
+    return counts

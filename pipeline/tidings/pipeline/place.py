@@ -1,0 +1,133 @@
+"""Where a feed is: its tables, on a stage or a twin, and what is built on them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws import stages, wire
+from tidings.aws.clock import now_ms, sleep_ms
+from tidings.aws.settings import Settings, parse
+from tidings.core.correcting import Corrector
+from tidings.core.feeds import DEFAULT_FEED, check_known, check_name
+from tidings.core.reader import Filler, Reader
+
+from .state import Buckets
+
+if TYPE_CHECKING:
+    from tidings.aws.dynamodb_followers import DynamoDBFollowers
+    from tidings.aws.dynamodb_log import DynamoDBLog
+    from tidings.aws.dynamodb_state import DynamoDBState
+
+_TWIN = "local"
+# DynamoDB Local takes any credentials, so that none of yours are sent to it.
+_NO_CREDENTIALS = {
+    "region_name": "us-east-1",
+    "aws_access_key_id": _TWIN,
+    "aws_secret_access_key": _TWIN,
+}
+_READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
+_ATTEMPTS = 5  # a throttled read is worth waiting for: nobody waits for its answer
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """*feed* behind *endpoint_url* (None: AWS). It is sent to the tasks that read the state."""
+
+    feed: str
+    endpoint_url: str | None
+    settings: Settings
+
+    def client(self, attempts: int = _ATTEMPTS) -> Any:
+        import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+        from botocore.config import Config  # noqa: TID251 see above
+
+        retries: Any = {"mode": "standard", "total_max_attempts": attempts}
+        config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
+        known = {} if self.endpoint_url is None else _NO_CREDENTIALS
+        client = boto3.client("dynamodb", endpoint_url=self.endpoint_url, config=config, **known)
+        wire.read_items_raw(client)
+        return client
+
+    def source(self) -> Buckets:
+        return Buckets(self.feed, partial(_state, self))
+
+    def log(self) -> DynamoDBLog:
+        from tidings.aws.dynamodb_log import DynamoDBLog
+
+        return DynamoDBLog(self.client(), self.settings.log_table, self.settings.control_table)
+
+    def followers(self) -> DynamoDBFollowers:
+        from tidings.aws.dynamodb_followers import DynamoDBFollowers
+
+        return DynamoDBFollowers(self.client(), self.settings.control_table)
+
+    def corrector(self) -> Corrector:
+        log = self.log()
+        page_ms = self.settings.page_ms
+        return Corrector(
+            log,
+            _state(self),
+            self.followers(),
+            Reader(log, log),
+            Filler(log, log, now_ms, page_ms, _uncounted),
+            now_ms,
+            sleep_ms,
+            _new_id,
+            _uncounted,
+            self.settings.feeds,
+            page_ms,
+            self.settings.tombstone_ms,
+        )
+
+
+def on_twin(feed: str, endpoint_url: str) -> Place:
+    """
+    Raises:
+        InvalidFeed: not a feed name.
+    """
+    check_name(feed)
+    return Place(feed, endpoint_url, _settings(_TWIN, {"TIDINGS_FEEDS": feed}))
+
+
+def on_stage(feed: str, stage: str) -> Place:
+    """
+    Raises:
+        NoStage: there is none, or it is older than this command.
+        InvalidFeed, UnknownFeed: it has no such feed.
+    """
+    import boto3  # noqa: TID251 see above
+
+    check_name(feed)
+    found = stages.settings_of(stage, boto3.client("cloudformation"))
+    place = Place(feed, None, _settings(stage, found))
+    check_known(feed, place.settings.feeds)
+    return place
+
+
+def _settings(stage: str, found: dict[str, str]) -> Settings:
+    """Of the functions of *stage*, as far as bulk work needs them."""
+    prefix = f"{stages.stack_name(stage)}-"
+    names = {
+        f"TIDINGS_{table.upper()}_TABLE": f"{prefix}{table}"
+        for table in ("log", "state", "control", "connections")
+    }
+    known = {"TIDINGS_STAGE": stage, "TIDINGS_FUNCTION_PREFIX": prefix}
+    return parse(known | names | {"TIDINGS_FEEDS": DEFAULT_FEED} | found)
+
+
+def _state(place: Place) -> DynamoDBState:
+    """Written by nobody here, so that a read may be repeated."""
+    from tidings.aws.dynamodb_state import DynamoDBState
+
+    return DynamoDBState(place.client(), place.settings.state_table)
+
+
+def _new_id() -> str:
+    return os.urandom(16).hex()
+
+
+def _uncounted(metric: str, value: int) -> None:
+    """What a sync did is in its summary."""

@@ -1,0 +1,52 @@
+"""The columns of every table a job passes on, so that nothing is ever inferred."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+_TEXT, _LONG = StringType(), LongType()
+
+# Where a line of the dump stands: its file, the split of it, and a number that grows in the split.
+_PLACE = [
+    StructField("path", _TEXT),
+    StructField("block", _LONG),
+    StructField("number", _LONG),
+]
+
+# A line; *key* is null where only the core's own function can say what it means.
+LINES = StructType(
+    [
+        *_PLACE,
+        StructField("text", BinaryType()),
+        StructField("key", _TEXT),
+        StructField("moment", _TEXT),
+    ]
+)
+
+# What the core said of a line. All null: the line is blank.
+READ = StructType(
+    [
+        StructField("key", _TEXT),
+        StructField("moment", _TEXT),
+        StructField("end", _LONG),
+        StructField("error", _TEXT),
+    ]
+)
+
+# A row of the state; *at* is its position as corrections spell it.
+ROWS = StructType(
+    [
+        StructField("key", _TEXT),
+        StructField("at", _TEXT),
+        StructField("deleted", BooleanType()),
+        StructField("moment", _TEXT),
+        StructField("line", _TEXT),
+    ]
+)

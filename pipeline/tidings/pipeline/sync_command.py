@@ -1,0 +1,205 @@
+"""`tidings sync`: a feed is made to agree with a dump of the real data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from tidings.client.cli import EXIT_CODES
+from tidings.core import guards
+from tidings.core.errors import Rejected, TidingsError
+from tidings.core.feeds import DEFAULT_FEED
+from tidings.core.guards import Objection
+from tidings.core.operations import lower_case
+
+from . import applying, intake
+from .shown import Phases
+
+if TYPE_CHECKING:
+    from .applying import Applied
+    from .job import Wishes
+    from .place import Place
+    from .plan import Summary
+
+STOPPED = 3
+_EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
+_CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
+_ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """One run. *plan* is where the plan is kept, None where it is not."""
+
+    place: Place
+    dump: str
+    wishes: Wishes
+    dry_run: bool
+    plan: Path | None
+
+    def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
+        """Everything, in *folder*, which is given up afterwards."""
+        from . import job, session
+        from .plan import SUMMARY
+
+        paths = intake.paths_of(self.dump, click.get_binary_stream("stdin"), folder)
+        phases.begin("waiting for the state")
+        through = applying.through(self.place)
+        phases.begin("starting Spark")
+        with session.local(folder) as spark:
+            phases.watch(spark)
+            work = job.Job(spark, str(folder), self.wishes, phases.begin)
+            summary = work.make_plan(paths, self.place.source(), through=through)
+        (folder / "plan").mkdir(exist_ok=True)  # Spark made it if there is a correction
+        (folder / "plan" / SUMMARY).write_text(summary.encode())
+        if self.plan is not None:
+            shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
+        if self.dry_run:
+            return summary, None
+        phases.begin("applying", summary.corrections)
+        applied = applying.apply(self.place, folder / "plan", through, phases.advance)
+        phases.begin("waiting for the state")
+        applying.through(self.place)
+        return summary, applied
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("dump")
+@click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed.")
+@click.option("--stage", help="Its stage on AWS: dev, staging, prod.")
+@click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin instead.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
+@click.option("--no-deletes", is_flag=True, help="Delete nothing.")
+@click.option("--skip-bad", type=click.IntRange(0), default=0, help="Pass over so many bad lines.")
+@click.option("--expect", type=click.IntRange(0), help="How many objects the dump must have.")
+@click.option(
+    "--max-delete-share",
+    type=click.FloatRange(0, 1),
+    default=guards.DELETE_SHARE_MAX,
+    show_default=True,
+    help="Stop where a larger share of the objects would be deleted.",
+)
+@click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")
+@click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
+@click.pass_context
+def sync(
+    ctx: click.Context,
+    dump: str,
+    feed: str,
+    stage: str | None,
+    endpoint_url: str | None,
+    dry_run: bool,
+    types: str,
+    no_deletes: bool,
+    skip_bad: int,
+    expect: int | None,
+    max_delete_share: float,
+    plan: Path | None,
+    as_json: bool,
+) -> None:
+    """
+    Make a feed agree with DUMP: newline JSON, an object a line; a file, a folder, a pattern in
+    quotes, gzipped or not, or - for stdin.
+
+    What the feed lacks is inserted, what is newer in the dump is updated, what is missing there
+    is deleted if it is older than the dump. Nothing that changes meanwhile is overwritten.
+
+    \b
+    Examples:
+      tidings sync videos.json.gz --stage dev --dry-run
+      psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
+    """
+    from .job import Wishes
+
+    wishes = Wishes(_keys(types), not no_deletes, skip_bad, expect, max_delete_share)
+    place = _place(feed, stage, endpoint_url)
+    _report(ctx, Sync(place, dump, wishes, dry_run, plan), as_json)
+
+
+def _report(ctx: click.Context, wanted: Sync, as_json: bool) -> None:
+    from .job import Stopped
+
+    try:
+        summary, applied = _run(wanted)
+    except Stopped as stopped:
+        _show(stopped.summary, None, as_json)
+        click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)
+        ctx.exit(STOPPED)
+    if not summary.known_whole:
+        sentence = "nothing says how long the dump is; an end line or --expect would"
+        click.echo(f"Note: {sentence}.", err=True)
+    _show(summary, applied, as_json)
+
+
+def _run(wanted: Sync) -> tuple[Summary, Applied | None]:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from .job import BadDump, Stopped
+    from .plan import Summary
+    from .session import NoJava
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-sync-")))
+        phases = stack.enter_context(Phases())
+        try:
+            return wanted.run(phases, folder)
+        except BadDump as bad:
+            first = "\n".join(map(str, bad.first))
+            raise click.ClickException(f"the dump has {bad}; nothing was done\n{first}") from None
+        except (NoJava, intake.NoDump, applying.NotFollowing, TidingsError) as error:
+            raise click.ClickException(str(error)) from None
+        except (BotoCoreError, ClientError) as error:
+            raise click.ClickException(str(error)) from None
+        except (Py4JJavaError, PySparkException) as error:
+            if _CUT in str(error):
+                raise Stopped(_ENDS_EARLY, Summary()) from None
+            raise click.ClickException(_of_spark(str(error), folder)) from None
+
+
+def _of_spark(said: str, folder: Path) -> str:
+    kept = Path(tempfile.gettempdir()) / f"{folder.name}.log"
+    shutil.copy(folder / "spark.log", kept)
+    return f"Spark failed: {said.strip().splitlines()[0]} (more in {kept})"
+
+
+def _show(summary: Summary, applied: Applied | None, as_json: bool) -> None:
+    if as_json:
+        done = {} if applied is None else asdict(applied)
+        click.echo(json.dumps(asdict(summary) | done))
+        return
+    from rich.console import Console
+
+    from .shown import table
+
+    Console(highlight=False).print(table(summary, applied))
+
+
+def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.stages import NoStage
+
+    from . import place
+
+    if (stage is None) == (endpoint_url is None):
+        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+    try:
+        if stage is not None:
+            return place.on_stage(feed, stage)
+        return place.on_twin(feed, str(endpoint_url))
+    except (Rejected, NoStage, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _keys(types: str) -> frozenset[str]:
+    """As the first part of a key."""
+    named = (lower_case(name.strip()) for name in types.split(","))
+    return frozenset(name.replace("%", "%25").replace("/", "%2F") for name in named if name)
