@@ -38,8 +38,12 @@ run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
 	@echo "when it is ready: watch http://127.0.0.1:8042/console, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"
 	@$(BIN)/tidings local --demo
 
+# Most tests wait for processes and time limits, so two of them share two cores well. A file stays
+# with one worker, because its tests share a twin.
+WORKERS ?= 2
+
 test: $(STAMP)  ## every test, with short seeds
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 check: $(STAMP)  ## style, types and import contracts
 	$(BIN)/ruff check .

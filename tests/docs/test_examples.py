@@ -116,9 +116,9 @@ def test_curl_follows_and_posts(twin: Twin, tmp_path: Path) -> None:
         assert next(lines) == "reset\t{}\n"
         assert any(line.startswith("insert\t") and '"id":"g"' in line for line in lines)
         assert any(line.startswith("live\t") for line in lines)
-        _run("curl/post.sh", twin.url, "update", "film", "g")
+        told = json.loads(_run("curl/post.sh", twin.url, "update", "film", "g"))["ids"][0]
         assert next(line for line in lines if line.startswith("update\t"))
-        _until(lambda: len(state.read_text()) == 24)
+        _until(lambda: state.read_text() == told)
     last = json.loads(_run("curl/post.sh", twin.url, "update", "film", "h"))["ids"][0]
     with _running("curl/follow.sh", twin.url, str(state)) as process:
         assert process.stdout is not None

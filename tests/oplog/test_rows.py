@@ -20,4 +20,4 @@ def test_every_row_has_a_test_that_names_it() -> None:
         for row in re.findall(r"\d\d", names)
     }
 
-    assert found == ROWS
+    assert found >= ROWS

@@ -305,4 +305,4 @@ def test_W21_what_is_not_acknowledged_is_bounded() -> None:
 
     for group in groups:
         flight.ack(group)
-    assert not flight.is_full and flight.position == f"{99:024x}"
+    assert not flight.is_full and flight.cursor == f"{99:024x}"

@@ -40,14 +40,20 @@ _UNREACHABLE = HttpResponse(
 
 
 class StreamFunction:
-    """Starts the function's server on the first request, and again after it has crashed."""
+    """Starts the function's server when it is warmed or first asked, and again after a crash."""
 
     def __init__(self, program: Program, log: IO[bytes]) -> None:
         self._program = program
         self._log = log
         self._child: processes.Child | None = None
         self._port = 0
-        self._starting = asyncio.Lock()
+        self._open = False
+        self._launching = asyncio.Lock()
+        self._warming: asyncio.Future[None] | None = None
+
+    def warm(self) -> None:
+        """Start the server now, without waiting for it: the first client finds it ready."""
+        self._warming = asyncio.ensure_future(self._warm())
 
     async def proxy(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Pass one request on and stream its response until either side ends it."""
@@ -68,22 +74,33 @@ class StreamFunction:
             await pump
 
     async def stop(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            await self._child.wait()
+        async with self._launching:  # never between a child's birth and our knowing of it
+            if self._warming is not None:
+                self._warming.cancel()
+            if self._child is not None:
+                self._child.kill()
+                await self._child.wait()
+
+    async def _warm(self) -> None:
+        with contextlib.suppress(TimeoutError, OSError):  # the first request will tell
+            await self._start()
 
     async def _start(self) -> None:
-        async with self._starting:
-            if self._child is not None and self._child.exit_code is None:
-                return
-            self._port = listening.free_port()
-            self._child = await processes.start(
-                self._command(),
-                output=self._log,
-                environment=self._program.environment,
-                folder=self._program.folder,
-            )
+        async with self._launching:
+            if self._child is None or self._child.exit_code is not None:
+                await self._launch()
+        if not self._open:
             await listening.wait_until_open(self._port, START_S)
+            self._open = True
+
+    async def _launch(self) -> None:
+        self._port, self._open = listening.free_port(), False
+        self._child = await processes.start(
+            self._command(),
+            output=self._log,
+            environment=self._program.environment,
+            folder=self._program.folder,
+        )
 
     def _command(self) -> list[str]:
         server = [sys.executable, "-m", "uvicorn", "handler:app", "--host", "127.0.0.1"]

@@ -93,6 +93,7 @@ async def _compose(
     stack.push_async_callback(functions.stop)
     for stream in streams.values():
         stack.push_async_callback(stream.stop)
+        stream.warm()
     sockets = SocketGateway(blueprint.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
     stack.push_async_callback(invocations.stop)
