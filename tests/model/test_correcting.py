@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from tidings.core import limits
 from tidings.core.correcting import Corrector
-from tidings.core.corrections import Correction
-from tidings.core.projecting import STATE
-from tidings.core.whereabouts import Whereabouts
 
+from .broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 from .correcting import Scenario
 from .explorer import Broken, explore
-
-
-class LooksBefore(Corrector):
-    """The last look is before the number is taken."""
-
-    def _read_to(self, feed: str, last: int, where: Whereabouts, polls_max: int) -> bool:
-        return True
-
-
-class LeapsOverHoles(Corrector):
-    """A number without a page below its own is nothing to wait for."""
-
-    def _read_to(self, feed: str, last: int, where: Whereabouts, polls_max: int) -> bool:
-        for page in self.log.read(feed, where.page):
-            if page.number <= last:
-                where.page = page.number - 1
-                where.see_pages([page])
-        where.page = last
-        return True
-
-
-class RowsFirst(Corrector):
-    """The checkpoint is read behind the rows, which may be older than it."""
-
-    def _look(self, feed: str, section: Sequence[Correction]) -> Whereabouts:
-        rows = self.states.find(feed, [each.key for each in section])
-        where = Whereabouts(section, self.checkpoints.checkpoints(feed).get(STATE, 0))
-        where.see_rows(rows)
-        return where
 
 
 @pytest.fixture(autouse=True)

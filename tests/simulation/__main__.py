@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from .story import Failed, Outcome, Plan, tell
@@ -26,9 +27,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=0, help="stop after this long")
     parser.add_argument("--history", type=Path, help="write the last seed's history here")
     parser.add_argument("--copies", action="store_true", help="with consumers that copy")
+    parser.add_argument("--syncs", action="store_true", help="with plans and their corrections")
     chosen = parser.parse_args(arguments)
     try:
-        outcome = _run(chosen.seed, chosen.seeds, chosen.minutes * 60, copies=chosen.copies)
+        plan = Plan(chosen.seed, copies=chosen.copies, syncs=chosen.syncs)
+        outcome = _run(plan, chosen.seeds, chosen.minutes * 60)
     except Failed as failed:
         return _report(failed, chosen.history)
     if chosen.history:
@@ -36,12 +39,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _run(first: int, count: int, limit_s: float, *, copies: bool) -> Outcome:
+def _run(first: Plan, count: int, limit_s: float) -> Outcome:
     began = told = time.monotonic()
     fired: Counter[str] = Counter()
     steps = 0
-    for done, seed in enumerate(range(first, first + max(1, count)), 1):
-        outcome = tell(Plan(seed, copies=copies))
+    for done in range(1, max(1, count) + 1):
+        outcome = tell(replace(first, seed=first.seed + done - 1))
         fired += outcome.fired
         steps += outcome.steps
         now = time.monotonic()
@@ -50,7 +53,7 @@ def _run(first: int, count: int, limit_s: float, *, copies: bool) -> Outcome:
             _say(f"{done} seeds, {steps:,} steps, {now - began:.0f} s")
         if limit_s and now - began > limit_s:
             break
-    _say(f"{done} seeds from {first} on, {steps:,} steps, every promise kept")
+    _say(f"{done} seeds from {first.seed} on, {steps:,} steps, every promise kept")
     _say(", ".join(f"{kind} {times:,}" for kind, times in sorted(fired.items())))
     return outcome
 
@@ -62,8 +65,9 @@ def _report(failed: Failed, wanted: Path | None) -> int:
     _say("\n".join(failed.history.lines(_LAST)))
     _say(f"seed {seed} broke a promise: {failed.reason}")
     _say(f"history: {path}")
-    copies = " --copies" if failed.plan.copies else ""
-    _say(f"again: python -m tests.simulation --seed {seed}{copies}")
+    among = " --copies" if failed.plan.copies else ""
+    among += " --syncs" if failed.plan.syncs else ""
+    _say(f"again: python -m tests.simulation --seed {seed}{among}")
     return 1
 
 

@@ -10,6 +10,7 @@ from tidings.core.access import Guard
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
 from tidings.core.connections import Connection
+from tidings.core.correcting import Corrector
 from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
@@ -81,6 +82,23 @@ class Functions:
             process.new_id,
             process.count,
         ).run(FEED, self._handler(process, name))
+
+    def corrector(self, process: Process) -> Corrector:
+        log = self._log(process)
+        return self.parts.corrector(
+            log,
+            process.through("state", self.stores.state),
+            self._followers(process),
+            self._reader(process),
+            Filler(log, log, process.clock, self.parts.page_ms, process.count),
+            process.clock,
+            process.sleep,
+            process.new_id,
+            process.count,
+            FEEDS,
+            self.parts.page_ms,
+            TOMBSTONE_MS,
+        )
 
     def connect(self, process: Process, connection_id: str) -> None:
         self._connections(process).open(Connection(connection_id, process.clock()))

@@ -20,6 +20,8 @@ from tidings.core.pushing import Pusher
 from tidings.core.reader import Reader, Run
 from tidings.core.session import State
 
+from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
+
 from .broken_copies import (
     FloorOfSecond,
     ForgottenTombstones,
@@ -131,7 +133,7 @@ class Mutation:
     before that and goes on to *seeds_max*, because any change of the core moves the dice.
 
     *clear* looks for it without faults and without the safety net of the sweep, *copies* among
-    consumers that copy.
+    consumers that copy, *syncs* among corrections.
     """
 
     name: str
@@ -140,6 +142,7 @@ class Mutation:
     seeds_max: int
     clear: bool = False
     copies: bool = False
+    syncs: bool = False
     without: frozenset[str] = frozenset()  # faults that would excuse it
 
     def plan(self, seed: int) -> Plan:
@@ -148,12 +151,17 @@ class Mutation:
             clear=self.clear,
             sweeps=not self.clear,
             copies=self.copies,
+            syncs=self.syncs,
             without=self.without,
         )
 
 
 def _of_copies(name: str, parts: Parts, took: int = 1) -> Mutation:
     return Mutation(name, parts, took, took + 50, copies=True)
+
+
+def _of_syncs(name: str, parts: Parts, took: int = 1) -> Mutation:
+    return Mutation(name, parts, took, took + 50, syncs=True)
 
 
 MUTATIONS = (
@@ -185,6 +193,9 @@ MUTATIONS = (
     Mutation("departures are read too early", Parts(departures=EagerReader), 1, 20, clear=True),
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 1, 100),
     _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 6),
+    _of_syncs("the last look is before the number", Parts(corrector=LooksBefore)),
+    _of_syncs("a correction leaps over holes", Parts(corrector=LeapsOverHoles)),
+    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 20),
 )
 _BEFORE = 5
 

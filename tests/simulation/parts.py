@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tidings.core import limits
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
+from tidings.core.correcting import Corrector
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.memory import MemoryConnections, MemoryFollowers
 from tidings.core.projecting import Projector
@@ -25,6 +26,7 @@ class Parts:
     appender: type[Appender] = Appender
     reader: type[Reader] = Reader
     catch_up: type[CatchUp] = CatchUp
+    corrector: type[Corrector] = Corrector
     departures: type[DepartureReader] = DepartureReader
     projector: type[Projector] = Projector
     pusher: type[Pusher] = Pusher
@@ -49,6 +51,7 @@ def bounds(*, small: bool, few_buckets: bool = False) -> Iterator[None]:
     changed: dict[str, int] = {}
     if small:
         changed |= {"READ_PAGES_BYTES_MAX": 1_200, "FRAME_BYTES_MAX": 500, "COPY_STEP_ROWS": 7}
+        changed |= {"CORRECT_SECTION": 4, "CORRECT_BATCH_BYTES": 400}
     if few_buckets:
         changed |= {"BUCKETS": 5}
     kept = {name: getattr(limits, name) for name in changed}

@@ -18,7 +18,7 @@ from tidings.core.pushing import PUSH
 from tidings.core.session import State
 from tidings.core.state import Row
 
-from . import copies
+from . import copies, syncs
 from .consumer import Consumer
 from .functions import FEED
 from .history import History
@@ -41,13 +41,14 @@ _BEACON_MS = 30_000  # then no sweep may be needed any more
 class Plan:
     """
     *sweeps* off takes the safety net away; *clear* takes the faults away; *copies* adds
-    consumers that copy, see `copies`.
+    consumers that copy, see `copies`; *syncs* adds plans and their corrections, see `syncs`.
     """
 
     seed: int
     clear: bool = False
     sweeps: bool = True
     copies: bool = False
+    syncs: bool = False
     without: frozenset[str] = frozenset()
 
 
@@ -88,6 +89,7 @@ class Story:
             self._chaos_ms = copies.CHAOS_MS
             self.producers, consumers = copies.begin(world)
             self.streams = [*self.streams[:1], *consumers]
+        self.syncs = syncs.begin(world) if plan.syncs else []
 
     def tell(self) -> None:
         if self.world.sweeps:
@@ -142,6 +144,8 @@ class Story:
         self._check_followers()
         self._check_state()
         self._check_departures()
+        for sync in self.syncs:
+            sync.check()
         for client in self.sockets:
             self._check_socket(client)
             self._check_doubt(client.consumer)

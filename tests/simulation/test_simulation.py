@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from . import copies
+from . import copies, syncs
 from .story import Outcome, Plan, tell
 from .weather import MANNERS, RATES
 
 SEEDS = 80
 SEEDS_OF_COPIES = 10  # each is several times the work
+SEEDS_OF_SYNCS = 8
 _LEADS_TO = (
     "connection was cut",
     "event was repeated",
@@ -60,6 +61,14 @@ def test_copies_are_complete_whatever_is_cut_and_trimmed() -> None:
 
     assert [kind for kind in (*copies.RATES, *copies.LEADS_TO) if not fired[kind]] == []
     assert fired["row was told"] > 2_000
+
+
+def test_corrections_overwrite_nothing_whatever_fails() -> None:
+    """Posted meanwhile, applied twice, killed anywhere: each right behind what its plan saw."""
+    outcomes = [tell(Plan(seed, syncs=True)) for seed in range(SEEDS_OF_SYNCS)]
+    fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
+
+    assert [kind for kind in syncs.LEADS_TO if fired[kind] < 20] == []
 
 
 @pytest.mark.parametrize("seed", range(12))

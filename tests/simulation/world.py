@@ -60,6 +60,10 @@ class World:
             process.skew_ms = self.random.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
         return process
 
+    def correct(self, body: Callable[[Process], None]) -> None:
+        """Whoever asked sees to it that it is repeated."""
+        self.machine.start("correct", limits.CORRECT_TIMEOUT_S, body)
+
     def receive(self, connection_id: str, text: str) -> None:
         self.machine.start(
             "receive",
