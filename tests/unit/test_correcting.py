@@ -17,7 +17,7 @@ from tidings.core.projecting import STATE
 from tidings.core.reconciling import dump_line, reconcile
 from tidings.core.state import Row
 
-from tests.unit.following import trimmed
+from tests.unit.following import caught_up, names, trimmed
 from tests.unit.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op
 
 LATER = "2031-01-01T00:00:00Z"
@@ -115,8 +115,8 @@ def scene(log: Meanwhile) -> Scene:
     return scene
 
 
-def test_a_plan_becomes_a_page(scene: Scene) -> None:
-    """In the order of the plan; received, counted, and known to the state afterwards."""
+def test_O73_a_plan_is_applied_exactly(scene: Scene) -> None:
+    """All of it and nothing mixed up, in its order; received, counted, known to the state."""
     asked = plan(scene, "b", "c")
 
     assert corrector(scene).apply(FEED, through(scene), asked) == outcome(3)
@@ -128,6 +128,15 @@ def test_a_plan_becomes_a_page(scene: Scene) -> None:
     assert scene.counted["CorrectionsApplied"] == 3
     scene.project()
     assert scene.rows()["video/c"] == correct("c", event="insert").line
+
+
+def test_O70_what_is_created_is_replicated(scene: Scene) -> None:
+    """To a copy it is an insert as any other; what was deleted is not told."""
+    corrector(scene).apply(FEED, through(scene), plan(scene, "b", "c"))
+    scene.project()
+
+    told = names(caught_up(scene, "0"))
+    assert sorted(told) == ["insert b", "insert c", "live", "reset"]
 
 
 def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
@@ -298,6 +307,21 @@ def test_on_a_quiet_feed_a_batch_costs_a_number_and_a_page(scene: Scene, log: Me
 
     begins = log.asked.index("take")
     assert log.asked[begins:] == ["take", "put"] * 3
+
+
+def test_a_long_log_is_read_before_a_number_is_taken(
+    scene: Scene, log: Meanwhile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In as many reads as it takes: nobody waits for them."""
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1_200)
+    for at in range(20):
+        scene.post(op(f"x{at}"))
+    log.asked.clear()
+
+    assert corrector(scene).apply(FEED, 1, part(correct("c"))) == outcome(1)
+
+    assert log.asked.count("read") > 3
+    assert log.asked[-2:] == ["take", "put"]
 
 
 def test_a_run_yields_and_is_continued(scene: Scene, log: Meanwhile) -> None:

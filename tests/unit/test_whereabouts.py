@@ -53,7 +53,10 @@ def test_the_log_is_newer_than_the_rows_or_older() -> None:
     where = Whereabouts([wanted()], page=3)
     where.see_rows([row(5, OTHER, slot=1)])
 
-    where.see_pages([page(4, NEW), page(5, NEW, OTHER)])
+    where.see_pages([page(4, NEW)])
+    assert where.verdict(wanted()) is Verdict.MOVED
+
+    where.see_pages([page(5, NEW, OTHER)])
     assert where.verdict(wanted()) is Verdict.MOVED
 
     where.see_pages([page(6, line("b"), NEW)])
