@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _TWIN = "local"
 # DynamoDB Local takes any credentials, so that none of yours are sent to it.
-_NO_CREDENTIALS = {
+_NO_CREDENTIALS: dict[str, Any] = {
     "region_name": "us-east-1",
     "aws_access_key_id": _TWIN,
     "aws_secret_access_key": _TWIN,

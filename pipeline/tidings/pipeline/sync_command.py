@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -48,7 +49,7 @@ class Sync:
         from . import job, session
         from .plan import SUMMARY
 
-        paths = intake.paths_of(self.dump, click.get_binary_stream("stdin"), folder)
+        paths = intake.paths_of(self.dump, sys.stdin.buffer, folder)
         phases.begin("waiting for the state")
         through = applying.through(self.place)
         phases.begin("starting Spark")
@@ -140,7 +141,7 @@ def _report(ctx: click.Context, wanted: Sync, as_json: bool) -> None:
 
 def _run(wanted: Sync) -> tuple[Summary, Applied | None]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from .job import BadDump, Stopped

@@ -1,0 +1,180 @@
+"""`tidings sync` against a running twin: the rows of oplog's contract, and what is said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+from tidings.client.cli import main
+from tidings.core.operations import Operation, event_of, parse_line
+from tidings.local.running import Twin
+from tidings.pipeline.place import on_twin
+
+from tests.oplog.feed import Feed, op
+from tests.pipeline.lines import line, written
+
+pytestmark = pytest.mark.java
+FEEDS = [f"f{number}" for number in range(8)]
+_UNUSED = count()
+
+
+@pytest.fixture(scope="session")
+def twin() -> Iterator[Twin]:
+    with Twin("--feeds", ",".join(FEEDS)) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Synced:
+    """A feed of its own for a test, and the command that makes it agree with a dump."""
+
+    twin: Twin
+    folder: Path
+    name: str
+
+    @property
+    def feed(self) -> Feed:
+        return Feed(self.twin.port, self.name)
+
+    @property
+    def where(self) -> list[str]:
+        return ["--feed", self.name, "--endpoint-url", self.twin.dynamodb_url]
+
+    def sync(self, *lines: bytes, options: str = "") -> Result:
+        """In this process, with the session that there is."""
+        path = written(self.folder / "dump.json", lines)
+        return CliRunner().invoke(main, ["sync", path, *self.where, *options.split()])
+
+    def told(self) -> list[tuple[str, Operation]]:
+        """Every operation of the log with its event."""
+        pages = on_twin(self.name, self.twin.dynamodb_url).log().read(self.name, 0)
+        return [(event_of(each), parse_line(each)) for page in pages for each in page.lines]
+
+    def events(self) -> list[str]:
+        return [f"{event} {operation.id}" for event, operation in self.told()]
+
+
+@pytest.fixture
+def synced(twin: Twin, tmp_path: Path, spark: SparkSession) -> Synced:
+    return Synced(twin, tmp_path, FEEDS[next(_UNUSED)])
+
+
+def at(second: float) -> str:
+    return f"2026-01-01T00:00:{second:06.3f}Z"
+
+
+def test_O66_O67_O73_a_feed_is_made_to_agree(synced: Synced) -> None:
+    """Creates, then updates, then deletes, each object once and with its own data; a report."""
+    synced.feed.post(
+        *(op(name, timestamp=at(second)) for name, second in [("a", 1), ("b", 2), ("c", 3)]),
+        *(op(name, timestamp=at(9)) for name in ("d", "e", "f")),
+    )
+    dump = [line(f"n{number}", 5, parents=[f"p{number}"]) for number in range(20)]
+    done = synced.sync(
+        line("a", 8, parents=["q"]), line("b", 2), *dump, options="--max-delete-share 1 --json"
+    )
+
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["creates"], summary["updates"], summary["deletes"]) == (20, 1, 1)
+    assert (summary["applied"], summary["untouched"], summary["moved"]) == (22, 4, 0)
+    told = synced.told()[6:]
+    assert [event for event, _ in told] == ["insert"] * 20 + ["update", "delete"]
+    assert {each.id: each.parents for _, each in told} == {
+        **{f"n{number}": (f"p{number}",) for number in range(20)},
+        "a": ("q",),
+        "c": (),
+    }
+    assert "nothing says how long the dump is" in done.stderr
+
+
+def test_O68_a_dry_run_and_a_bad_line_do_nothing(synced: Synced) -> None:
+    """The one says what it would do and ends well, the other names the line and fails."""
+    plan = synced.folder / "kept"
+    dry = synced.sync(line("a", 1), line("b", 1), options=f"--dry-run --plan {plan}")
+    bad = synced.sync(line("a", 1), b"", b'{"type":"video"}')
+
+    assert (dry.exit_code, bad.exit_code) == (0, 1)
+    assert "│ video │       2 │" in dry.stdout
+    assert f"{synced.folder}/dump.json:3: id: is required" in bad.stderr
+    assert synced.events() == []
+    parts = b"".join(gzip.decompress(part.read_bytes()) for part in plan.glob("1-insert/*.gz"))
+    assert len(parts.splitlines()) == 2
+    assert json.loads((plan / "summary.json").read_text())["creates"] == 2
+    assert synced.sync(line("a", 1), b"x", options="--skip-bad 1").exit_code == 0
+    assert synced.events() == ["insert a"]
+
+
+def test_O69_stdin_and_nothing_else(twin: Twin, tmp_path: Path) -> None:
+    """A gzipped dump through a pipe, in a process with a session of its own, without its noise."""
+    synced = Synced(twin, tmp_path, FEEDS[next(_UNUSED)])
+    command = [sys.executable, "-m", "tidings.client.cli", "sync"]
+    dump = gzip.compress(line("a", 1) + b'\n{"tidings":"end","lines":1}\n')
+    done = subprocess.run([*command, "-", *synced.where, "--json"], input=dump, capture_output=True)
+
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["applied"], done.stderr) == (1, b"")
+    assert synced.events() == ["insert a"]
+    for arguments in ([], ["one", "two"]):
+        assert CliRunner().invoke(main, ["sync", *arguments, *synced.where]).exit_code == 2
+    assert CliRunner().invoke(main, ["sync", "one"]).exit_code == 2
+
+
+def test_O70_what_was_created_is_replicated(synced: Synced) -> None:
+    """It is an insert as any other, so that a copy has it."""
+    assert synced.sync(line("a", 1), line("b", 1)).exit_code == 0
+    copied = [each.data["id"] for each in synced.feed.copied() if each.name == "insert"]
+    assert sorted(copied) == ["a", "b"]
+
+
+def test_O71_a_second_run_does_nothing(synced: Synced) -> None:
+    """Of deletes, of times below a millisecond, of types in another case."""
+    synced.feed.post(op("gone", timestamp=at(1)))
+    dump = [
+        line("a", 2, type="ViDeO"),
+        b'{"type":"video","id":"b","parents":[],"timestamp":"2026-01-01T00:00:02.1239Z"}',
+    ]
+    assert synced.sync(*dump, options="--max-delete-share 1").exit_code == 0
+    events = synced.events()
+    assert sorted(events[1:]) == ["delete gone", "insert a", "insert b"]
+    again = synced.sync(*dump, options="--json")
+    assert (again.exit_code, json.loads(again.stdout)["applied"]) == (0, 0)
+    assert synced.events() == events
+
+
+def test_a_guard_stops_with_a_code_of_its_own(synced: Synced) -> None:
+    """The summary is shown, the reason is said, and nothing is done."""
+    synced.feed.post(*(op(name, timestamp=at(1)) for name in "abc"))
+    stopped = synced.sync(line("a", 2))
+    assert stopped.exit_code == 3
+    assert "Stopped: 2 of 3 objects (67%) would be deleted" in stopped.stderr
+    assert synced.sync(line("a", 2), options="--expect 3").exit_code == 3
+    cut = synced.folder / "cut.json.gz"
+    cut.write_bytes(gzip.compress(b"\n".join(line(f"x{n}", n % 60) for n in range(999)))[:-40])
+    found = CliRunner().invoke(main, ["sync", str(cut), *synced.where])
+    assert (found.exit_code, "the dump ends early" in found.stderr) == (3, True)
+    assert len(synced.events()) == 3
+    assert synced.sync(line("a", 2), options="--no-deletes").exit_code == 0
+    assert synced.events()[3:] == ["update a"]
+
+
+def test_what_is_wrong_is_said_in_one_sentence(
+    synced: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dump that is not there, a feed's name, a feed nobody answers for."""
+    absent = CliRunner().invoke(main, ["sync", "/no/dump", *synced.where])
+    assert (absent.exit_code, "no such file" in absent.stderr) == (1, True)
+    where = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "UPPER"]
+    assert "feed: must be" in CliRunner().invoke(main, ["sync", "-", *where]).stderr
+    dump = written(synced.folder / "dump", [line("a", 1)])
+    deaf = CliRunner().invoke(main, ["sync", dump, "--endpoint-url", "http://127.0.0.1:9"])
+    assert (deaf.exit_code, deaf.stderr.count("\n")) == (1, 1)
