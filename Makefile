@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test check fmt sim synth deploy-smoke bench layers clean
+.PHONY: help setup run test check fmt sim synth deploy-smoke bench bench-large layers clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ deploy-smoke: $(STAMP)  ## cdk deploy onto an emulator, and the conformance suit
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": prints some)
 	$(BIN)/python -m bench $(ONLY)
+
+bench-large: $(STAMP)  ## compare a dump of 100,000,000 objects: minutes, and 40 GB of disk
+	$(BIN)/python -m bench.diff
 
 layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
 	$(BIN)/python -m infra.build_layers

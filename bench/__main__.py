@@ -17,6 +17,7 @@ from . import (
     agent,
     apply,
     cold_start,
+    diff,
     ingest,
     latency,
     many_clients,
@@ -42,6 +43,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "latency": latency.measure,
     "cold_start": cold_start.measure,
     "agent": agent.measure,
+    "diff": diff.measure,
     "apply": apply.measure,
 }
 _HEAD = """# Measurements

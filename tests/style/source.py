@@ -18,6 +18,7 @@ PRODUCT = (
     "local/tidings",
     "client/tidings",
     "operate/tidings",
+    "pipeline/tidings",
     "bench",
 )
 TESTS = "tests"
