@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
@@ -52,5 +53,5 @@ def _before(splits: list[tuple[str, int, int, int]]) -> dict[tuple[str, int], in
 
 
 def _shown(path: str) -> str:
-    """A local file as a person would name it; Hadoop writes `file:/` before it."""
-    return _LOCAL.sub("/", path)
+    """A local file as a person would name it; Hadoop makes an address of it."""
+    return unquote(_LOCAL.sub("/", path)) if _LOCAL.match(path) else path
