@@ -1,7 +1,7 @@
 """
 Measure everything and write `bench/RESULTS.md`.
 
-    python -m bench                    all of it, some ten minutes
+    python -m bench                    all of it, three quarters of an hour
     python -m bench planning units     some of it, printed only
     python -m bench --save planning    some of it, put in the place of the earlier figures
 """

@@ -46,6 +46,11 @@ class Ears:
         self.events += events
         self.times.append((time.perf_counter(), self.events))
 
+    def forget(self) -> None:
+        """Begin to count."""
+        self.events = self.checksum = 0
+        self.times.clear()
+
     def lost(self) -> None:
         if not self.ready.done():
             self.ready.set_exception(ConnectionError("refused"))
@@ -146,29 +151,36 @@ async def _connect(url: str, count: int, make: Any) -> list[Ears]:
 async def _listen(url: str, ws_url: str, count: int) -> dict[str, Any]:
     streams = await _connect(url, count, lambda url, ears: EventStream(urlsplit(url).netloc, ears))
     sockets = await _connect(ws_url, count, Socket)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    _say("connected")
+    await _heard([*streams, *sockets], 1)  # all have been taken up
+    for each in (*streams, *sockets):
+        each.forget()
+    _say("listening")
     posted: list[tuple[float, int]] = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    total = posted[-1][1]
-    until = time.perf_counter() + _PATIENCE_S
-    while time.perf_counter() < until:
-        if all(each.events >= total for each in (*streams, *sockets)):
-            break
-        await asyncio.sleep(_CHECK_EVERY_S)
+    await _heard([*streams, *sockets], posted[-1][1])
     return {"sse": _summary(streams, posted), "ws": _summary(sockets, posted)}
 
 
+def _say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+async def _heard(clients: Sequence[Ears], events: int) -> None:
+    """Wait until all have heard as many, or patience ends."""
+    until = time.perf_counter() + _PATIENCE_S
+    while time.perf_counter() < until and any(each.events < events for each in clients):
+        await asyncio.sleep(_CHECK_EVERY_S)
+
+
 def _summary(clients: Sequence[Ears], posted: Sequence[tuple[float, int]]) -> dict[str, Any]:
-    """How many have everything, how many differ from the first, and how late events came."""
+    """How many have everything, in the order that most have it in, and how late events came."""
     total = posted[-1][1]
     late: Counter[int] = Counter()
     for client in clients:
         late += _lateness(client, posted)
-    return {
-        "complete": sum(client.events == total for client in clients),
-        "different": sum(client.checksum != clients[0].checksum for client in clients),
-        "late_ms": sorted(late.items()),
-    }
+    whole = Counter(client.checksum for client in clients if client.events == total)
+    return {"complete": max(whole.values(), default=0), "late_ms": sorted(late.items())}
 
 
 def _lateness(client: Ears, posted: Sequence[tuple[float, int]]) -> Counter[int]:

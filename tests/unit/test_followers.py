@@ -26,10 +26,13 @@ class Diary:
     then: Callable[[], object] = lambda: None
     name: str = "diary"
     until: int = 2**40
+    rounds: int = 0
 
-    def prepare(self, feed: str, checkpoint: int) -> None:
+    def prepare(self, feed: str, checkpoint: int) -> bool:
         self.prepared.append(checkpoint)
         self.first()
+        self.rounds -= 1
+        return self.rounds > 0
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         taken = [page.number for page in pages if page.number <= self.until]
@@ -328,3 +331,12 @@ def test_those_behind_are_told_after_the_checkpoint(scene: Scene) -> None:
     scene.follower.run(FEED, diary)
 
     assert stood == [1]
+
+
+def test_a_run_goes_on_while_there_is_more_to_prepare(scene: Scene) -> None:
+    """Without pages too: a bell that was answered in part is not asked for again."""
+    diary = Diary(rounds=3)
+    scene.follower.run(FEED, diary)
+
+    assert diary.prepared == [0, 0, 0]
+    assert take(scene)

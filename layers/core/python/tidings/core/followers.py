@@ -32,15 +32,15 @@ class Handler(Protocol):
     @property
     def name(self) -> str: ...
 
-    def prepare(self, feed: str, checkpoint: int) -> None:
-        """Called before each read, with the last page handled."""
+    def prepare(self, feed: str, checkpoint: int) -> bool:
+        """Called before each read, with the last page handled; whether there is more to prepare."""
         ...
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         """
         Handle *pages*, which follow the checkpoint without a hole; how many were handled.
 
-        Fewer than all: what is missing comes with a bell.
+        Fewer than all: the next turn brings the others. None: they come with a bell.
         """
         ...
 
@@ -114,7 +114,7 @@ class Follower:
 
     def _turn(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
         """One read and what follows from it; whether the lease was let go."""
-        handler.prepare(lease.feed, lease.checkpoint)
+        more = handler.prepare(lease.feed, lease.checkpoint)
         run = self.reader.read(lease.feed, lease.checkpoint)
         if run.trimmed:
             self._fell_off(lease, run)
@@ -122,9 +122,9 @@ class Follower:
         count = handler.handle(lease.feed, pages) if pages else 0
         if count:
             lease = moved(lease, pages[:count])
-        if count < len(pages):
+            more = more or run.more or count < len(run.pages)
+        elif pages and not more:
             return self._let_go(lease)
-        more = run.more or len(pages) < len(run.pages)
         if run.waiting and not more:
             return self._wait(lease), False
         return (self._save(lease), False) if more else self._let_go(lease)

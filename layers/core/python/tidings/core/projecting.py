@@ -41,8 +41,9 @@ class Projector:
     def name(self) -> str:
         return STATE
 
-    def prepare(self, feed: str, checkpoint: int) -> None:
+    def prepare(self, feed: str, checkpoint: int) -> bool:
         """Nothing to prepare."""
+        return False
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         rows = project(pages, tombstone_ms=self.tombstone_ms)

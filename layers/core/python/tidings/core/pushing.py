@@ -24,7 +24,7 @@ from .refs import with_ref
 from .session import Event, State, after
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .delivery import Delivery
     from .departure_reader import DepartureReader
@@ -52,25 +52,44 @@ class Pusher:
     def name(self) -> str:
         return PUSH
 
-    def prepare(self, feed: str, checkpoint: int) -> None:
-        """Apply the changes of subscriptions that wait in the inbox."""
-        for change in self.inbox.list(feed):
-            if change.joins and self._is_early(feed, change, checkpoint):
-                continue
+    def prepare(self, feed: str, checkpoint: int) -> bool:
+        """
+        Apply the changes of subscriptions that wait in the inbox; whether some are left.
+
+        Side by side, and so many that a turn ends in time however many clients come at once.
+        """
+        waiting = {
+            change.connection_id: change
+            for change in self.inbox.list(feed)
+            if not (change.joins and self._is_early(feed, change, checkpoint))
+        }
+
+        def apply(connection_id: str) -> None:
+            change = waiting[connection_id]
             if change.joins:
                 self._join(feed, change, checkpoint)
             else:
                 self._leave(feed, change)
             self.inbox.done(feed, change)
 
+        self.spread(apply, list(waiting)[: limits.CHANGES_MAX])
+        return len(waiting) > limits.CHANGES_MAX
+
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         index = fanout.Index.of(partial(self.watches.find, feed), partial(self.watches.all, feed))
         leave = any(watch.filter.leave for watch in index.find(ALL_KEY))
         settled = self._settled(feed, pages) if leave else pages
-        if settled:
-            lefts = self.departures.left(feed, settled) if leave else None
-            template = self.profiles.profile(feed).object_url
-            self._send(feed, settled, index, fanout.plan(settled, index, lefts, template))
+        if not settled:
+            return 0
+        lefts = self.departures.left(feed, settled) if leave else None
+        template = self.profiles.profile(feed).object_url
+        while True:
+            found = fanout.plan(settled, index, lefts, template)
+            messages = _messages(found)
+            if len(settled) == 1 or _fits_a_turn(messages):
+                break
+            settled = settled[: len(settled) // 2]
+        self._send(feed, settled, index, found, messages)
         return len(settled)
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
@@ -96,11 +115,13 @@ class Pusher:
         return [page for page in pages if page.number <= until]
 
     def _send(
-        self, feed: str, pages: Sequence[Page], index: fanout.Index, found: fanout.Plan
+        self,
+        feed: str,
+        pages: Sequence[Page],
+        index: fanout.Index,
+        found: fanout.Plan,
+        messages: dict[str, list[str]],
     ) -> None:
-        messages = {
-            connection_id: batch for ids, batch in found.messages() for connection_id in ids
-        }
         if self._time_to_tell(feed, pages):
             self._forget_leavers(feed, index.everybody())
             moved = list(frames.pack((), found.cursor))
@@ -175,6 +196,18 @@ class Pusher:
         elif connection.feed == feed and leaves_push(connection):
             self.watches.remove(feed, Watch(connection.id, connection.filter, connection.since))
             let_go(self.connections, self.delivery, connection)
+
+
+def _messages(found: fanout.Plan) -> dict[str, list[str]]:
+    """By connection."""
+    return {connection_id: batch for ids, batch in found.messages() for connection_id in ids}
+
+
+def _fits_a_turn(messages: Mapping[str, Sequence[str]]) -> bool:
+    """Whether they can be sent in time; connections that want the same share their texts."""
+    count = sum(map(len, messages.values()))
+    size = sum(len(text) for batch in messages.values() for text in batch)
+    return count <= limits.PUSH_MESSAGES_MAX and size <= limits.PUSH_CHARS_MAX
 
 
 def leaves_push(connection: Connection) -> bool:
