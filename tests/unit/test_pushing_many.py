@@ -40,13 +40,11 @@ def test_a_turn_takes_up_no_more_than_it_has_time_for(
     assert not scene.pusher.prepare(FEED, 0)
 
 
-@pytest.mark.parametrize("limit", ["PUSH_MESSAGES_MAX", "PUSH_CHARS_MAX"])
 def test_a_turn_sends_no_more_than_it_has_time_for(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fewer pages then, one at least; a run brings all of them, in order."""
-    monkeypatch.setattr(limits, limit, 2)
-    monkeypatch.setattr(limits, "FRAME_BYTES_MAX", 1)
+    monkeypatch.setattr(limits, "DELIVERIES_MAX", 2)
     for name in ("c", "d"):
         live(scene, name, EVERYTHING)
     for name in "abcd":

@@ -33,10 +33,13 @@ Lefts = Mapping[int, "Left"]  # by page, what its operations took away; unknown 
 class Plan:
     """
     *events* are the operations somebody wants, in log order, as JSON; *wanted* names for each
-    subscription the indexes of its events, ascending. *cursor* is the place behind all pages.
+    subscription the indexes of its events, ascending. *cursor* is the place behind the *pages*
+    it is for; *deliveries* counts events times those who want them.
     """
 
-    cursor: str
+    cursor: str = ""
+    pages: int = 0
+    deliveries: int = 0
     events: list[str] = field(default_factory=list)
     wanted: dict[str, list[int]] = field(default_factory=dict)
     watches: dict[str, Watch] = field(default_factory=dict)
@@ -110,12 +113,15 @@ def plan(
     pages: Sequence[Page], index: Index, lefts: Lefts | None = None, template: str = ""
 ) -> Plan:
     """
-    What to send for *pages*; without *lefts* nobody is told of leaves.
+    What to send for as many of *pages* as a turn has time for, one at least.
 
-    *template* is the feed's for `refs`.
+    Without *lefts* nobody is told of leaves; *template* is the feed's for `refs`.
     """
-    found = Plan(cursor=pages[-1].end.encode())
+    found = Plan()
     for page in pages:
+        if found.deliveries >= limits.DELIVERIES_MAX:
+            break
+        found.pages, found.cursor = found.pages + 1, page.end.encode()
         left = lefts.get(page.number) if lefts is not None else {}
         for slot, line in enumerate(page.lines):
             operation = parse_line(line)
@@ -143,5 +149,6 @@ def _want(found: Plan, page: Page, watches: Iterable[Watch]) -> bool:
         indexes = found.wanted.setdefault(watch.connection_id, [])
         if not indexes or indexes[-1] != index:  # filed under several keys of this operation
             indexes.append(index)
+            found.deliveries += 1
             found.watches[watch.connection_id] = watch
     return wanted

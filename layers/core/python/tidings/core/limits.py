@@ -49,8 +49,7 @@ LEASE_MS = 20_000  # outlives any run: a holder is dead before its lease can be 
 # --- push ------------------------------------------------------------------------------------
 LOOK_UPS_MAX = 400  # of a turn, one after the other: two seconds; then all are read, 8,000 a query
 CHANGES_MAX = 200  # subscriptions a turn takes up: a second of it; a thousand come at once
-PUSH_MESSAGES_MAX = 4_000  # of a turn with more than one page: some five seconds of a run's ten
-PUSH_CHARS_MAX = 32 * 1024 * 1024  # of a turn, as above: two seconds on a laptop's twin
+DELIVERIES_MAX = 100_000  # of a turn with more than one page: some 20 MB, two seconds of a run
 FRAME_BYTES_MAX = 120_000  # API Gateway refuses a message above 128 KB and bills per 32 KB
 SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer resumes from its cursor instead
 MESSAGE_BYTES_MAX = 32 * 1024  # one frame a client may send (API Gateway closes above it)

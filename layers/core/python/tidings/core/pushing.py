@@ -24,7 +24,7 @@ from .refs import with_ref
 from .session import Event, State, after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from .delivery import Delivery
     from .departure_reader import DepartureReader
@@ -83,14 +83,9 @@ class Pusher:
             return 0
         lefts = self.departures.left(feed, settled) if leave else None
         template = self.profiles.profile(feed).object_url
-        while True:
-            found = fanout.plan(settled, index, lefts, template)
-            messages = _messages(found)
-            if len(settled) == 1 or _fits_a_turn(messages):
-                break
-            settled = settled[: len(settled) // 2]
-        self._send(feed, settled, index, found, messages)
-        return len(settled)
+        found = fanout.plan(settled, index, lefts, template)
+        self._send(feed, settled[: found.pages], index, found)
+        return found.pages
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """Whether what lies before *checkpoint* is not settled; the same bell says when it is."""
@@ -115,13 +110,11 @@ class Pusher:
         return [page for page in pages if page.number <= until]
 
     def _send(
-        self,
-        feed: str,
-        pages: Sequence[Page],
-        index: fanout.Index,
-        found: fanout.Plan,
-        messages: dict[str, list[str]],
+        self, feed: str, pages: Sequence[Page], index: fanout.Index, found: fanout.Plan
     ) -> None:
+        messages = {
+            connection_id: batch for ids, batch in found.messages() for connection_id in ids
+        }
         if self._time_to_tell(feed, pages):
             self._forget_leavers(feed, index.everybody())
             moved = list(frames.pack((), found.cursor))
@@ -196,18 +189,6 @@ class Pusher:
         elif connection.feed == feed and leaves_push(connection):
             self.watches.remove(feed, Watch(connection.id, connection.filter, connection.since))
             let_go(self.connections, self.delivery, connection)
-
-
-def _messages(found: fanout.Plan) -> dict[str, list[str]]:
-    """By connection."""
-    return {connection_id: batch for ids, batch in found.messages() for connection_id in ids}
-
-
-def _fits_a_turn(messages: Mapping[str, Sequence[str]]) -> bool:
-    """Whether they can be sent in time; connections that want the same share their texts."""
-    count = sum(map(len, messages.values()))
-    size = sum(len(text) for batch in messages.values() for text in batch)
-    return count <= limits.PUSH_MESSAGES_MAX and size <= limits.PUSH_CHARS_MAX
 
 
 def leaves_push(connection: Connection) -> bool:
