@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -10,11 +9,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from tidings.aws import blueprint
 
+from infra.parts.bucket import private_bucket
 from infra.parts.function import TidingsFunction
-from infra.parts.tables import kept
 from infra.settings import Stage
 
-KEEP_DAYS = 30  # long enough for somebody to look at what was given up
 KEY_PREFIX = "aws/lambda"  # where Lambda writes it: aws/lambda/<mapping>/<shard>/<date>/...
 
 _READ = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
@@ -25,16 +23,7 @@ class GivenUp(Construct):
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
         super().__init__(scope, name)
-        self.bucket = s3.Bucket(
-            self,
-            "Bucket",
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            lifecycle_rules=[s3.LifecycleRule(expiration=cdk.Duration.days(KEEP_DAYS))],
-            removal_policy=kept(stage),
-        )
+        self.bucket = private_bucket(self, stage)
 
 
 class StreamSource(Construct):

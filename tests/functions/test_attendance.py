@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidings.aws.attendance import Attendance, Message, Receive, Send
+from tidings.aws.asgi import Message, Receive, Send
+from tidings.aws.attendance import Attendance
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.memory import MemoryTallies

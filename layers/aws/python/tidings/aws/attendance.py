@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from tidings.core import limits
 from tidings.core.errors import TidingsError
@@ -18,11 +17,9 @@ from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.ports import Clock, Tallies
 from tidings.core.tallies import Audience, Share
 
+from .asgi import Message, Receive, Send
 from .http import PATHS
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _EVENT = b"\nevent: "  # in each block once, and never in its data, which is one line
