@@ -13,6 +13,7 @@ from tidings.core.memory import MemoryState
 from tidings.core.pages import Page
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
+from tidings.core.reader import Run
 from tidings.core.state import Row, project
 
 
@@ -59,6 +60,13 @@ class EagerReader(DepartureReader):
 
     def until(self, feed: str) -> int:
         return 2**40 - 1
+
+
+class WholePages(CatchUp):
+    """The rest of a page that is not settled is taken for told."""
+
+    def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
+        return super().read(feed, after, leave=leave)
 
 
 class CredulousReader(DepartureReader):

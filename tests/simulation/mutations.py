@@ -38,6 +38,7 @@ from .broken_leaves import (
     LateProjector,
     SilentProjector,
     StickyCopies,
+    WholePages,
 )
 from .parts import RETENTION_MS, Parts
 from .process import Process
@@ -165,37 +166,38 @@ def _of_syncs(name: str, parts: Parts, took: int = 1) -> Mutation:
 
 
 MUTATIONS = (
-    Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 10, 100),
+    Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 2, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 8, 400),
-    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 1, 20, clear=True),
-    Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 8, 100),
-    Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 4, 60),
-    Mutation("an old change is believed", Parts(pusher=TrustingPusher), 5, 200),
-    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 57, 400),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 2, 400),
+    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 6, 20, clear=True),
+    Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 5, 100),
+    Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 14, 60),
+    Mutation("an old change is believed", Parts(pusher=TrustingPusher), 2, 200),
+    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 48, 400),
     _of_copies("a copy goes on at the next bucket", Parts(catch_up=NextBucket)),
-    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 10),
+    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 14),
     _of_copies("the log begins behind the rows", Parts(catch_up=LateCheckpoint)),
     _of_copies("a cut copy begins behind its rows", Parts(catch_up=LateResumption)),
     _of_copies("a copy ends a second early", Parts(catch_up=FloorOfSecond)),
-    _of_copies("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 3),
+    _of_copies("a trimmed place is believed", Parts(catch_up=StraightToTheLog)),
     _of_copies("a reader leaps over what was trimmed", Parts(reader=LeapingReader)),
     Mutation(
         "departures come after the rows",
         Parts(projector=LateProjector),
-        1,
+        3,
         100,
         without=frozenset({"stale_profile", "lull"}),
     ),
-    Mutation("a push does not wait", Parts(pusher=HastyLeaves), 1, 20, clear=True),
-    Mutation("nobody hears of departures", Parts(projector=SilentProjector), 1, 20, clear=True),
-    Mutation("departures are read too early", Parts(departures=EagerReader), 1, 20, clear=True),
-    Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 1, 100),
-    _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 6),
+    Mutation("a push does not wait", Parts(pusher=HastyLeaves), 11, 20, clear=True),
+    Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, clear=True),
+    Mutation("departures are read too early", Parts(departures=EagerReader), 2, 20, clear=True),
+    Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 5, 100),
+    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 42, 400),
+    _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 2),
     _of_syncs("the last look is before the number", Parts(corrector=LooksBefore)),
     _of_syncs("a correction leaps over holes", Parts(corrector=LeapsOverHoles)),
-    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 20),
+    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 53),
 )
 _BEFORE = 5
 

@@ -98,6 +98,13 @@ class TestLog:
 
         assert names(caught_up(scene, page.id_prefix + "000000", LEAVING)) == ["update y"]
 
+    def test_the_rest_of_a_page_does_not_wait(self, scene: Scene) -> None:
+        """Its first operation is the cursor of who posted it; what may have left is told."""
+        moving(scene)
+        (page,) = scene.log.read(FEED, 1, 1)
+
+        assert names(caught_up(scene, page.id_prefix + "000000", LEAVING)) == ["leave z"]
+
     def test_where_it_is_unknown_everything_else_may_have_left(self) -> None:
         """Pages from before departures were kept: each operation that does not match."""
         scene = Scene()
@@ -184,6 +191,22 @@ class TestPush:
         scene.push()
         assert scene.connection("c").state is State.LIVE
         assert told(scene, "c")[-2:] == ["leave x", "update y"]
+
+    def test_a_join_within_a_page_loses_nothing_of_its_rest(self, scene: Scene) -> None:
+        """The page may be settled after the replay has handed over."""
+        scene.post(op("x", "insert", parents=[ANN]), op("y", "insert", parents=[ANN]))
+        scene.project()
+        scene.post(op("x"), op("y"))
+        (page,) = scene.log.read(FEED, 1, 1)
+        scene.connect()
+        resumed = {"action": "resume", "cursor": page.id_prefix + "000000"}
+        scene.say("c", **resumed, parents=[ANN], leave=True)
+        scene.replayer.run("c")
+        scene.project()
+        scene.push()
+
+        assert scene.connection("c").state is State.LIVE
+        assert told(scene, "c") == ["leave y"]
 
     def test_when_it_is_turned_off_those_who_listen_are_told_to_be_sure(self, scene: Scene) -> None:
         """And nothing waits any more."""

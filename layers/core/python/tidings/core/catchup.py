@@ -183,11 +183,16 @@ class CatchUp:
             return self._copy_step(feed, progress, wanted)
         return self._log_step(feed, progress, wanted)
 
-    def read(self, feed: str, after: int, *, leave: bool) -> Run:
-        """What follows page *after*; where leaves are told, as far as departures are settled."""
+    def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
+        """
+        What follows page *after*; where leaves are told, as far as departures are settled.
+
+        But for page *begun*, whose rest is due at once: a producer may resume from the id of an
+        operation it has just posted, and a hand-over knows whole pages only.
+        """
         if not leave:
             return self.reader.read(feed, after)
-        until = self.departures.until(feed)
+        until = max(self.departures.until(feed), begun)
         if until <= after:
             return Run([])
         run = self.reader.read(feed, after, until - after)
@@ -313,7 +318,7 @@ class CatchUp:
     def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         whole = progress.slot >= PAGE_END
         after = progress.page if whole else progress.page - 1
-        run = self.read(feed, after, leave=wanted.leave)
+        run = self.read(feed, after, leave=wanted.leave, begun=0 if whole else progress.page)
         if run.trimmed:
             return Step([], self._by_time(feed, progress.seconds))
         if not run.pages:
