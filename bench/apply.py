@@ -10,8 +10,8 @@ from tidings.aws.clock import now_ms, sleep_ms
 from tidings.core import corrections
 from tidings.core.correcting import Corrector, Outcome
 from tidings.core.corrections import NOWHERE, Position, correction
+from tidings.core.followers import STATE
 from tidings.core.operations import line_from
-from tidings.core.projecting import STATE
 from tidings.core.reader import Filler
 
 from . import engine, units

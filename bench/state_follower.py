@@ -6,10 +6,9 @@ import time
 import uuid
 
 from tidings.aws.clock import now_ms, sleep_ms
-from tidings.core.followers import Follower
+from tidings.core.followers import STATE, Follower
 from tidings.core.memory import MemoryBells
 from tidings.core.operations import line_from
-from tidings.core.projecting import STATE
 from tidings.core.reader import Filler
 
 from . import engine

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidings.core.correcting import Corrector
 from tidings.core.corrections import Correction
-from tidings.core.projecting import STATE
+from tidings.core.followers import STATE
 from tidings.core.whereabouts import Whereabouts
 
 

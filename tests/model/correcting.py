@@ -18,10 +18,10 @@ from tidings.core.append import Appender
 from tidings.core.correcting import Corrector, Outcome
 from tidings.core.corrections import Position, correction
 from tidings.core.errors import Unavailable
+from tidings.core.followers import STATE
 from tidings.core.memory import MemoryClaims, MemoryFollowers, MemoryLog, MemoryState
 from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
-from tidings.core.projecting import STATE
 from tidings.core.reader import Filler, Reader
 from tidings.core.state import project
 

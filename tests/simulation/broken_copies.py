@@ -8,9 +8,9 @@ from tidings.core import limits
 from tidings.core.catchup import CatchUp, Progress, Step
 from tidings.core.cursors import PAGE_END, Cursor, Place, Replication
 from tidings.core.filters import Filter
+from tidings.core.followers import STATE
 from tidings.core.memory import MemoryState
 from tidings.core.ports import StateStore
-from tidings.core.projecting import STATE
 from tidings.core.reader import Reader, Run
 from tidings.core.state import Lines, Row
 

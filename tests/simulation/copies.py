@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidings.core.projecting import STATE
-from tidings.core.pushing import PUSH
+from tidings.core.followers import PUSH, STATE
 
 from .choosing import FILTERS, leaving
 from .consumer import Consumer

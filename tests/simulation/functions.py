@@ -14,13 +14,12 @@ from tidings.core.correcting import Corrector
 from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
-from tidings.core.followers import Follower, Handler
+from tidings.core.followers import STATE, Follower, Handler
 from tidings.core.ingesting import Ingester
 from tidings.core.memory import MemoryProfiles
 from tidings.core.passwords import Verifier
 from tidings.core.ports import Profiles, Spread
 from tidings.core.profiles import Profile
-from tidings.core.projecting import STATE
 from tidings.core.reader import Filler, Reader
 from tidings.core.receiving import Receiver
 from tidings.core.replaying import Replayer

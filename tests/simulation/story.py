@@ -13,8 +13,7 @@ from functools import partial
 from random import Random
 
 from tidings.core import limits
-from tidings.core.projecting import STATE
-from tidings.core.pushing import PUSH
+from tidings.core.followers import PUSH, STATE
 from tidings.core.session import State
 from tidings.core.state import Row
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 from tidings.core import corrections, limits
 from tidings.core.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.errors import PlanTooOld
+from tidings.core.followers import STATE
 from tidings.core.limits import CLOCK_SKEW_MS_MAX
 from tidings.core.operations import line_from
-from tidings.core.projecting import STATE
 
 from .functions import FEED, TOMBSTONE_MS
 from .model import Broken, Op

@@ -11,8 +11,7 @@ from functools import partial
 from random import Random
 
 from tidings.core import limits
-from tidings.core.projecting import STATE
-from tidings.core.pushing import PUSH
+from tidings.core.followers import PUSH, STATE
 
 from .functions import FEED, Functions
 from .history import History

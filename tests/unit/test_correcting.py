@@ -11,9 +11,9 @@ from tidings.core import corrections, limits
 from tidings.core.correcting import Corrector, Outcome
 from tidings.core.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.errors import InvalidOperation, PlanTooOld, Unavailable, UnknownFeed
+from tidings.core.followers import STATE
 from tidings.core.memory import MemoryLog
 from tidings.core.pages import FILLER_ID, Page, filler
-from tidings.core.projecting import STATE
 from tidings.core.reconciling import dump_line, reconcile
 from tidings.core.state import Row
 

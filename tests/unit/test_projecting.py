@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core.departures import depart
-from tidings.core.projecting import STATE
+from tidings.core.followers import STATE
 from tidings.core.state import project
 
 from tests.unit.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page

@@ -9,9 +9,9 @@ import pytest
 from tidings.core import cursors, limits
 from tidings.core.connections import Change, Connection, Outcome, Watch
 from tidings.core.filters import EVERYTHING, Filter
+from tidings.core.followers import PUSH
 from tidings.core.memory import MemorySockets
 from tidings.core.profiles import Profile
-from tidings.core.pushing import PUSH
 from tidings.core.session import State
 
 from tests.unit.scene import FEED, Scene, op

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.clock import sleep_ms
 from tidings.core.errors import Unavailable
-from tidings.core.projecting import STATE
+from tidings.core.followers import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -228,8 +228,7 @@ def follower_handler() -> Handler:
     Raises:
         WrongSetting: TIDINGS_FOLLOWER names none.
     """
-    from tidings.core.projecting import STATE
-    from tidings.core.pushing import PUSH
+    from tidings.core.followers import PUSH, STATE
 
     build = {STATE: _projector, PUSH: _pusher}.get(settings().follower)
     if build is None:

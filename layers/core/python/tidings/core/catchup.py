@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
+from .followers import STATE
 from .frames import LEAVE, Event, leave_of, of_line
 from .operations import data_of, event_of, parse_line
 from .pages import lines_of
 from .parts import Chosen, PageSlice, Rows
-from .projecting import STATE
 from .reader import Run
 
 if TYPE_CHECKING:

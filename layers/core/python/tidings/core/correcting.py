@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from . import corrections, limits
 from .errors import PlanTooOld, Unavailable
 from .feeds import check_known
+from .followers import STATE
 from .pages import Page, encode, filler
-from .projecting import STATE
 from .whereabouts import Verdict, Whereabouts
 
 if TYPE_CHECKING:

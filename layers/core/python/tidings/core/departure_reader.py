@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .projecting import STATE
+from .followers import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

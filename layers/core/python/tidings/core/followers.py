@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .ports import Bells, Clock, Count, FollowerStore, NewId, Sleep
     from .reader import Filler, Reader, Run
 
+STATE, PUSH = "state", "push"
+FOLLOWERS = (STATE, PUSH)
+
 _TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
 
 

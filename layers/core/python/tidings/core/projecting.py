@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .departures import depart
+from .followers import PUSH, STATE
 from .state import project
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from .pages import Page
     from .ports import Bells, DepartureStore, Profiles, StateStore
     from .state import Row
-
-STATE = "state"
-_PUSH = "push"  # it follows this one where departures are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Projector:
 
     def moved(self, feed: str) -> None:
         if self._keeps(feed):
-            self.bells.ring(feed, _PUSH)
+            self.bells.ring(feed, PUSH)
 
     def _keeps(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave

@@ -20,6 +20,7 @@ from . import fanout, frames, limits
 from .catchup import page_events
 from .connections import Change, Connection, Watch
 from .filters import ALL_KEY, LEAVERS
+from .followers import PUSH
 from .refs import with_ref
 from .session import Event, State, after
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from .ports import ConnectionStore, Inbox, Profiles, Spread, WatchStore
     from .reader import Reader
 
-PUSH = "push"
 _SOMEBODY = Watch("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 
 

@@ -14,8 +14,8 @@ from .access import Role
 from .connections import Change, Connection
 from .cursors import Now
 from .errors import Rejected, Unavailable
+from .followers import PUSH
 from .messages import Message, parse
-from .pushing import PUSH
 from .session import Act, Event, State, after
 
 if TYPE_CHECKING:

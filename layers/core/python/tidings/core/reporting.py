@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .feeds import check_known
-from .projecting import STATE
-from .sweeping import FOLLOWERS
+from .followers import FOLLOWERS, STATE
 from .timestamps import from_ms
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import limits
-from .projecting import STATE
-from .pushing import PUSH
+from .followers import PUSH, STATE
 
 if TYPE_CHECKING:
     from .feeds import Retention

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import limits
-from .projecting import STATE
-from .pushing import PUSH
+from .followers import FOLLOWERS, PUSH
 from .receiving import hand_over, take_back
 from .replaying import serves
 from .session import State
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from .ports import Bells, Checkpoints, Clock, Count, Inbox, LogStore, NewId, Roster, Tallies
     from .retention import Trimmer
 
-FOLLOWERS = (STATE, PUSH)
 SOCKETS = "sockets"  # the place of those who are connected by WebSocket
 
 
