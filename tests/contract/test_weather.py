@@ -10,7 +10,6 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from mypy_boto3_apigatewaymanagementapi import ApiGatewayManagementApiClient
 from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_lambda import LambdaClient
 from tidings.aws import clients
@@ -21,10 +20,12 @@ from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.items import connection as connections
 from tidings.aws.items import row as rows
 from tidings.aws.lambda_bells import LambdaBells
+from tidings.aws.signed_http import SignedHttp
 from tidings.core.connections import Connection, Outcome
 from tidings.core.errors import Unavailable
 from tidings.core.session import State
 from tidings.core.state import Row
+from urllib3 import Timeout
 
 from tests.contract.answering import Answer, answering
 
@@ -63,8 +64,8 @@ def dynamodb(url: str, config: Config = ONCE) -> DynamoDBClient:
     return boto3.client("dynamodb", endpoint_url=url, config=config)
 
 
-def sockets(url: str) -> ApiGatewayManagementApiClient:
-    return boto3.client("apigatewaymanagementapi", endpoint_url=url, config=ONCE)
+def sockets(url: str) -> SignedHttp:
+    return SignedHttp(url, "execute-api", Timeout(1), 1)
 
 
 def functions(url: str) -> LambdaClient:
@@ -174,6 +175,19 @@ class TestSockets:
         assert sent is Outcome.SENT
         assert [asked.body for asked in server.asked] == ['{"ä":1}'.encode()]
         assert server.asked[0].path == "/@connections/L0SM9cOF%3D"
+
+    def test_it_is_signed_as_boto3_signs(self) -> None:
+        """Within the same second the same signature, for an id that has to be escaped."""
+        with answering(Answer()) as server:
+            client = boto3.client("apigatewaymanagementapi", endpoint_url=f"{server.url}/dev")
+            for _ in range(20):
+                client.post_to_connection(ConnectionId="a/b+c=", Data="{}")
+                ApiGatewaySockets(sockets(f"{server.url}/dev")).send("a/b+c=", "{}")
+                theirs, ours = server.asked[-2:]
+                if theirs.headers["X-Amz-Date"] == ours.headers["X-Amz-Date"]:
+                    break
+        assert (ours.method, ours.path, ours.body) == (theirs.method, theirs.path, theirs.body)
+        assert ours.headers["Authorization"] == theirs.headers["Authorization"]
 
     @pytest.mark.parametrize(
         ("status", "error", "outcome"),

@@ -15,10 +15,11 @@ from botocore.config import Config
 from . import wire
 
 if TYPE_CHECKING:
-    from mypy_boto3_apigatewaymanagementapi import ApiGatewayManagementApiClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
+
+    from .signed_http import SignedHttp
 
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
 _READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
@@ -27,10 +28,10 @@ _ATTEMPTS = 3
 _CONNECTIONS = 16  # threads that one process sends with, and some to spare
 
 
-def _config(attempts: int, read_s: float = _READ_S) -> Config:
+def _config(attempts: int) -> Config:
     return Config(
         connect_timeout=_CONNECT_S,
-        read_timeout=read_s,
+        read_timeout=_READ_S,
         retries={"mode": "standard", "total_max_attempts": attempts},
         tcp_keepalive=True,
         max_pool_connections=_CONNECTIONS,
@@ -67,8 +68,11 @@ def objects() -> S3Client:
 
 
 @cache
-def sockets(url: str) -> ApiGatewayManagementApiClient:
+def sockets(url: str) -> SignedHttp:
     """Without retries of its own: the core counts the attempts of each message."""
-    return boto3.client(
-        "apigatewaymanagementapi", endpoint_url=url, config=_config(1, _SOCKET_READ_S)
-    )
+    from urllib3 import Timeout
+
+    from .signed_http import SignedHttp
+
+    timeout = Timeout(connect=_CONNECT_S, read=_SOCKET_READ_S)
+    return SignedHttp(url, "execute-api", timeout, _CONNECTIONS)
