@@ -62,8 +62,9 @@ const hears = {
     list.add({ id: "", event: "note", data: { text: `resumed: ${counted}` } });
     changed = true;
   },
-  refused(message) {
+  refused(message, code) {
     notice(`The server refuses: ${plain(message)}`);
+    if (code === "wrong_password") $("password").focus();
   },
 };
 
@@ -91,6 +92,11 @@ function chosen() {
   };
 }
 
+// Read when it is needed and kept nowhere else: not with the choice, not in the address.
+function password() {
+  return $("password").value;
+}
+
 function follow(choice, cursor) {
   feed?.stop();
   fold = new Fold();
@@ -101,7 +107,7 @@ function follow(choice, cursor) {
   notice("");
   $("cursor").textContent = "no cursor yet";
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  feed = new Feed(`${scheme}//${location.host}/ws`, choice, cursor, hears);
+  feed = new Feed(`${scheme}//${location.host}/ws`, choice, cursor, hears, password);
   keep(cursor);
   feed.start();
   changed = true;

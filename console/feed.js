@@ -57,11 +57,12 @@ export function delayMs(attempt, chance = Math.random()) {
 // Follows `{feed, types, parents, from}` from *cursor* (or `from`) until `stop()`.
 //
 // *tell* hears: state(name, detail), events(list), cursor(text), resumed({cursor, missed}),
-// refused(message). States: connecting, catching-up, live, waiting, unplugged, refused.
+// refused(message, code). *password* gives the feed's, or "". States: connecting, catching-up, live, waiting, unplugged, refused.
 export class Feed {
   #url;
   #choice;
   #tell;
+  #password;
   #socket = null;
   #timers = new Map();
   #attempt = 0;
@@ -70,8 +71,9 @@ export class Feed {
   #moved = false;
   #stopped = false;
 
-  constructor(url, choice, cursor, tell) {
+  constructor(url, choice, cursor, tell, password = () => "") {
     this.#url = url;
+    this.#password = password;
     this.#choice = choice;
     this.#tell = tell;
     this.cursor = cursor || choice.from;
@@ -157,6 +159,7 @@ export class Feed {
     }
     if (types.length) message.types = types;
     if (parents.length) message.parents = parents;
+    if (this.#password()) message.password = this.#password();
     this.#send(message);
   }
 
@@ -179,7 +182,7 @@ export class Feed {
     if (error.code === "unavailable") return this.#lost("unavailable");
     this.stop();
     this.#tell.state("refused");
-    return this.#tell.refused(String(error.message ?? "refused"));
+    return this.#tell.refused(String(error.message ?? "refused"), String(error.code ?? ""));
   }
 
   #subscribed(message) {

@@ -52,6 +52,7 @@ class FakeFeed:
         self.requests: list[dict[str, str]] = []  # headers of each GET and POST
         self.messages: list[dict[str, Any]] = []  # of each WebSocket
         self.generation = 0  # connections of an older one are cut
+        self.password = ""  # what a WebSocket has to say
         self.changed = asyncio.Event()
 
     @property
@@ -300,6 +301,9 @@ async def _message(
     cursor = message["cursor"] if message["action"] == "resume" else message.get("from", "now")
     if message.get("feed") == "nowhere":
         await _say(send, {"error": {"code": "unknown_feed", "message": "no such feed here"}})
+        return pump
+    if message.get("password", "") != feed.password:
+        await _say(send, {"error": {"code": "wrong_password", "message": "wrong password"}})
         return pump
     reader = Reader(feed, cursor, message.get("types"), message.get("parents"))
     start = reader.place if cursor in ("", "now") else cursor

@@ -216,6 +216,27 @@ def test_a_refusal_is_told(server: Running, page: chromium.Page) -> None:
     assert _text(page, "#badge") == "refused"
 
 
+def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
+    """The page asks for it, says it on every connection, and leaves it nowhere."""
+    server.feed.password = "s3cret"
+    server.append(_file(1))
+    page.open(f"{server.url}/console/")
+    page.until("document.querySelector('#notice').textContent.includes('wrong password')")
+    assert page.js("document.activeElement.id") == "password"
+
+    page.js("document.querySelector('#password').value = 's3cret'")
+    page.js("document.querySelector('#choice').requestSubmit()")
+    _live(page)
+    assert _rows(page, 1) == ["file/src/f1"]
+    server.cut()
+    server.append(_file(2))
+    assert _rows(page, 2) == ["file/src/f2", "file/src/f1"]
+    kept = page.js(
+        "JSON.stringify(sessionStorage) + location.href + document.documentElement.outerHTML"
+    )
+    assert "s3cret" not in str(kept)
+
+
 def test_what_the_feed_says_of_itself(server: Running, page: chromium.Page) -> None:
     """How far its followers are and who is connected, asked again while somebody looks."""
     server.append(_file(1))
