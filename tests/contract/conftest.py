@@ -9,7 +9,8 @@ import pytest
 # The contracts are not test files themselves; without this their failures show no values.
 for _each in ("claim", "connection", "follower", "log", "profile", "state"):
     pytest.register_assert_rewrite(f"tests.contract.{_each}_store")
-pytest.register_assert_rewrite("tests.contract.tallies")
+for _name in ("spill", "tallies"):
+    pytest.register_assert_rewrite(f"tests.contract.{_name}")
 
 _NUMBERS = count(1)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from tidings.core import limits
 from tidings.core.state import Lines, Row, bucket_of
+from tidings.core.verifying import Difference, Kind
 
 from tests.contract.stores import Stores
 
@@ -114,3 +116,73 @@ class StateStoreContract:
         stores.state.write(feed, [row("video/x", 1)])
         stores.state.write(f"{feed}-other", [row("video/x", 2)])
         assert stores.state.read(feed, bucket_of("video/x")) == [row("video/x", 1)]
+
+
+def swap(found: Row | None, wanted: Row | None, bucket: int | None = None) -> Difference:
+    """What is to become of a row; the kind of the difference means nothing to a store."""
+    key = (found or wanted or row("video/x")).key
+    place = bucket_of(key) if bucket is None else bucket
+    return Difference(Kind.ALTERED, place, key, found, wanted)
+
+
+class RepairsContract:
+    def test_a_row_is_swapped_where_it_stands(self, stores: Stores, feed: str) -> None:
+        """Put where there was none, replaced, removed; other feeds are left alone."""
+        old, new = row("video/x", 1, expires_ms=EXPIRES), row("video/x", 2)
+        for found, wanted in [(None, old), (old, new), (new, old), (old, None)]:
+            assert stores.state.repair(feed, [swap(found, wanted)]) == [True]
+            left = [] if wanted is None else [wanted]
+            assert stores.state.read(feed, bucket_of("video/x")) == left
+        stores.state.write(f"{feed}-other", [old])
+        assert stores.state.repair(feed, [swap(old, None)]) == [True]
+        assert stores.state.find(f"{feed}-other", ["video/x"]) == [old]
+
+    def test_what_moved_is_left_alone(self, stores: Stores, feed: str) -> None:
+        """Whatever about the row is not as it was found."""
+        there = row("video/x", 5, expires_ms=EXPIRES)
+        stores.state.write(feed, [there])
+        others = [
+            None,
+            replace(there, page=4),
+            replace(there, slot=4),
+            replace(there, at_ms=AT + 1),
+            replace(there, line='{"event":"delete"}'),
+            replace(there, expires_ms=0),
+            replace(there, expires_ms=EXPIRES + 1000),
+        ]
+        for found in others:
+            assert stores.state.repair(feed, [swap(found, row("video/x", 9))]) == [False]
+            if found is not None:
+                assert stores.state.repair(feed, [swap(found, None)]) == [False]
+        lives = row("video/y")
+        stores.state.write(feed, [lives])
+        dying = replace(lives, expires_ms=EXPIRES)
+        assert stores.state.repair(feed, [swap(dying, None)]) == [False]
+        assert stores.state.find(feed, ["video/x"]) == [there]
+        assert stores.state.find(feed, ["video/y"]) == [lives]
+
+    def test_what_is_as_wanted_counts_as_done(self, stores: Stores, feed: str) -> None:
+        """By whom does not matter: an answer may be lost, or somebody else be faster."""
+        old, new = row("video/x", 1), row("video/x", 2, expires_ms=EXPIRES)
+        stores.state.write(feed, [new])
+        assert stores.state.repair(feed, [swap(old, new)]) == [True]
+        assert stores.state.repair(feed, [swap(row("video/y"), None)]) == [True]
+        assert stores.state.find(feed, ["video/x", "video/y"]) == [new]
+
+    def test_a_row_is_removed_from_the_bucket_it_was_found_in(
+        self, stores: Stores, feed: str
+    ) -> None:
+        """Where it belongs, the same row stays."""
+        there = row("video/x")
+        stores.state.write(feed, [there])
+        wrong = (there.bucket + 1) % limits.BUCKETS
+        assert stores.state.repair(feed, [swap(there, None, wrong)]) == [True]
+        assert stores.state.find(feed, ["video/x"]) == [there]
+
+    def test_many_are_answered_in_their_order(self, stores: Stores, feed: str) -> None:
+        """More than threads; those that stand are done though others do not."""
+        rows = [row(f"video/{number}", number % 2 + 1) for number in range(40)]
+        stores.state.write(feed, rows)
+        found = [swap(row(each.key, 1), row(each.key, 9)) for each in rows]
+        assert stores.state.repair(feed, found) == [each.page == 1 for each in rows]
+        assert stores.state.repair(feed, []) == []

@@ -45,6 +45,9 @@ _COLD_S = 30  # an engine that has just started may need longer than a function 
 class Log(ports.LogStore, ports.Intake, ports.TrimStore, Protocol): ...
 
 
+class State(ports.StateStore, ports.Repairs, Protocol): ...
+
+
 class Followers(ports.FollowerStore, ports.Checkpoints, Protocol): ...
 
 
@@ -54,7 +57,7 @@ class Connections(ports.ConnectionStore, ports.Roster, Protocol): ...
 @dataclass(frozen=True)
 class Stores:
     log: Log
-    state: ports.StateStore
+    state: State
     departures: ports.DepartureStore
     followers: Followers
     claims: ports.ClaimStore

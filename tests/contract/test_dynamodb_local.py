@@ -28,7 +28,7 @@ from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
-from tests.contract.state_store import StateStoreContract, row
+from tests.contract.state_store import RepairsContract, StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
 from tests.contract.tallies import TalliesContract
 
@@ -91,6 +91,9 @@ class TestLog(LogStoreContract): ...
 
 
 class TestState(StateStoreContract): ...
+
+
+class TestRepairs(RepairsContract): ...
 
 
 class TestDepartures(DepartureStoreContract): ...

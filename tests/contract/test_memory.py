@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tidings.core.memory import MemorySpill
 
 from tests.contract.claim_store import ClaimStoreContract
 from tests.contract.connection_store import (
@@ -15,7 +16,8 @@ from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
-from tests.contract.state_store import StateStoreContract
+from tests.contract.spill import SpillContract
+from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, in_memory
 from tests.contract.tallies import TalliesContract
 
@@ -29,6 +31,9 @@ class TestLog(LogStoreContract): ...
 
 
 class TestState(StateStoreContract): ...
+
+
+class TestRepairs(RepairsContract): ...
 
 
 class TestDepartures(DepartureStoreContract): ...
@@ -56,3 +61,9 @@ class TestWatches(WatchStoreContract): ...
 
 
 class TestRaces(RacesContract): ...
+
+
+class TestSpill(SpillContract):
+    @pytest.fixture
+    def spill(self) -> MemorySpill:
+        return MemorySpill()

@@ -17,7 +17,7 @@ from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
-from tests.contract.state_store import StateStoreContract
+from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, client_in, on_dynamodb
 from tests.contract.tallies import TalliesContract
 
@@ -32,6 +32,9 @@ class TestLog(LogStoreContract): ...
 
 
 class TestState(StateStoreContract): ...
+
+
+class TestRepairs(RepairsContract): ...
 
 
 class TestDepartures(DepartureStoreContract): ...

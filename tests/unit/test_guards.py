@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core.guards import Found, Objection, Planned, check_dump, check_plan
+from tidings.core.guards import (
+    Found,
+    Objection,
+    Planned,
+    check_dump,
+    check_plan,
+    check_rebuild,
+)
 
 
 def code(objection: Objection | None) -> str:
@@ -43,3 +50,13 @@ def test_too_many_deletes_stop_a_plan(deletes: int, objects: int, stops: bool) -
 def test_all_may_be_deleted_where_it_is_allowed() -> None:
     """A share of 1 stops nothing."""
     assert check_plan(Planned(5, 5), share_max=1) is None
+
+
+@pytest.mark.parametrize(
+    ("aliens", "rows", "stops"),
+    [(10, 100, False), (11, 100, True), (0, 0, False), (1, 1, True)],
+)
+def test_a_log_that_knows_too_little_stops_a_rebuild(aliens: int, rows: int, stops: bool) -> None:
+    """It is more likely the wrong log than a wrong state."""
+    found = check_rebuild(aliens, rows, share_max=0.1)
+    assert (code(found) == "too_many_aliens") is stops

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidings.core.feeds import DEFAULT_FEED
+
+from .settings import parse
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from .settings import Settings
 
 CONTROL_OUTPUT = "ControlTable"  # of the stack: the table that holds the profiles
 FEEDS_OUTPUT = "Feeds"  # of the stack: the names of its feeds, comma-separated
@@ -56,6 +62,21 @@ def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
     """
     outputs = _outputs(stage, cloudformation, SETTING_OUTPUTS)
     return {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
+
+
+def settings(stage: str, found: Mapping[str, str]) -> Settings:
+    """
+    Those of its functions, as far as bulk work needs them.
+
+    *found* are what is not as on a twin: on AWS what `settings_of` says, on a twin its feeds.
+    """
+    prefix = f"{stack_name(stage)}-"
+    names = {
+        f"TIDINGS_{table.upper()}_TABLE": f"{prefix}{table}"
+        for table in ("log", "state", "control", "connections")
+    }
+    known = {"TIDINGS_STAGE": stage, "TIDINGS_FUNCTION_PREFIX": prefix}
+    return parse(known | names | {"TIDINGS_FEEDS": DEFAULT_FEED} | dict(found))
 
 
 def _outputs(stage: str, cloudformation: Any, wanted: Iterable[str]) -> Mapping[str, str]:

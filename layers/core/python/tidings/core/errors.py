@@ -21,6 +21,7 @@ Every error the feed raises.
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
     * PlanTooOld            nobody can tell any more what moved since a plan was made
+    * LogIncomplete         the log lacks pages that the state has handled
     * Unavailable           a store did not answer in time; try again
 """
 
@@ -150,6 +151,17 @@ class PlanTooOld(TidingsError):
         super().__init__(
             f"{feed}: the plan was made at page {through}; the log or the deletions since then "
             "are not all known any more, make a new plan"
+        )
+
+
+class LogIncomplete(TidingsError):
+    """Nothing can be said of the state from this log."""
+
+    def __init__(self, *, feed: str, page: int, checkpoint: int) -> None:
+        self.feed, self.page, self.checkpoint = feed, page, checkpoint
+        super().__init__(
+            f"{feed}: the log cannot be read beyond page {page:,}, and the state has handled it"
+            f" up to page {checkpoint:,}"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ALIEN_SHARE_MAX = 0.10  # a state goes wrong row by row; a log that was lost or replaced, at once
 DELETE_SHARE_MAX = 0.10  # between two dumps fewer objects vanish than when an export fails half way
 
 
@@ -56,4 +57,22 @@ def check_plan(planned: Planned, *, share_max: float = DELETE_SHARE_MAX) -> Obje
         "too_many_deletes",
         f"{planned.deletes:,} of {planned.objects:,} objects ({share:.0%}) would be deleted,"
         f" more than {share_max:.0%}: if that is meant, allow it with --max-delete-share",
+    )
+
+
+def check_rebuild(
+    aliens: int, rows: int, *, share_max: float = ALIEN_SHARE_MAX
+) -> Objection | None:
+    """
+    Whether more of the state is undone than can be wrong with it.
+
+    *aliens* of its *rows* would be removed or taken back, because the log does not know them.
+    """
+    if aliens <= share_max * rows:
+        return None
+    return Objection(
+        "too_many_aliens",
+        f"the log knows nothing of {aliens:,} of {rows:,} rows ({aliens / rows:.0%}), more than"
+        f" {share_max:.0%}: look whether the log is the right one, or allow it with"
+        " --max-alien-share",
     )

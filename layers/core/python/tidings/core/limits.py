@@ -75,6 +75,9 @@ CORRECT_YIELD_POLLS_MAX = 100  # five seconds without a number: a hole is overdu
 CORRECT_RUN_MS = 240_000  # one run yields after this; a batch takes some 50 ms
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 
+# --- verifying ------------------------------------------------------------------------------
+REPAIR_BATCH = 1_000  # rows put right before the next are: a second's work, told as it goes on
+
 # --- status ----------------------------------------------------------------------------------
 TALLY_SOON_MS = 1_000  # somebody came or left: told at once, but not for each of a thousand
 TALLY_EVERY_MS = 20_000  # else; two write units per process beside its five reads a second

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .claims import Claim
     from .connections import Change, Connection, Outcome, Watch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .profiles import Profile
     from .state import Lines, Row
     from .tallies import Taken, Totals
+    from .verifying import Difference
 
 
 class Clock(Protocol):
@@ -119,6 +120,30 @@ class StateStore(Protocol):
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         """The rows of those objects that have one, in any order. Strongly consistent."""
+        ...
+
+
+class Repairs(Protocol):
+    """The way to put right what a verification found wrong in the state."""
+
+    def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
+        """
+        Put each row that is wanted (None: delete the row) where just what was found still stands.
+
+        For each whether it stands as wanted afterwards, by this call or another one.
+        """
+        ...
+
+
+class Spill(Protocol):
+    """The operations of a log as rows, by bucket: more of them than memory may hold."""
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add *rows* of any buckets behind those that are there."""
+        ...
+
+    def rows(self, bucket: int) -> Iterator[Row]:
+        """Those of *bucket* in the order in which they were added, one by one."""
         ...
 
 

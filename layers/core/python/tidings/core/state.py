@@ -12,7 +12,7 @@ from . import limits
 from .operations import Operation, event_of, parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .pages import Page
 
@@ -64,8 +64,14 @@ def project(pages: Iterable[Page], *, tombstone_ms: int) -> list[Row]:
     """The rows that *pages* leave behind: the last operation of each object, once."""
     latest: dict[str, Row] = {}
     for page in pages:
-        for slot, line in enumerate(page.lines):
-            key = object_key(parse_line(line))
-            expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
-            latest[key] = Row(key, page.number, slot, page.at_ms, line, expires)
+        for row in rows_of(page, tombstone_ms=tombstone_ms):
+            latest[row.key] = row
     return list(latest.values())
+
+
+def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
+    """Each operation of *page* as the row it would leave if none came behind it."""
+    for slot, line in enumerate(page.lines):
+        key = object_key(parse_line(line))
+        expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
+        yield Row(key, page.number, slot, page.at_ms, line, expires)

@@ -16,18 +16,29 @@ from .attributes import Item, expiry, expiry_ms, number, text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+ATTRIBUTES = ("page", "slot", "at", "line", "expires")  # beside the key
+
 
 def bucket(feed: str, number: int) -> str:
     return f"{feed}#{number:02x}"
 
 
 def key(feed: str, object_key: str) -> Item:
-    return {"bucket": text(bucket(feed, bucket_of(object_key))), "key": text(object_key)}
+    return key_in(feed, bucket_of(object_key), object_key)
+
+
+def key_in(feed: str, bucket_number: int, object_key: str) -> Item:
+    """Where a row lies that was found in a bucket, be it its own or not."""
+    return {"bucket": text(bucket(feed, bucket_number)), "key": text(object_key)}
 
 
 def encode(feed: str, row: Row) -> Item:
+    return {**key(feed, row.key), **values(row)}
+
+
+def values(row: Row) -> Item:
+    """All attributes beside the key."""
     return {
-        **key(feed, row.key),
         "page": number(row.page),
         "slot": number(row.slot),
         "at": number(row.at_ms),

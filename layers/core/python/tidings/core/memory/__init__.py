@@ -11,6 +11,7 @@ from .departures import MemoryDepartures
 from .log import MemoryLog
 from .profiles import MemoryProfiles
 from .sockets import MemoryBells, MemorySockets
+from .spill import MemorySpill
 from .state import MemoryState
 from .tallies import MemoryTallies
 
@@ -24,6 +25,7 @@ __all__ = [
     "MemoryLog",
     "MemoryProfiles",
     "MemorySockets",
+    "MemorySpill",
     "MemoryState",
     "MemoryTallies",
     "MemoryWatches",

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..state import Row
+    from ..verifying import Difference
 
 _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and line
 
 
 class MemoryState:
-    """Implements `StateStore`."""
+    """Implements `StateStore` and `Repairs`."""
 
     def __init__(self) -> None:
         self._buckets: defaultdict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
@@ -53,6 +54,18 @@ class MemoryState:
         with self._lock:
             found = (self._buckets[feed, bucket_of(key)].get(key) for key in keys)
             return [row for row in found if row is not None]
+
+    def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
+        with self._lock:
+            return [self._swap(self._buckets[feed, each.bucket], each) for each in differences]
+
+    def _swap(self, rows: dict[str, Row], difference: Difference) -> bool:
+        there, wanted = rows.get(difference.key), difference.wanted
+        if there == difference.found:
+            rows.pop(difference.key, None)
+            if wanted is not None:
+                rows[difference.key] = wanted
+        return rows.get(difference.key) == wanted
 
     def expire(self, now_ms: int) -> None:
         """Delete the rows whose time has come, as DynamoDB's TTL does some time or other."""

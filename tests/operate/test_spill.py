@@ -1,0 +1,16 @@
+"""The spill in files keeps its contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tidings.operate.spill import FileSpill
+
+from tests.contract.spill import SpillContract
+
+
+class TestFileSpill(SpillContract):
+    @pytest.fixture
+    def spill(self, tmp_path: Path) -> FileSpill:
+        return FileSpill(tmp_path)
