@@ -72,6 +72,8 @@ def by_spark(dump: Path, state: Path, work: Path) -> int:
         def table(self, spark: SparkSession) -> DataFrame:
             return spark.read.schema(schemas.ROWS).json(str(state))
 
+        def check(self) -> None: ...
+
     with session.local(work) as spark:
         job = Job(spark, str(work), Wishes(), lambda name: None)
         return job.make_plan([str(dump)], Shards(), through=1).corrections

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here, small and quick to start."""
+"""One Spark session for all tests here, small and quick to start, and one twin."""
 
 from __future__ import annotations
 
@@ -8,6 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from tidings.local.running import Twin
+
+from tests.pipeline.feeds import FEEDS, UNUSED
+
+
+@pytest.fixture(scope="session")
+def twin() -> Iterator[Twin]:
+    with Twin("--feeds", ",".join(FEEDS)) as running:
+        yield running
+
+
+@pytest.fixture
+def feed() -> str:
+    """A feed of the twin that no other test has."""
+    return next(UNUSED)
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,8 @@ class Rows:
     def table(self, spark: SparkSession) -> DataFrame:
         return spark.createDataFrame([columns(each) for each in self.rows], schemas.ROWS)
 
+    def check(self) -> None: ...
+
 
 def written(path: Path, lines: Iterable[bytes]) -> str:
     path.write_bytes(b"\n".join(lines) + b"\n")

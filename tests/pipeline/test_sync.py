@@ -6,31 +6,21 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 from tidings.client.cli import main
-from tidings.core.operations import Operation, event_of, parse_line
+from tidings.core.operations import Operation
 from tidings.local.running import Twin
-from tidings.pipeline.place import on_twin
 
 from tests.oplog.feed import Feed, op
+from tests.pipeline.feeds import at, told
 from tests.pipeline.lines import line, written
 
 pytestmark = pytest.mark.java
-FEEDS = [f"f{number}" for number in range(8)]
-_UNUSED = count()
-
-
-@pytest.fixture(scope="session")
-def twin() -> Iterator[Twin]:
-    with Twin("--feeds", ",".join(FEEDS)) as running:
-        yield running
 
 
 @dataclass(frozen=True)
@@ -56,20 +46,15 @@ class Synced:
 
     def told(self) -> list[tuple[str, Operation]]:
         """Every operation of the log with its event."""
-        pages = on_twin(self.name, self.twin.dynamodb_url).log().read(self.name, 0)
-        return [(event_of(each), parse_line(each)) for page in pages for each in page.lines]
+        return told(self.twin, self.name)
 
     def events(self) -> list[str]:
         return [f"{event} {operation.id}" for event, operation in self.told()]
 
 
 @pytest.fixture
-def synced(twin: Twin, tmp_path: Path, spark: SparkSession) -> Synced:
-    return Synced(twin, tmp_path, FEEDS[next(_UNUSED)])
-
-
-def at(second: float) -> str:
-    return f"2026-01-01T00:00:{second:06.3f}Z"
+def synced(twin: Twin, tmp_path: Path, feed: str, spark: SparkSession) -> Synced:
+    return Synced(twin, tmp_path, feed)
 
 
 def test_O66_O67_O73_a_feed_is_made_to_agree(synced: Synced) -> None:
@@ -114,9 +99,9 @@ def test_O68_a_dry_run_and_a_bad_line_do_nothing(synced: Synced) -> None:
     assert synced.events() == ["insert a"]
 
 
-def test_O69_stdin_and_nothing_else(twin: Twin, tmp_path: Path) -> None:
+def test_O69_stdin_and_nothing_else(twin: Twin, tmp_path: Path, feed: str) -> None:
     """A gzipped dump through a pipe, in a process with a session of its own, without its noise."""
-    synced = Synced(twin, tmp_path, FEEDS[next(_UNUSED)])
+    synced = Synced(twin, tmp_path, feed)
     command = [sys.executable, "-m", "tidings.client.cli", "sync"]
     dump = gzip.compress(line("a", 1) + b'\n{"tidings":"end","lines":1}\n')
     done = subprocess.run([*command, "-", *synced.where, "--json"], input=dump, capture_output=True)

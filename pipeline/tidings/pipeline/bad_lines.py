@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_LOCAL = re.compile(r"^file:/+")
+_LOCAL = re.compile(r"^file:/+")  # Hadoop makes an address of every path
 SHOWN_MAX = 10  # the first ones tell what is wrong; a list of thousands hides it
 
 
@@ -53,5 +53,5 @@ def _before(splits: list[tuple[str, int, int, int]]) -> dict[tuple[str, int], in
 
 
 def _shown(path: str) -> str:
-    """A local file as a person would name it; Hadoop makes an address of it."""
-    return unquote(_LOCAL.sub("/", path)) if _LOCAL.match(path) else path
+    """As a person would name it."""
+    return unquote(_LOCAL.sub("/", path))

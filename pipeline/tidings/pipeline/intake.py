@@ -1,55 +1,104 @@
-"""Where the dump comes from: files, a folder, a pattern, or stdin."""
+"""Where the dump comes from: files, a folder, a pattern, S3, or stdin."""
 
 from __future__ import annotations
 
 import glob
 import re
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+from . import files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 _SPECIAL = re.compile(r"([][{}*?\\,^])")
+_ODD = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class NoDump(Exception):
     """The message says which files there are none of."""
 
 
-def paths_of(dump: str, stdin: IO[bytes], folder: Path) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Taken:
     """
-    What Spark is given for *dump*, in the order in which later lines win. Stdin is kept in
-    *folder*, because it is read more than once if something is wrong with it.
+    What Spark is given; of lines of one object those of the path that sorts last count. *names*
+    says of a path here that is a copy what it is a copy of.
+    """
+
+    paths: list[str]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
+    """
+    *dump* for a Spark on this machine. Stdin and objects of S3 are copied to *folder*, because
+    they are read more than once if something is wrong with them.
 
     Raises:
         NoDump: there is no such file.
+        BotoCoreError, ClientError: S3 does not answer, or refuses.
     """
     if dump == STDIN:
-        return [_spooled(stdin, folder)]
+        path = _spooled(stdin, folder)
+        return Taken([_exactly(str(path))], {str(path): "stdin"})
+    if files.is_on_s3(dump):
+        return _fetched(dump, folder)
     found = [dump] if Path(dump).exists() else sorted(glob.glob(dump))
-    files = [each for name in found for each in _files(Path(name))]
-    if not files:
+    return Taken(_paths(dump, [each for name in found for each in files.named(name)]))
+
+
+def in_place(dump: str) -> list[str]:
+    """
+    The addresses in *dump* for a Spark that reads S3 itself: a file or a folder.
+
+    Raises:
+        NoDump, BotoCoreError, ClientError: as `taken`.
+    """
+    return _paths(dump, files.named(dump))
+
+
+def _paths(dump: str, found: list[files.File]) -> list[str]:
+    if not found:
         raise NoDump(f"{dump}: no such file")
-    return [_exactly(path) for path in files]
+    return [_exactly(_whole(each.address)) for each in found]
 
 
-def _files(path: Path) -> list[Path]:
-    """A folder stands for the files in it; hidden ones and markers like `_SUCCESS` are left."""
-    if not path.is_dir():
-        return [path]
-    return sorted(each for each in path.iterdir() if each.is_file() and each.name[0] not in "._")
+def _whole(address: str) -> str:
+    return address if files.is_on_s3(address) else str(Path(address).resolve())
 
 
-def _spooled(stdin: IO[bytes], folder: Path) -> str:
+def _fetched(dump: str, folder: Path) -> Taken:
+    """Numbered in the order of their keys, which as names of files might do anything."""
+    found = files.named(dump)
+    names = {
+        str(folder.resolve() / f"{number:09}-{_plain(each.address)}"): each.address
+        for number, each in enumerate(found)
+    }
+    for path, address in names.items():
+        files.fetch(address, Path(path))
+    return Taken(_paths(dump, [files.File(path, 0) for path in names]), names)
+
+
+def _plain(address: str) -> str:
+    """The end of it, which tells gzip."""
+    return _ODD.sub("_", address.rpartition("/")[2])[-100:]
+
+
+def _spooled(stdin: IO[bytes], folder: Path) -> Path:
     start = stdin.read(len(_GZIP))
-    path = folder / ("stdin.gz" if start == _GZIP else "stdin")
+    path = folder.resolve() / ("stdin.gz" if start == _GZIP else "stdin")
     with path.open("wb") as file:
         file.write(start)
         shutil.copyfileobj(stdin, file)
-    return _exactly(path)
+    return path
 
 
-def _exactly(path: Path) -> str:
+def _exactly(path: str) -> str:
     """Spark would take some characters of a name for a pattern."""
-    return _SPECIAL.sub(r"\\\1", str(path.resolve()))
+    return _SPECIAL.sub(r"\\\1", path)

@@ -10,23 +10,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from tidings.core import guards
 from tidings.core.dumps import timestamp_of
 from tidings.core.guards import Found, Objection, Planned
+from tidings.core.operations import lower_case
 
 from . import bad_lines, diff, dump, plan
-from .plan import Summary
+from .plan import NAMES, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from .bad_lines import BadLine
     from .state import StateSource
 
+_CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
+_ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
 ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: some 200 MB
 
 
@@ -41,8 +46,14 @@ class Wishes:
     delete_share_max: float = guards.DELETE_SHARE_MAX
 
 
+def types_named(text: str) -> frozenset[str]:
+    """The types in *text*, comma-separated, as the first part of a key."""
+    named = (lower_case(name.strip()) for name in text.split(","))
+    return frozenset(name.replace("%", "%25").replace("/", "%2F") for name in named if name)
+
+
 class Stopped(Exception):
-    """A guard objects. *summary* is what is known by then."""
+    """A guard objects. *summary* is what is known by then; whole where that is allowable."""
 
     def __init__(self, objection: Objection, summary: Summary) -> None:
         self.objection, self.summary = objection, summary
@@ -54,43 +65,59 @@ class BadDump(Exception):
 
     def __init__(self, count: int, first: list[BadLine]) -> None:
         self.count, self.first = count, first
-        super().__init__(f"{count:,} bad lines")
+        super().__init__(f"{count:,} bad line{'s' if count != 1 else ''}")
+
+    def with_names(self, names: Mapping[str, str]) -> BadDump:
+        """The same, where a path that is a copy is called by what it is a copy of."""
+        return BadDump(
+            self.count, [replace(each, path=names.get(each.path, each.path)) for each in self.first]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """*folder* is where it works: local, or `s3://`. *phase* is told what begins."""
+    """
+    *folder* is where it works: local, or `s3://`. *phase* is told what begins. The plan goes to
+    *plan*, or to the folder `plan` in *folder*. *for_approval*: the parts are written also where
+    a guard objects that somebody may overrule.
+    """
 
     spark: SparkSession
     folder: str
     wishes: Wishes
     phase: Callable[[str], None]
+    plan: str | None = None
+    for_approval: bool = False
 
     def make_plan(self, paths: list[str], source: StateSource, *, through: int) -> Summary:
         """
-        Write the plan below the folder.
+        Write the plan.
 
         Raises:
             BadDump: a line of the dump breaks a rule.
-            Stopped: a guard objects. The parts are not written.
+            Stopped: a guard objects. The parts are not written, but see *for_approval*.
+            BadExport: the export that is the source is not whole.
         """
         self.phase("reading the dump")
         lines, summary = self._read_dump(paths)
         self.phase("reading the state")
         rows = dump.of_types(self._kept(source.table(self.spark), "rows"), self.wishes.types)
+        source.check()
         objects = rows.where("NOT deleted").count()
         self.phase("comparing")
         summary = replace(summary, through=through, objects=objects)
         changes, summary = self._compare(lines, rows, summary)
         planned = Planned(summary.deletes, summary.objects)
-        self._guard(guards.check_plan(planned, share_max=self.wishes.delete_share_max), summary)
-        self.phase("writing the plan")
-        plan.write_parts(changes, f"{self.folder}/plan", _events(summary))
+        objection = guards.check_plan(planned, share_max=self.wishes.delete_share_max)
+        if objection is None or self.for_approval:
+            self.phase("writing the plan")
+            plan.write_parts(changes, self.plan or f"{self.folder}/plan", summary.events)
+        self._guard(objection, summary)
         return summary
 
     def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary]:
         """The lines of the types in question, checked as a whole."""
-        all_lines = self._kept(dump.recognised(dump.read_text(self.spark, paths)), "lines")
+        all_lines = self._all_lines(paths)
         asked = self._kept(dump.asked_core(all_lines), "asked")
         bad, declared = _only(asked.agg(F.count("error"), F.sum("end")))
         if bad > self.wishes.skip_bad:
@@ -102,6 +129,14 @@ class Job:
         summary = self._summed(lines, Summary(bad_lines=bad, known_whole=known_whole))
         self._check(summary, declared)
         return dump.of_types(lines, self.wishes.types), summary
+
+    def _all_lines(self, paths: list[str]) -> DataFrame:
+        try:
+            return self._kept(dump.recognised(dump.read_text(self.spark, paths)), "lines")
+        except (Py4JJavaError, PySparkException) as error:
+            if _CUT in str(error):
+                raise Stopped(_ENDS_EARLY, Summary()) from None
+            raise
 
     def _summed(self, lines: DataFrame, summary: Summary) -> Summary:
         """All lines are counted; the span is that of the types in question."""
@@ -129,7 +164,7 @@ class Job:
         )
         changes = self._kept(seen.where("event IS NOT NULL"), "changes")
         by_type = _by_type(changes)
-        totals = {event: sum(each.get(event, 0) for each in by_type.values()) for event in _NAMES}
+        totals = {event: sum(each.get(event, 0) for each in by_type.values()) for event in NAMES}
         return changes, replace(
             summary,
             creates=totals["insert"],
@@ -137,7 +172,7 @@ class Job:
             deletes=totals["delete"],
             untouched=int(agreeing.get["count"]),
             by_type={
-                name: {_NAMES[event]: count for event, count in sorted(each.items())}
+                name: {NAMES[event]: count for event, count in sorted(each.items())}
                 for name, each in sorted(by_type.items())
             },
         )
@@ -159,17 +194,10 @@ class Job:
             raise Stopped(objection, summary)
 
 
-_NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}
-
-
 def _only(totals: DataFrame) -> Row:
     found = totals.head()
     assert found is not None  # a total of everything is one row
     return found
-
-
-def _events(summary: Summary) -> list[str]:
-    return [event for event, name in _NAMES.items() if getattr(summary, name)]
 
 
 def _by_type(changes: DataFrame) -> dict[str, dict[str, int]]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.aws import stages, wire
 from tidings.aws.clock import now_ms, sleep_ms
-from tidings.aws.settings import Settings, parse
 from tidings.core.correcting import Corrector
-from tidings.core.feeds import DEFAULT_FEED, check_known, check_name
+from tidings.core.feeds import check_known, check_name
 from tidings.core.reader import Filler, Reader
 
 from .state import Buckets
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb_followers import DynamoDBFollowers
     from tidings.aws.dynamodb_log import DynamoDBLog
     from tidings.aws.dynamodb_state import DynamoDBState
+    from tidings.aws.settings import Settings
 
 _TWIN = "local"
+_TABLES = "tables"  # where no stage is named
 # DynamoDB Local takes any credentials, so that none of yours are sent to it.
 _NO_CREDENTIALS: dict[str, Any] = {
     "region_name": "us-east-1",
@@ -39,6 +40,7 @@ class Place:
     feed: str
     endpoint_url: str | None
     settings: Settings
+    region: str | None = None  # that of the environment
 
     def client(self, attempts: int = _ATTEMPTS) -> Any:
         import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
@@ -46,7 +48,7 @@ class Place:
 
         retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
-        known = {} if self.endpoint_url is None else _NO_CREDENTIALS
+        known = {"region_name": self.region} if self.endpoint_url is None else _NO_CREDENTIALS
         client = boto3.client("dynamodb", endpoint_url=self.endpoint_url, config=config, **known)
         wire.read_items_raw(client)
         return client
@@ -89,7 +91,7 @@ def on_twin(feed: str, endpoint_url: str) -> Place:
         InvalidFeed: not a feed name.
     """
     check_name(feed)
-    return Place(feed, endpoint_url, _settings(_TWIN, {"TIDINGS_FEEDS": feed}))
+    return Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
 
 
 def on_stage(feed: str, stage: str) -> Place:
@@ -102,20 +104,31 @@ def on_stage(feed: str, stage: str) -> Place:
 
     check_name(feed)
     found = stages.settings_of(stage, boto3.client("cloudformation"))
-    place = Place(feed, None, _settings(stage, found))
+    place = Place(feed, None, stages.settings(stage, found))
     check_known(feed, place.settings.feeds)
     return place
 
 
-def _settings(stage: str, found: dict[str, str]) -> Settings:
-    """Of the functions of *stage*, as far as bulk work needs them."""
-    prefix = f"{stages.stack_name(stage)}-"
-    names = {
-        f"TIDINGS_{table.upper()}_TABLE": f"{prefix}{table}"
-        for table in ("log", "state", "control", "connections")
-    }
-    known = {"TIDINGS_STAGE": stage, "TIDINGS_FUNCTION_PREFIX": prefix}
-    return parse(known | names | {"TIDINGS_FEEDS": DEFAULT_FEED} | found)
+def on_tables(
+    feed: str,
+    *,
+    log: str,
+    state: str,
+    control: str,
+    region: str | None = None,
+    endpoint_url: str | None = None,
+) -> Place:
+    """
+    The place with these tables, for a job that reads them and changes nothing.
+
+    Raises:
+        InvalidFeed: not a feed name.
+    """
+    check_name(feed)
+    names = {"LOG": log, "STATE": state, "CONTROL": control}
+    found = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
+    settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": feed} | found)
+    return Place(feed, endpoint_url, settings, region)
 
 
 def _state(place: Place) -> DynamoDBState:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PART_LINES = 50_000  # some 2 MB compressed, applied in a few seconds: a retry repeats little
 SUMMARY = "summary.json"
+NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}  # of a summary's counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class Summary:
     def corrections(self) -> int:
         return self.creates + self.updates + self.deletes
 
+    @property
+    def events(self) -> list[str]:
+        """Those that occur, in the order in which they are applied."""
+        return [event for event in EVENTS if getattr(self, NAMES[event])]
+
     def encode(self) -> str:
         return json.dumps(asdict(self))
 
@@ -62,12 +68,15 @@ def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS)
     *events* are those that occur.
     """
     spelled = F.udf(_spelled, StringType())
-    for number, event in enumerate(EVENTS, 1):
-        if event not in events:
-            continue
+    for event in events:
         lines = changes.where(F.col("event") == event).select(spelled("event", "text", "at"))
         writer = lines.write.mode("overwrite").option("compression", "gzip")
-        writer.option("maxRecordsPerFile", PART_LINES).text(f"{folder}/{number}-{event}")
+        writer.option("maxRecordsPerFile", PART_LINES).text(f"{folder}/{subfolder(event)}")
+
+
+def subfolder(event: str) -> str:
+    """Its name says when the parts in it are applied."""
+    return f"{EVENTS.index(event) + 1}-{event}"
 
 
 def _spelled(event: str, text: bytearray, at: str) -> str:

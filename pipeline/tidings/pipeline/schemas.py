@@ -40,6 +40,30 @@ READ = StructType(
     ]
 )
 
+# A line of a table's export, as far as a row of the state needs it. Numbers travel as text.
+EXPORT = StructType(
+    [
+        StructField(
+            "Item",
+            StructType(
+                [
+                    StructField(name, StructType([StructField(kind, _TEXT)]))
+                    for name, kind in [
+                        ("bucket", "S"),
+                        ("key", "S"),
+                        ("page", "N"),
+                        ("slot", "N"),
+                        ("line", "S"),
+                    ]
+                ]
+            ),
+        )
+    ]
+)
+
+# What an export says of each of its files.
+EXPORT_FILES = StructType([StructField("itemCount", _LONG), StructField("dataFileS3Key", _TEXT)])
+
 # A row of the state; *at* is its position as corrections spell it.
 ROWS = StructType(
     [

@@ -59,6 +59,21 @@ def local(folder: Path) -> Iterator[SparkSession]:
         started.stop()
 
 
+@contextmanager
+def cluster() -> Iterator[SparkSession]:
+    """The session that `spark-submit` describes, or one that is there; without it, on all cores."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    builder = SparkSession.builder.appName("tidings").config("spark.sql.session.timeZone", "UTC")
+    started = builder.getOrCreate()
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
 def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")  # noqa: TID251 where Spark itself looks
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")

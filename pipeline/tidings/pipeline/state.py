@@ -30,6 +30,10 @@ class StateSource(Protocol):
         """`schemas.ROWS`, one row for each object, deleted ones included."""
         ...
 
+    def check(self) -> None:
+        """Called when the table was read: raises where it was not whole."""
+        ...
+
 
 class StateMaker(Protocol):
     """Builds the store in the process that reads it: a client cannot be sent to another one."""
@@ -54,6 +58,9 @@ class Buckets:
         tasks = min(limits.BUCKETS, context.defaultParallelism * TASKS_PER_CORE)
         buckets = context.parallelize(range(limits.BUCKETS), tasks)
         return spark.createDataFrame(buckets.flatMap(self.rows), schemas.ROWS, verifySchema=False)
+
+    def check(self) -> None:
+        """A bucket that is not read to its end is an error by itself."""
 
     def rows(self, bucket: int) -> Iterator[Columns]:
         store, after = self.make(), None

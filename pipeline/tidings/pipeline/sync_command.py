@@ -16,8 +16,6 @@ from tidings.client.cli import EXIT_CODES
 from tidings.core import guards
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.feeds import DEFAULT_FEED
-from tidings.core.guards import Objection
-from tidings.core.operations import lower_case
 
 from . import applying, intake
 from .shown import Phases
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 STOPPED = 3
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
-_CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
-_ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +45,18 @@ class Sync:
         from . import job, session
         from .plan import SUMMARY
 
-        paths = intake.paths_of(self.dump, sys.stdin.buffer, folder)
+        phases.begin("finding the dump")
+        taken = intake.taken(self.dump, sys.stdin.buffer, folder)
         phases.begin("waiting for the state")
         through = applying.through(self.place)
         phases.begin("starting Spark")
         with session.local(folder) as spark:
             phases.watch(spark)
             work = job.Job(spark, str(folder), self.wishes, phases.begin)
-            summary = work.make_plan(paths, self.place.source(), through=through)
+            try:
+                summary = work.make_plan(taken.paths, self.place.source(), through=through)
+            except job.BadDump as bad:
+                raise bad.with_names(taken.names) from None
         (folder / "plan").mkdir(exist_ok=True)  # Spark made it if there is a correction
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
@@ -117,9 +117,9 @@ def sync(
       tidings sync videos.json.gz --stage dev --dry-run
       psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
     """
-    from .job import Wishes
+    from .job import Wishes, types_named
 
-    wishes = Wishes(_keys(types), not no_deletes, skip_bad, expect, max_delete_share)
+    wishes = Wishes(types_named(types), not no_deletes, skip_bad, expect, max_delete_share)
     place = _place(feed, stage, endpoint_url)
     _report(ctx, Sync(place, dump, wishes, dry_run, plan), as_json)
 
@@ -144,8 +144,7 @@ def _run(wanted: Sync) -> tuple[Summary, Applied | None]:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from .job import BadDump, Stopped
-    from .plan import Summary
+    from .job import BadDump
     from .session import NoJava
 
     with ExitStack() as stack:
@@ -161,8 +160,6 @@ def _run(wanted: Sync) -> tuple[Summary, Applied | None]:
         except (BotoCoreError, ClientError) as error:
             raise click.ClickException(str(error)) from None
         except (Py4JJavaError, PySparkException) as error:
-            if _CUT in str(error):
-                raise Stopped(_ENDS_EARLY, Summary()) from None
             raise click.ClickException(_of_spark(str(error), folder)) from None
 
 
@@ -198,9 +195,3 @@ def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place:
         return place.on_twin(feed, str(endpoint_url))
     except (Rejected, NoStage, BotoCoreError, ClientError) as error:
         raise click.ClickException(str(error)) from None
-
-
-def _keys(types: str) -> frozenset[str]:
-    """As the first part of a key."""
-    named = (lower_case(name.strip()) for name in types.split(","))
-    return frozenset(name.replace("%", "%25").replace("/", "%2F") for name in named if name)

@@ -15,10 +15,11 @@ DELETE_SHARE_MAX = 0.10  # between two dumps fewer objects vanish than when an e
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a sync stops."""
+    """Why a sync stops. *allowable*: a person who looks at the plan may say that it is meant."""
 
     code: str
     sentence: str
+    allowable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ def check_plan(planned: Planned, *, share_max: float = DELETE_SHARE_MAX) -> Obje
         "too_many_deletes",
         f"{planned.deletes:,} of {planned.objects:,} objects ({share:.0%}) would be deleted,"
         f" more than {share_max:.0%}: if that is meant, allow it with --max-delete-share",
+        allowable=True,
     )
 
 

@@ -1,0 +1,131 @@
+"""Files by their addresses: on this machine, or on S3 as `s3://bucket/key`."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+S3 = "s3://"
+_LOCAL = "file://"
+_ATTEMPTS = 5  # a dump is read for minutes: one answer that is late must not end it
+_LEFT = "._"  # begins what nobody means: hidden files, markers such as `_SUCCESS`
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """*size* is in bytes."""
+
+    address: str
+    size: int
+
+
+def is_on_s3(address: str) -> bool:
+    return address.startswith(S3)
+
+
+def named(address: str) -> list[File]:
+    """
+    The file *address*; or, where it is a folder, the files in it and in its folders, in the
+    order of their names, without empty and hidden ones and markers. None: there is nothing.
+    """
+    return _on_s3(*_split(address)) if is_on_s3(address) else _here(_path(address))
+
+
+def fetch(address: str, path: Path) -> None:
+    """Copy an object of S3 to *path*."""
+    bucket, key = _split(address)
+    _client().download_file(bucket, key, str(path))
+
+
+def put(path: Path, address: str) -> None:
+    """Copy the file *path* to an object of S3."""
+    bucket, key = _split(address)
+    _client().upload_file(str(path), bucket, key)
+
+
+def write(address: str, text: str) -> None:
+    if is_on_s3(address):
+        bucket, key = _split(address)
+        _client().put_object(Bucket=bucket, Key=key, Body=text.encode())
+        return
+    _path(address).parent.mkdir(parents=True, exist_ok=True)
+    _path(address).write_text(text)
+
+
+def read(address: str) -> str:
+    if not is_on_s3(address):
+        return _path(address).read_text()
+    bucket, key = _split(address)
+    text: bytes = _client().get_object(Bucket=bucket, Key=key)["Body"].read()
+    return text.decode()
+
+
+def remove(address: str) -> None:
+    """The file, or the folder with everything in it; nothing where it is not there."""
+    if not is_on_s3(address):
+        path = _path(address)
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        return
+    bucket, key = _split(address)
+    client = _client()
+    client.delete_object(Bucket=bucket, Key=key)
+    for page in _pages(client, bucket, f"{key}/"):
+        found = [{"Key": each["Key"]} for each in page]
+        client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})
+
+
+def _here(path: Path) -> list[File]:
+    if not path.is_dir():
+        return [File(str(path), path.stat().st_size)] if path.exists() else []
+    found = [(each, each.stat().st_size) for each in sorted(path.rglob("*")) if each.is_file()]
+    return [
+        File(str(each), size)
+        for each, size in found
+        if size and _is_meant(each.relative_to(path).parts)
+    ]
+
+
+def _on_s3(bucket: str, key: str) -> list[File]:
+    client = _client()
+    first = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
+    if first and first[0]["Key"] == key and not key.endswith("/"):  # it sorts before its like
+        return [File(f"{S3}{bucket}/{key}", first[0]["Size"])]
+    prefix = f"{key.rstrip('/')}/" if key else ""
+    return [
+        File(f"{S3}{bucket}/{each['Key']}", each["Size"])
+        for page in _pages(client, bucket, prefix)
+        for each in page
+        if each["Size"] and _is_meant(each["Key"].removeprefix(prefix).split("/"))
+    ]
+
+
+def _is_meant(names: Iterable[str]) -> bool:
+    return not any(name[:1] in _LEFT for name in names)
+
+
+def _pages(client: Any, bucket: str, prefix: str) -> Iterator[list[dict[str, Any]]]:
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    return (page["Contents"] for page in pages if page.get("Contents"))
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Bucket and key."""
+    bucket, _, key = address.removeprefix(S3).partition("/")
+    return bucket, key
+
+
+def _path(address: str) -> Path:
+    return Path(address.removeprefix(_LOCAL))
+
+
+def _client() -> Any:
+    import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+    from botocore.config import Config  # noqa: TID251 see above
+
+    retries: Any = {"mode": "standard", "total_max_attempts": _ATTEMPTS}
+    return boto3.client("s3", config=Config(retries=retries))
