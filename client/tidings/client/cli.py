@@ -59,6 +59,20 @@ SUBCOMMANDS = {
         extra="pipeline",
         packages=("boto3", "pyspark"),
     ),
+    "verify": Subcommand(
+        "tidings.operate.verify_command",
+        "verify",
+        "Compare the state of a feed with its log.",
+        extra="aws",
+        packages=("boto3",),
+    ),
+    "rebuild": Subcommand(
+        "tidings.operate.rebuild_command",
+        "rebuild",
+        "Put right what differs between the state of a feed and its log.",
+        extra="aws",
+        packages=("boto3",),
+    ),
     "completion": Subcommand(
         "tidings.client.completion_command", "completion", "Print the completion of a shell."
     ),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from botocore.config import Config  # noqa: TID251 see above
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see above
 from tidings.aws import stages
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.core.errors import Rejected, Unavailable
+from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.feeds import DEFAULT_FEED, check_known, check_name
 from tidings.core.profiles import Profile, checked
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tidings.core.ports import Profiles
 
     Change = Callable[[Profile], Profile]
+    Command = Callable[..., None]
+    Find = Callable[[str, str | None, str | None], object]
 
 SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the same tenth of a second
 _TWIN = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={})
@@ -49,43 +52,59 @@ class Target:
         raise click.ClickException("the profile kept changing; try again")
 
 
-def target_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --feed, --stage and --endpoint-url to a command, which is given one *target*."""
+def feed_options(find: Find) -> Callable[[Command], Command]:
+    """
+    Adds --feed, --stage and --endpoint-url to a command, which is given one *target*.
 
-    @functools.wraps(command)
-    def with_target(feed: str, stage: str | None, endpoint_url: str | None, **others: Any) -> None:
-        try:
-            command(target=_find(feed, stage, endpoint_url), **others)
-        except Rejected as error:
-            raise click.ClickException(str(error)) from None
-        except Unavailable:
-            raise click.ClickException("DynamoDB did not answer; try again") from None
-        except (stages.NoStage, BotoCoreError, ClientError) as error:
-            raise click.ClickException(str(error)) from None
+    *find* makes it of the three, of which either of the last two is None.
+    """
 
-    options = (
-        click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed."),
-        click.option("--stage", help="Its stage on AWS: dev, staging, prod."),
-        click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin instead."),
-    )
-    for option in reversed(options):
-        with_target = option(with_target)
-    return with_target
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_target(
+            feed: str, stage: str | None, endpoint_url: str | None, **others: Any
+        ) -> None:
+            if (stage is None) == (endpoint_url is None):
+                raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+            with _told():
+                command(target=find(check_name(feed), stage, endpoint_url), **others)
+
+        options = (
+            click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed."),
+            click.option("--stage", help="Its stage on AWS: dev, staging, prod."),
+            click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin instead."),
+        )
+        for option in reversed(options):
+            with_target = option(with_target)
+        return with_target
+
+    return decorate
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong is said in one sentence."""
+    try:
+        yield
+    except Unavailable:
+        raise click.ClickException("DynamoDB did not answer; try again") from None
+    except (TidingsError, stages.NoStage, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    if (stage is None) == (endpoint_url is None):
-        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
-    check_name(feed)
     if stage is not None:
         found = stages.find(stage, boto3.client("cloudformation"))
         check_known(feed, found.feeds)
         return Target(feed, DynamoDBProfiles(boto3.client("dynamodb"), found.control_table))
     table = f"{stages.stack_name('local')}-control"
-    return Target(feed, DynamoDBProfiles(_twin(str(endpoint_url)), table))
+    return Target(feed, DynamoDBProfiles(twin_client(str(endpoint_url)), table))
 
 
-def _twin(endpoint_url: str) -> Any:
+target_options = feed_options(_find)
+
+
+def twin_client(endpoint_url: str, config: Config = _TWIN) -> Any:
     """DynamoDB Local takes any credentials, so that none of yours are sent to it."""
     return boto3.client(
         "dynamodb",
@@ -93,5 +112,5 @@ def _twin(endpoint_url: str) -> Any:
         region_name="us-east-1",
         aws_access_key_id="local",
         aws_secret_access_key="local",
-        config=_TWIN,
+        config=config,
     )

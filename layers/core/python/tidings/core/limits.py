@@ -76,6 +76,7 @@ CORRECT_RUN_MS = 240_000  # one run yields after this; a batch takes some 50 ms
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 
 # --- verifying ------------------------------------------------------------------------------
+VERIFY_LOOK_MS = 1_000  # how old a checkpoint may be: what changed since makes a bucket differ
 REPAIR_BATCH = 1_000  # rows put right before the next are: a second's work, told as it goes on
 
 # --- status ----------------------------------------------------------------------------------

@@ -106,6 +106,8 @@ class Verifier:
     buckets: Collection[int] = range(limits.BUCKETS)
     floor: int = 1
     page: int = 0
+    _checkpoint: int = 0
+    _looked_ms: int = -limits.VERIFY_LOOK_MS
 
     def read(self) -> Iterator[int]:
         """Read the log from its floor to its end; after each read the last page."""
@@ -119,6 +121,8 @@ class Verifier:
             LogIncomplete: pages that the state has handled are not in the log.
             Unavailable: a store does not answer.
         """
+        if self.clock() - self._looked_ms >= limits.VERIFY_LOOK_MS:
+            self._look()
         fold = self._fold(bucket)
         wanted = self._remembered(fold.latest.values())
         older, total = 0, 0
@@ -131,6 +135,7 @@ class Verifier:
         return self._row_by_row(bucket)
 
     def _row_by_row(self, bucket: int) -> Compared:
+        self._look()
         fold = self._fold(bucket)
         agreeing, older, doubtful = set(), 0, {}
         for row in self._rows(bucket):
@@ -167,12 +172,17 @@ class Verifier:
             for wanted in [fold.latest.get(key)]
         ]
 
-    def _fold(self, bucket: int) -> _Fold:
+    def _look(self) -> None:
         """The checkpoint is read before any row: the rows show at least what is in the fold."""
         checkpoint = self.checkpoints.checkpoints(self.feed).get(STATE, 0)
         self._read_on()
         if self.page < checkpoint:
             raise LogIncomplete(feed=self.feed, page=self.page, checkpoint=checkpoint)
+        self._checkpoint, self._looked_ms = checkpoint, self.clock()
+
+    def _fold(self, bucket: int) -> _Fold:
+        """Up to the checkpoint as it was when it was looked at."""
+        checkpoint = self._checkpoint
         rows = self.spill.rows(bucket)
         return _Fold(checkpoint, {row.key: row for row in rows if row.page <= checkpoint})
 

@@ -1,0 +1,69 @@
+"""One run over the state of a feed: the log is read, the buckets are compared, the rest is told."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from tidings.core import limits
+
+from . import shown
+from .findings import Findings
+from .spill import FileSpill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from rich.progress import Progress
+    from tidings.core.verifying import Difference, Verifier
+
+    from .state_target import StateTarget
+
+_RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
+
+
+def buckets_of(ctx: click.Context, param: click.Parameter, text: str) -> Collection[int]:
+    """The callback of an option that holds numbers and ranges: `0-7,63`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not numbers or numbers[-1] >= limits.BUCKETS:
+            rule = f"{part!r} is no bucket or range of buckets, 0 to {limits.BUCKETS - 1}"
+            raise click.BadParameter(rule)
+        found |= set(numbers)
+    return sorted(found)
+
+
+ALL = f"0-{limits.BUCKETS - 1}"
+
+
+@contextmanager
+def run_over(target: StateTarget, buckets: Collection[int]) -> Iterator[tuple[Verifier, Progress]]:
+    """The operations of the log are kept below the folder for temporary files meanwhile."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,
+        shown.progress() as progress,
+    ):
+        yield target.verifier(FileSpill(Path(folder)), frozenset(buckets)), progress
+
+
+def examine(
+    verifier: Verifier, progress: Progress, tell: Callable[[Difference], None] | None = None
+) -> Findings:
+    """Read the log and compare every bucket; *tell* is given each difference."""
+    task = progress.add_task("reading the log", total=None)
+    for page in verifier.read():
+        progress.update(task, completed=page)
+    progress.update(task, total=1, completed=1)
+    found = Findings()
+    for bucket in progress.track(sorted(verifier.buckets), description="comparing"):
+        compared = verifier.compare(bucket)
+        found.add(compared)
+        for difference in compared.differences if tell else ():
+            tell(difference)  # type: ignore[misc]
+    return found

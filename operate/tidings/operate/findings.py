@@ -1,0 +1,116 @@
+"""What a verification found, counted and told. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidings.core.operations import event_of
+from tidings.core.verifying import Kind, differing
+
+if TYPE_CHECKING:
+    from tidings.core.state import Row
+    from tidings.core.verifying import Compared, Difference
+
+SHOWN_MAX = 20  # differences in the table: a person wants to know of what kind they are
+_NAMES = {"at_ms": "time", "expires_ms": "expiry"}
+NOTHING = "nothing"
+
+
+@dataclass(slots=True)
+class Findings:
+    """
+    Of the buckets that were compared so far; *first* are the first differences.
+
+    *page* is the least page up to which a bucket was compared.
+    """
+
+    buckets: int = 0
+    page: int = 0
+    rows: int = 0
+    agreeing: int = 0
+    older: int = 0
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    differing: list[int] = field(default_factory=list)
+    first: list[Difference] = field(default_factory=list)
+
+    @property
+    def differences(self) -> int:
+        return self.kinds.total()
+
+    @property
+    def aliens(self) -> int:
+        return self.kinds[Kind.ALIEN]
+
+    def add(self, found: Compared) -> None:
+        self.page = min(self.page, found.checkpoint) if self.buckets else found.checkpoint
+        self.buckets += 1
+        self.rows += found.rows
+        self.agreeing += found.agreeing
+        self.older += found.older
+        self.kinds.update(each.kind for each in found.differences)
+        if found.differences:
+            self.differing.append(found.bucket)
+        self.first += found.differences[: SHOWN_MAX - len(self.first)]
+
+
+def as_json(findings: Findings, feed: str, floor: int) -> dict[str, object]:
+    """The last line of `--json`."""
+    return {
+        "feed": feed,
+        "floor": floor,
+        "page": findings.page,
+        "buckets": findings.buckets,
+        "agreeing": findings.agreeing,
+        "older": findings.older,
+        "differences": {kind.value: findings.kinds[kind] for kind in Kind},
+    }
+
+
+def difference_as_json(difference: Difference) -> dict[str, object]:
+    """A line of `--json`. It says where to look, not what the operations hold."""
+    return {
+        "difference": difference.kind.value,
+        "key": difference.key,
+        "bucket": difference.bucket,
+        "found": _place(difference.found),
+        "wanted": _place(difference.wanted),
+        "unequal": _unequal(difference),
+    }
+
+
+def cells(difference: Difference) -> tuple[str, str, str, str]:
+    """A row of the table: kind, object, what the state has and the log says at page/slot."""
+    kind = difference.kind.value
+    if difference.kind is Kind.ALTERED:
+        kind = f"{kind}: {', '.join(_unequal(difference))}"
+    return kind, difference.key, _said(difference.found), _said(difference.wanted)
+
+
+def sentence(findings: Findings, feed: str, floor: int) -> str:
+    parts = [
+        f"{findings.agreeing:,} rows of {feed} agree with its log up to page {findings.page:,}"
+    ]
+    if findings.older:
+        parts.append(f"{findings.older:,} are older than the log, which begins with page {floor:,}")
+    kinds = [f"{findings.kinds[kind]:,} {kind.value}" for kind in Kind if findings.kinds[kind]]
+    parts.append(", ".join(kinds) if kinds else "nothing differs")
+    return "; ".join(parts)
+
+
+def _unequal(difference: Difference) -> list[str]:
+    if difference.found is None or difference.wanted is None:
+        return []
+    names = differing(difference.found, difference.wanted)
+    return [_NAMES.get(name, name) for name in names]
+
+
+def _place(row: Row | None) -> dict[str, object] | None:
+    return (
+        None if row is None else {"page": row.page, "slot": row.slot, "event": event_of(row.line)}
+    )
+
+
+def _said(row: Row | None) -> str:
+    return NOTHING if row is None else f"{event_of(row.line)} at {row.page}/{row.slot}"

@@ -1,0 +1,77 @@
+"""`tidings rebuild`: rows of the state that are not as the log says are put right."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+from tidings.client.cli import EXIT_CODES
+from tidings.core import guards, limits
+from tidings.core.rebuilding import Rebuilder, Repaired
+
+from . import findings, shown
+from .examining import examine, run_over
+from .findings import Findings
+from .state_target import StateTarget, state_options
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+STOPPED = 3
+_EVERY = range(limits.BUCKETS)
+
+
+@click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
+@state_options
+@click.option("--dry-run", is_flag=True, help="Only say what would be put right.")
+@click.option(
+    "--max-alien-share",
+    type=click.FloatRange(0, 1),
+    default=guards.ALIEN_SHARE_MAX,
+    show_default=True,
+    help="Stop where the log knows nothing of a larger share of the rows.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
+@click.pass_context
+def rebuild(
+    ctx: click.Context, target: StateTarget, dry_run: bool, max_alien_share: float, as_json: bool
+) -> None:
+    """
+    Rebuild the state of a feed from its log: put right what `tidings verify` finds.
+
+    The feed may go on meanwhile: a row that changes is left to whoever changed it. Rows that are
+    older than the log are kept as they are.
+
+    \b
+    Examples:
+      tidings rebuild --stage dev --dry-run
+      tidings rebuild --endpoint-url http://127.0.0.1:8044
+    """
+    with run_over(target, _EVERY) as (verifier, progress):
+        found = examine(verifier, progress)
+        objection = guards.check_rebuild(found.aliens, found.rows, share_max=max_alien_share)
+        done = None
+        if objection is None and not dry_run:
+            done = _repair(Rebuilder(verifier, target.states()), found, progress)
+    _show(found, done, target.feed, verifier.floor, as_json)
+    if objection is not None:
+        click.echo(f"Stopped: {objection.sentence}.", err=True)
+        ctx.exit(STOPPED)
+
+
+def _repair(rebuilder: Rebuilder, found: Findings, progress: Progress) -> Repaired:
+    total = Repaired(0, 0)
+    for bucket in progress.track(found.differing, description="repairing"):
+        total += rebuilder.repair(bucket)
+    return total
+
+
+def _show(found: Findings, done: Repaired | None, feed: str, floor: int, as_json: bool) -> None:
+    counts = {} if done is None else {"repaired": done.repaired, "moved": done.moved}
+    if as_json:
+        click.echo(json.dumps(findings.as_json(found, feed, floor) | counts))
+        return
+    shown.show(found, feed, floor)
+    if done is not None and found.differences:
+        click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed meanwhile.")

@@ -1,0 +1,87 @@
+"""A feed whose state is to be verified or rebuilt: its tables, on a stage or a twin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+from botocore.config import Config  # noqa: TID251 see above
+from tidings.aws import stages, wire
+from tidings.aws.clock import now_ms
+from tidings.aws.dynamodb_followers import DynamoDBFollowers
+from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.core.feeds import check_known
+from tidings.core.reader import Reader
+from tidings.core.verifying import Verifier
+
+from .target import feed_options, twin_client
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tidings.aws.settings import Settings
+    from tidings.core.ports import Spill
+
+_TWIN = "local"
+_READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
+_ATTEMPTS = 5  # a throttled read is worth waiting for: nobody waits for its answer
+_CONNECTIONS = 16  # threads that put rows right, and some to spare
+
+
+@dataclass(frozen=True, slots=True)
+class StateTarget:
+    """*feed* in the tables that *settings* name, by *client*."""
+
+    feed: str
+    client: Any
+    settings: Settings
+
+    def verifier(self, spill: Spill, buckets: Collection[int]) -> Verifier:
+        log = self.log()
+        followers = DynamoDBFollowers(self.client, self.settings.control_table)
+        return Verifier(
+            self.feed,
+            self.states(),
+            followers,
+            Reader(log, log),
+            spill,
+            now_ms,
+            self.settings.tombstone_ms,
+            buckets,
+        )
+
+    def log(self) -> DynamoDBLog:
+        return DynamoDBLog(self.client, self.settings.log_table, self.settings.control_table)
+
+    def states(self) -> DynamoDBState:
+        """To read and repair: it does nothing without a condition, so requests may be repeated."""
+        return DynamoDBState(self.client, self.settings.state_table)
+
+
+def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
+    """
+    Raises:
+        NoStage: there is none, or it is older than this command.
+        UnknownFeed: it has no such feed.
+    """
+    config = Config(
+        connect_timeout=2,
+        read_timeout=_READ_S,
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        max_pool_connections=_CONNECTIONS,
+    )
+    if stage is not None:
+        found = stages.settings_of(stage, boto3.client("cloudformation"))
+        client, settings = boto3.client("dynamodb", config=config), stages.settings(stage, found)
+        check_known(feed, settings.feeds)
+    else:
+        local = config.merge(Config(proxies={}))
+        client = twin_client(str(endpoint_url), local)
+        settings = stages.settings(_TWIN, {"TIDINGS_FEEDS": feed})
+    wire.read_items_raw(client)
+    return StateTarget(feed, client, settings)
+
+
+state_options = feed_options(find)
