@@ -157,6 +157,23 @@ def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: 
     again = [bucket for bucket in set(state.reads) if state.reads.count(bucket) == 2]
     assert again == [bucket_of("video/a")]
     assert len(state.reads) == limits.BUCKETS + 1
+    trimmed(scene, 3)
+    state.reads.clear()
+    compared(scene)
+    assert len(state.reads) == limits.BUCKETS  # what is older than the log is no difference
+
+
+def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> None:
+    """It may be right as the operation it was when the run began, and stale since."""
+    made = verifier(scene)
+    made.compare(bucket_of("video/c"))
+    before = rows(scene.state)["video/a"]
+    scene.post(op("a"))
+    scene.project()
+    scene.post(op("a"))
+    scene.project()
+    alter(scene, "video/a", page=4, slot=0, line=line("a"))
+    assert made.compare(before.bucket).differences[0].kind is Kind.STALE
 
 
 def test_only_the_buckets_that_are_asked_for(scene: Scene, state: Watched) -> None:

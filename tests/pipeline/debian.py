@@ -1,0 +1,138 @@
+"""
+Real dumps: package indexes of Debian, and a feed that is synced with them one after the other.
+
+What the feed should hold is read from the indexes a second time, by other code than the example
+that makes dumps of them; what it does hold is heard by a consumer that copies it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidings.local.running import Twin
+
+from tests.e2e.consumers import Objects, replicate
+
+ROOT = Path(__file__).parents[2]
+LISTS = Path("/var/lib/apt/lists")
+CAT = Path("/usr/lib/apt/apt-helper")  # it knows how apt compresses
+FEED = "packages"
+_FIELD = re.compile(r"^(Package|Architecture|Version|SHA256|Source|Section): *(.*)$", re.M)
+
+
+def indexes(folder: Path = LISTS) -> list[Path]:
+    """The package indexes that apt keeps in *folder*, the largest first."""
+    found = folder.glob("*_Packages*") if CAT.exists() else ()
+    return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
+
+
+def text_of(paths: Sequence[Path], one_in: int = 1) -> str:
+    """*paths* as one index; of every *one_in* names one, the same ones of each index."""
+    command = [str(CAT), "cat-file", *map(str, paths)]
+    said = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    packages = re.findall(r"^Package: .*?(?=^Package: |\Z)", said, re.M | re.S)
+    chosen = (
+        each for each in packages if zlib.crc32(each.split("\n", 1)[0].encode()) % one_in == 0
+    )
+    return "".join(f"{each.rstrip()}\n\n" for each in chosen)
+
+
+def objects(text: str) -> Objects:
+    """What a feed holds of an index, without times; of a package that comes twice, the last."""
+    found: Objects = {}
+    for stanza in text.split("\n\n"):
+        given: dict[str, str] = dict(_FIELD.findall(stanza))
+        if given:
+            name = f"{given['Package']}:{given['Architecture']}"
+            source = given.get("Source", given["Package"]).partition(" ")[0]
+            found["package", name] = {
+                "type": "package",
+                "id": name,
+                "parents": [f"source/{source}", f"section/{given['Section']}"],
+                "data": {"version": given["Version"], "sha256": given["SHA256"]},
+            }
+    return found
+
+
+def dumped(text: str, date: str, *before: Path) -> bytes:
+    """What the example makes of the index *text*."""
+    script = ROOT / "examples/python/debian_dump.py"
+    command = [sys.executable, str(script), date, *map(str, before)]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a dump has to change."""
+
+    creates: int
+    updates: int
+    deletes: int
+
+    @staticmethod
+    def of(before: Objects, after: Objects) -> Expected:
+        return Expected(
+            creates=len(after.keys() - before.keys()),
+            updates=sum(before[key] != after[key] for key in after.keys() & before.keys()),
+            deletes=len(before.keys() - after.keys()),
+        )
+
+
+@dataclass
+class Synced:
+    """A feed of *twin*, dumps of it in *folder*, and *run*, which runs `tidings` with arguments."""
+
+    twin: Twin
+    folder: Path
+    run: Callable[..., tuple[int, str]]
+    held: Objects = field(default_factory=dict)
+    _dumps: list[Path] = field(default_factory=list)
+
+    @property
+    def where(self) -> list[str]:
+        return ["--feed", FEED, "--endpoint-url", self.twin.dynamodb_url]
+
+    def sync(self, text: str, date: str, *options: str) -> dict[str, Any]:
+        """Make the feed agree with the index *text* of *date*, and check every object."""
+        dump = self._dumped(text, date)
+        started = time.monotonic()
+        code, said = self.run("sync", str(dump), *self.where, "--json", *options)
+        seconds = time.monotonic() - started
+        assert code == 0, said
+        summary: dict[str, Any] = json.loads(said)
+        after = objects(text)
+        expected = Expected.of(self.held, after)
+        counts = {name: summary[name] for name in ("creates", "updates", "deletes")}
+        assert Expected(**counts) == expected
+        assert (summary["applied"], summary["moved"]) == (sum(counts.values()), 0)
+        assert self.copied() == after
+        self.held = after
+        return summary | {"seconds": seconds}
+
+    def copied(self) -> Objects:
+        """What a consumer with nothing is told, object by object, without times."""
+        found = replicate(f"{self.twin.url}feeds/{FEED}/ops")
+        for fields in found.values():
+            del fields["timestamp"]
+        return found
+
+    def verify(self) -> dict[str, Any]:
+        code, said = self.run("verify", *self.where, "--json")
+        assert code == 0, said
+        summary: dict[str, Any] = json.loads(said)
+        return summary
+
+    def _dumped(self, text: str, date: str) -> Path:
+        dump = self.folder / f"{len(self._dumps)}.json"
+        dump.write_bytes(dumped(text, date, *self._dumps[-1:]))
+        self._dumps.append(dump)
+        return dump
