@@ -48,6 +48,7 @@ def _deploy_and_try() -> int:
     (stage,) = settings.chosen(STAGE)
     with emulator.running(folder / "emulator") as aws:
         (template,) = synth.synth(folder / "cdk.out", stage=STAGE)
+        stage_on_emulator.without_spark(template)
         stack = template.name.partition(".")[0]
         _say(started, f"synthesised {stack}")
         outputs = cdk_cli.deploy(

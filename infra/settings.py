@@ -6,6 +6,17 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class SyncSchedule:
+    """
+    A sync by the clock: *expression* as EventBridge Scheduler reads it (`cron(0 3 * * ? *)`, UTC),
+    *request* as `tidings.core.syncing` does.
+    """
+
+    expression: str
+    request: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """
     One deployment of the feed.
@@ -14,7 +25,8 @@ class Stage:
     this stage ($1 a month and a charge per request) instead of a key AWS manages. *requests_per_s*
     and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once
     (None: whatever the account has). A follower more than *lag_pages_max* behind its feed for a
-    while raises an alarm. *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
+    while raises an alarm. *syncs* run by the clock. *environment* overrides defaults of
+    `tidings.aws.settings.SETTINGS`.
     """
 
     name: str
@@ -25,6 +37,7 @@ class Stage:
     burst: int
     streams_max: int | None
     lag_pages_max: int
+    syncs: tuple[SyncSchedule, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
 
 

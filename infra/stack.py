@@ -21,6 +21,9 @@ from infra.parts.socket_api import FeedSocketApi
 from infra.parts.stream_function import StreamFunction
 from infra.parts.stream_source import GivenUp, StreamSource
 from infra.parts.sync_bucket import SyncBucket
+from infra.parts.sync_job import SyncJob
+from infra.parts.sync_machine import SyncMachine
+from infra.parts.sync_starts import SyncStarts
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
@@ -51,6 +54,7 @@ class TidingsStack(cdk.Stack):
         for schedule in blueprint.SCHEDULES:
             name, target = schedule.function, self.functions[schedule.function]
             FunctionSchedule(self, f"{_id(name)}Clock", schedule=schedule, target=target)
+        self.sync = self._sync()
         self._watch()
         self._outputs()
         suppressions.apply(self)
@@ -107,6 +111,22 @@ class TidingsStack(cdk.Stack):
             for source in blueprint.STREAM_SOURCES
         ]
 
+    def _sync(self) -> SyncMachine:
+        job = SyncJob(self, "SyncJob", stage=self.stage, tables=self.tables, syncs=self.syncs)
+        machine = SyncMachine(
+            self,
+            "Sync",
+            stage=self.stage,
+            key=self.key,
+            tables=self.tables,
+            syncs=self.syncs,
+            job=job,
+            steer=self.functions["steer"],
+            correct=self.functions["correct"],
+        )
+        SyncStarts(self, "SyncStarts", stage=self.stage, syncs=self.syncs, machine=machine)
+        return machine
+
     def _watch(self) -> None:
         self.alarms = Alarms(self, "Alarms", stage=self.stage, key=self.key)
         for function in self.functions.values():
@@ -116,12 +136,14 @@ class TidingsStack(cdk.Stack):
         self.alarms.watch_followers()
         self.alarms.watch_tables(self.tables)
         self.alarms.watch_apis(self.http, self.sockets)
+        self.alarms.watch_syncs(self.sync.arn)
         FeedDashboard(
             self,
             "Dashboard",
             stage=self.stage,
             alarms=self.alarms,
             functions=list(self.functions.values()),
+            syncs=self.sync.arn,
         )
 
     def _outputs(self) -> None:
@@ -130,6 +152,8 @@ class TidingsStack(cdk.Stack):
         for name, variable in SETTING_OUTPUTS.items():
             cdk.CfnOutput(self, name, value=self.values[variable])
         cdk.CfnOutput(self, "SyncBucket", value=self.syncs.bucket.bucket_name)
+        cdk.CfnOutput(self, "SyncMachine", value=self.sync.arn)
+        cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)
         cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
         for function in self.functions.values():
             if isinstance(function, StreamFunction):

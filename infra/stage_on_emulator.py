@@ -1,14 +1,16 @@
 """
 A deployed stage as the emulator has it: its addresses, and what has to be put right first.
 
-Two things cannot work there as deployed. The stack's WebSocket address names a host of AWS's, so
-the functions are told the emulator's. And the emulator cannot run a Lambda extension, so the
-streaming function's own `run.sh` is started beside it, in its deployed environment. The feed is
-opened to everybody, so that the suites need no password.
+Three things cannot work there as deployed. It knows no EMR Serverless, so that Spark is left out.
+The stack's WebSocket address names a host of AWS's, so the functions are told the emulator's. And
+the emulator cannot run a Lambda extension, so the streaming function's own `run.sh` is started
+beside it, in its deployed environment. The feed is opened to everybody, so that the suites need no
+password.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -16,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import boto3
@@ -33,6 +35,7 @@ from infra.settings import Stage
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
+SPARK, NOTHING = "AWS::EMRServerless::Application", "AWS::CloudFormation::WaitConditionHandle"
 START_S = 20
 POLL_S = 0.05
 
@@ -49,6 +52,27 @@ class Addresses:
     base_url: str
     stream_url: str
     sockets_url: str
+
+
+def without_spark(template: Path) -> None:
+    """Put nothing in the place of the EMR application, and a word in that of its names."""
+    body = json.loads(template.read_text())
+    spark = [name for name, each in body["Resources"].items() if each["Type"] == SPARK]
+    for name in spark:
+        body["Resources"][name] = {"Type": NOTHING}
+    template.write_text(json.dumps(_named_apart(body, frozenset(spark))))
+
+
+def _named_apart(value: Any, names: frozenset[str]) -> Any:
+    """*value* without references to attributes of *names*."""
+    match value:
+        case {"Fn::GetAtt": [str(name), _]} if name in names:
+            return "none"
+        case dict():
+            return {key: _named_apart(each, names) for key, each in value.items()}
+        case list():
+            return [_named_apart(each, names) for each in value]
+    return value
 
 
 @contextmanager

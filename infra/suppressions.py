@@ -53,9 +53,30 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "A sync names the parts of its plan when it makes them; the grant is to read objects below "
+        "What a sync reads and keeps is named when it is made; each grant is for the objects below "
         "one prefix of one bucket.",
-        r"Resource::<Syncs.*>/plans/\*$",
+        r"Resource::<Syncs.*>/(approvals|dumps|exports|logs|plans|uploads)/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "A job run gets its id when it is started; the grant is for the runs of one application.",
+        r"Resource::<SyncJobApplication.*>/jobruns/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "An export gets its id when it is started; the grant is for those of one table.",
+        r"Resource::<TablesState.*>/export/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "The executions of one state machine and of its map over parts, which it starts and stops.",
+        r"Resource::arn:.*:execution:tidings-[a-z]+-sync(/Parts)?:\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "CloudWatch Logs knows no resource for the delivery of logs; Step Functions needs it to "
+        "write its log.",
+        r"Resource::\*$",
     ),
     Suppression(
         "AwsSolutions-L1",
@@ -63,8 +84,12 @@ ACCEPTED = (
         "a newer runtime is a change that the tests have to pass first.",
     ),
     Suppression(
+        "AwsSolutions-SF2",
+        "Nothing here is traced: the history of an execution shows each step, its time and error.",
+    ),
+    Suppression(
         "AwsSolutions-S1",
-        "One bucket holds copies of stream keys that Lambda gave up, the other what syncs planned; "
+        "One bucket holds copies of stream keys that Lambda gave up, the other dumps and plans; "
         "both are gone after 30 days, and an access log would be larger than what it watches.",
     ),
 )

@@ -26,6 +26,7 @@ LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
 # The sweep makes up for a throttled follower, but it says that the account lacks concurrency.
 _FUNCTION_METRICS = ("Errors", "Throttles")
 _MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
+_SYNC_METRICS = ("ExecutionsFailed", "ExecutionsTimedOut")
 _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 
 
@@ -77,6 +78,11 @@ class Alarms(Construct):
             "IntegrationError", statistic="Sum", period=measures.PERIOD
         )
         self._any("SocketErrors", failed)
+
+    def watch_syncs(self, machine: str) -> None:
+        """Syncs that failed; what a guard stopped did not."""
+        for metric in _SYNC_METRICS:
+            self._any(f"Sync{metric}", measures.of_machine(metric, machine))
 
     def _any(self, name: str, metric: cloudwatch.IMetric) -> None:
         self._above(name, metric, 0)

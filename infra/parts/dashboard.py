@@ -15,6 +15,7 @@ from infra.settings import Stage
 
 FULL_WIDTH, WIDTH = 24, 8  # CloudWatch's grid has 24 columns
 _STATISTICS = {"FollowerLag": "Maximum"}  # all others are counts
+_PER_SYNC = ("ExecutionsStarted", "ExecutionsSucceeded", "ExecutionsFailed")
 _PER_FUNCTION = (("Invocations", "Sum"), ("Errors", "Sum"), ("Duration", "p99"))
 
 
@@ -27,6 +28,7 @@ class FeedDashboard(Construct):
         stage: Stage,
         alarms: Alarms,
         functions: Sequence[TidingsFunction],
+        syncs: str,
     ) -> None:
         super().__init__(scope, name)
         board = cloudwatch.Dashboard(self, "Board", dashboard_name=f"tidings-{stage.name}")
@@ -37,6 +39,7 @@ class FeedDashboard(Construct):
         )
         board.add_widgets(*[_metric(metric, stage) for metric in metrics.METRICS])
         board.add_widgets(*[_functions(*each, functions) for each in _PER_FUNCTION])
+        board.add_widgets(_syncs(syncs))
 
 
 def _metric(metric: metrics.Metric, stage: Stage) -> cloudwatch.GraphWidget:
@@ -53,3 +56,8 @@ def _functions(
         for each in functions
     ]
     return cloudwatch.GraphWidget(title=f"{name} ({statistic})", left=list(series), width=WIDTH)
+
+
+def _syncs(machine: str) -> cloudwatch.GraphWidget:
+    series = [measures.of_machine(name, machine) for name in _PER_SYNC]
+    return cloudwatch.GraphWidget(title="Syncs", left=list(series), width=WIDTH)

@@ -44,3 +44,14 @@ def of_function(name: str, called: str, *, statistic: str = "Sum") -> cloudwatch
         statistic=statistic,
         period=PERIOD,
     )
+
+
+def of_machine(name: str, arn: str) -> cloudwatch.Metric:
+    """One of Step Functions' own metrics of a state machine."""
+    return cloudwatch.Metric(
+        namespace="AWS/States",
+        metric_name=name,
+        dimensions_map={"StateMachineArn": arn},
+        statistic="Sum",
+        period=PERIOD,
+    )

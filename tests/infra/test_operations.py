@@ -172,8 +172,12 @@ def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
 
 def test_alarms_reach_the_topic(template: Template) -> None:
     """Each has an action; CloudWatch may publish, and use the key where there is one."""
-    (topic,) = template.resources("AWS::SNS::Topic")
-    (policy,) = template.resources("AWS::SNS::TopicPolicy").values()
+    topic = template.body["Outputs"]["AlarmsTopic"]["Value"]["Ref"]
+    (policy,) = (
+        each
+        for each in template.resources("AWS::SNS::TopicPolicy").values()
+        if each["Topics"] == [{"Ref": topic}]
+    )
     allowed = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
 
     for alarm in template.resources("AWS::CloudWatch::Alarm").values():

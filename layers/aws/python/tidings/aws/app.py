@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .dynamodb_state import DynamoDBState
     from .dynamodb_tallies import DynamoDBTallies
     from .lambda_bells import LambdaBells
+    from .s3_documents import S3Documents
     from .s3_parts import S3Parts
 
 _KEY_BYTES = 32  # as the digests that are made with it
@@ -170,6 +171,20 @@ def parts() -> S3Parts:
     from .s3_parts import S3Parts
 
     return S3Parts(clients.objects())
+
+
+@cache
+def documents() -> S3Documents:
+    from .s3_documents import S3Documents
+
+    return S3Documents(clients.objects())
+
+
+def checkpoint(feed: str) -> int:
+    """How far the follower `state` is: its rows show at least what was handled up to there."""
+    from tidings.core.followers import STATE
+
+    return followers().checkpoints(feed).get(STATE, 0)
 
 
 @cache

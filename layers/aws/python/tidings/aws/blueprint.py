@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidings.core import limits
+from tidings.core.syncing import PLANS
 
 DEFAULT_PATH = "$default"
 
@@ -106,7 +107,8 @@ _UPDATE = ("dynamodb:UpdateItem",)
 _DELETE = ("dynamodb:DeleteItem",)
 _SCAN = ("dynamodb:Scan",)
 
-PLANS = "plans/"  # where a sync keeps what is to be corrected
+# What the job of a sync may do: `tidings.pipeline.cloud`.
+JOB_GRANTS = (Grant("log", _READ), Grant("state", _READ), Grant("control", _READ))
 
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
@@ -214,6 +216,14 @@ FUNCTIONS = (
             Grant("state", ("dynamodb:BatchGetItem",)),
             Grant("control", _READ + _UPDATE),
         ),
+        reads=(PLANS,),
+    ),
+    Function(
+        "steer",
+        "steer",
+        timeout_s=30,
+        memory_mb=512,
+        grants=(Grant("control", _READ),),
         reads=(PLANS,),
     ),
     Function(

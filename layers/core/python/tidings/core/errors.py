@@ -18,9 +18,11 @@ Every error the feed raises.
         * NoPasswordSet         the feed is closed until its owner sets a password
         * WrongPassword         not the password of the feed for this role, or none
         * InvalidSetting        what is to be set for a feed breaks its rule
+        * InvalidSync           a request for a sync breaks its rule
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
     * PlanTooOld            nobody can tell any more what moved since a plan was made
+    * PlanMissing           the job of a sync ended well and left no plan
     * LogIncomplete         the log lacks pages that the state has handled
     * Unavailable           a store did not answer in time; try again
 """
@@ -129,6 +131,10 @@ class InvalidSetting(Rejected):
     code = "invalid_setting"
 
 
+class InvalidSync(Rejected):
+    code = "invalid_sync"
+
+
 class LeaseLost(TidingsError):
     def __init__(self, *, feed: str, follower: str, fence: int) -> None:
         self.feed, self.follower, self.fence = feed, follower, fence
@@ -163,6 +169,10 @@ class LogIncomplete(TidingsError):
             f"{feed}: the log cannot be read beyond page {page:,}, and the state has handled it"
             f" up to page {checkpoint:,}"
         )
+
+
+class PlanMissing(TidingsError):
+    """A mistake of ours."""
 
 
 class Unavailable(TidingsError):

@@ -79,6 +79,14 @@ CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 VERIFY_LOOK_MS = 1_000  # how old a checkpoint may be: what changed since makes a bucket differ
 REPAIR_BATCH = 1_000  # rows put right before the next are: a second's work, told as it goes on
 
+# --- syncs in the cloud ----------------------------------------------------------------------
+SYNC_APPLIERS_MAX = 2  # one appends as fast as a state is projected, another reads meanwhile
+SYNC_EXPORT_BYTES = 10 * 1024**3  # of the state; to scan less takes minutes and a third of a dollar
+SYNC_APPROVAL_S = 3 * 24 * 3600  # a weekend; a plan ages out after half the life of a tombstone
+SYNC_JOB_MINUTES = 12 * 60  # 100,000,000 objects took five minutes on two cores: far above
+SYNC_CAUSE_CHARS = 1000  # of an error in a report: its sentence, without pages of stack
+DUMP_ADDRESS_CHARS_MAX = 1100  # a key has 1,024 bytes at most, a bucket's name 63
+
 # --- status ----------------------------------------------------------------------------------
 TALLY_SOON_MS = 1_000  # somebody came or left: told at once, but not for each of a thousand
 TALLY_EVERY_MS = 20_000  # else; two write units per process beside its five reads a second

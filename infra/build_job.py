@@ -1,0 +1,97 @@
+"""
+Builds what EMR Serverless needs of us: an archive of our packages and of boto3.
+
+`spark.archives` unpacks it beside each process of a job, and PYTHONPATH names it. Python itself
+and PySpark are EMR's. botocore describes 400 services; the job talks to three, so the descriptions
+of the others are left out. The same contents make the same bytes, and nothing is uploaded twice.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+from importlib.metadata import version
+from pathlib import Path
+
+from infra.build_layers import LayerNotBuilt
+from infra.paths import BUILD, LAYERS, ROOT
+
+# boto3 closed under dependencies (a test compares it with the metadata).
+PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
+SOURCES = (LAYERS / "core" / "python", LAYERS / "aws" / "python", ROOT / "pipeline")
+SERVICES = ("dynamodb", "s3", "sts")
+ARCHIVE = BUILD / "job" / "environment.tgz"
+ENTRY = ROOT / "pipeline" / "entry.py"
+
+_LEFT_OUT = ("__pycache__", "*.pyc", "entry.py", "*.dist-info", "bin", "examples")
+
+
+def build(folder: Path = BUILD / "job") -> Path:
+    """
+    The archive, made anew from what is here; the wheels are fetched when their versions changed.
+
+    Raises:
+        LayerNotBuilt: pip found no wheel, or no network.
+    """
+    contents, archive = folder / "contents", folder / ARCHIVE.name
+    shutil.rmtree(contents, ignore_errors=True)
+    shutil.copytree(_wheels(folder), contents, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    for source in SOURCES:
+        shutil.copytree(
+            source, contents, ignore=shutil.ignore_patterns(*_LEFT_OUT), dirs_exist_ok=True
+        )
+    archive.write_bytes(_packed(contents))
+    return archive
+
+
+def requirements() -> list[str]:
+    return [f"{package}=={version(package)}" for package in PACKAGES]
+
+
+def _wheels(folder: Path) -> Path:
+    wheels, stamp = folder / "wheels", folder / "wheels.txt"
+    wanted = "\n".join((*requirements(), *SERVICES)) + "\n"
+    if not (stamp.is_file() and stamp.read_text() == wanted and wheels.is_dir()):
+        _install(wheels)
+        _prune(wheels / "botocore" / "data")
+        stamp.write_text(wanted)
+    return wheels
+
+
+def _install(target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--no-compile", "--only-binary=:all:", "--target", str(target)]
+    done = subprocess.run([*command, *requirements()], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LayerNotBuilt("job", (done.stderr.strip().splitlines() or ["pip failed"])[-1])
+
+
+def _prune(descriptions: Path) -> None:
+    for each in descriptions.iterdir():
+        if each.is_dir() and each.name not in SERVICES:
+            shutil.rmtree(each)
+
+
+def _packed(contents: Path) -> bytes:
+    """Without times and owners, which would differ from build to build."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as tar,
+    ):
+        for path in sorted(contents.rglob("*")):
+            tar.add(path, path.relative_to(contents), recursive=False, filter=_plain)
+    return packed.getvalue()
+
+
+def _plain(found: tarfile.TarInfo) -> tarfile.TarInfo:
+    found.mtime = found.uid = found.gid = 0
+    found.uname = found.gname = ""
+    found.mode = 0o755 if found.isdir() else 0o644
+    return found

@@ -1,0 +1,112 @@
+"""EMR Serverless: where the comparison of a dump runs. It costs nothing while nothing runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import aws_emrserverless as emr
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+from tidings.aws import blueprint
+from tidings.core import limits, syncing
+
+from infra import build_job
+from infra.names import prefix
+from infra.parts.sync_bucket import SyncBucket
+from infra.parts.tables import Tables
+from infra.settings import Stage
+
+RELEASE = "emr-spark-8.0.0"  # Spark 4.0.2, which the tests run; Python 3.11 and newer
+IDLE_MINUTES = 5  # the application waits so long for a next job before it stops
+LOGS = "logs/"
+
+# A driver of 2 vCPU and three executors of 4: an account may use 16 vCPU at first. A partition of
+# half a million rows takes some 200 MB a core, and each core has a Python beside it.
+CAPACITY = {"cpu": "16 vCPU", "memory": "112 GB", "disk": "500 GB"}
+SPARK = {
+    "spark.driver.cores": "2",
+    "spark.driver.memory": "8g",
+    "spark.executor.cores": "4",
+    "spark.executor.memory": "16g",
+    "spark.executor.memoryOverhead": "6g",
+    "spark.emr-serverless.executor.disk": "100G",
+    "spark.dynamicAllocation.maxExecutors": "3",
+}
+_READ = (syncing.DUMPS, syncing.UPLOADS, syncing.EXPORTS, syncing.PLANS)
+_ENVIRONMENT = "environment"  # the folder the archive becomes
+
+
+class SyncJob(Construct):
+    """The application, the role of its jobs, and what a job is started with."""
+
+    def __init__(
+        self, scope: Construct, name: str, *, stage: Stage, tables: Tables, syncs: SyncBucket
+    ) -> None:
+        super().__init__(scope, name)
+        self.application = emr.CfnApplication(
+            self,
+            "Application",
+            name=f"{prefix(stage)}sync",
+            type="SPARK",
+            release_label=RELEASE,
+            architecture="ARM64",
+            auto_start_configuration={"enabled": True},
+            auto_stop_configuration={"enabled": True, "idleTimeoutMinutes": IDLE_MINUTES},
+            maximum_capacity=CAPACITY,
+        )
+        self.role = iam.Role(
+            self, "Role", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
+        )
+        self.bucket = syncs.bucket
+        self.entry = assets.Asset(self, "Entry", path=str(build_job.ENTRY))
+        self.archive = assets.Asset(self, "Archive", path=str(build_job.build()))
+        self._allow_objects()
+        for grant in blueprint.JOB_GRANTS:
+            tables.allow(self.role, grant)
+        tables.allow_key(self.role)
+
+    def run(self) -> dict[str, Any]:
+        """The parameters of `startJobRun`, as Step Functions spells them, but for arguments."""
+        logs = {"LogUri": f"s3://{self.bucket.bucket_name}/{LOGS}"}
+        return {
+            "ApplicationId": self.application.attr_application_id,
+            "ExecutionRoleArn": self.role.role_arn,
+            "ExecutionTimeoutMinutes": limits.SYNC_JOB_MINUTES,
+            "JobDriver": {
+                "SparkSubmit": {
+                    "EntryPoint": self.entry.s3_object_url,
+                    "SparkSubmitParameters": " ".join(
+                        f"--conf {key}={value}" for key, value in self._settings().items()
+                    ),
+                }
+            },
+            "ConfigurationOverrides": {
+                "MonitoringConfiguration": {"S3MonitoringConfiguration": logs}
+            },
+        }
+
+    def _settings(self) -> dict[str, str]:
+        path = f"./{_ENVIRONMENT}"
+        return SPARK | {
+            "spark.archives": f"{self.archive.s3_object_url}#{_ENVIRONMENT}",
+            "spark.emr-serverless.driverEnv.PYTHONPATH": path,
+            "spark.executorEnv.PYTHONPATH": path,
+        }
+
+    def _allow_objects(self) -> None:
+        """Read dumps and exports, keep the plan, write the log."""
+        objects = self.bucket.arn_for_objects
+        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in self._assets()]
+        read = [objects(f"{each}*") for each in _READ]
+        for actions, resources in (
+            (("s3:GetObject",), [*ours, *read]),
+            (("s3:ListBucket",), [self.bucket.bucket_arn]),
+            (("s3:PutObject", "s3:AbortMultipartUpload"), [objects(f"{syncing.PLANS}*")]),
+            (("s3:DeleteObject",), [objects(f"{syncing.PLANS}*")]),
+            (("s3:PutObject",), [objects(f"{LOGS}*")]),
+        ):
+            self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+
+    def _assets(self) -> list[assets.Asset]:
+        return [self.entry, self.archive]

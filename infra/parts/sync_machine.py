@@ -1,0 +1,154 @@
+"""The state machine of syncs: its role, its log, and the topic that tells how they end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_stepfunctions as stepfunctions
+from constructs import Construct
+from tidings.core import syncing
+
+from infra.names import prefix
+from infra.parts import sync_states
+from infra.parts.function import TidingsFunction
+from infra.parts.log_group import log_group
+from infra.parts.sync_bucket import SyncBucket
+from infra.parts.sync_job import SyncJob
+from infra.parts.sync_states import MAP_LABEL, Wiring
+from infra.parts.tables import Tables
+from infra.settings import Stage
+
+# Step Functions hears of the end of a job by a rule of this name, which it makes itself.
+_JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
+# CloudWatch Logs takes no resource for the delivery of logs.
+_LOG_DELIVERY = (
+    "logs:CreateLogDelivery",
+    "logs:GetLogDelivery",
+    "logs:UpdateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:DescribeResourcePolicies",
+    "logs:DescribeLogGroups",
+)
+
+
+class SyncMachine(Construct):
+    """`arn` is what to start; `topic` what to subscribe to."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        stage: Stage,
+        key: kms.IKey | None,
+        tables: Tables,
+        syncs: SyncBucket,
+        job: SyncJob,
+        steer: TidingsFunction,
+        correct: TidingsFunction,
+    ) -> None:
+        super().__init__(scope, name)
+        self.called = f"{prefix(stage)}sync"
+        self.topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
+        self.role = iam.Role(self, "Role", assumed_by=_principal())
+        self._key = key
+        self._functions = [steer.function.function_arn, correct.function.function_arn]
+        self._wiring = Wiring(
+            partition=cdk.Aws.PARTITION,
+            region=cdk.Aws.REGION,
+            bucket=syncs.bucket.bucket_name,
+            topic=self.topic.topic_arn,
+            state_table_name=tables.by_name["state"].table_name,
+            state_table_arn=tables.by_name["state"].table_arn,
+            steer=self._functions[0],
+            correct=self._functions[1],
+            job=job.run(),
+        )
+        self._allow(syncs, job, tables)
+        tables.allow_key(self.role)
+        self.machine = self._machine(stage)
+        self.arn = self.machine.attr_arn
+
+    def _machine(self, stage: Stage) -> stepfunctions.CfnStateMachine:
+        group = log_group(self, "Logs", stage, path=f"/aws/vendedlogs/states/{self.called}")
+        definition = sync_states.definition(self._wiring)
+        machine = stepfunctions.CfnStateMachine(
+            self,
+            "Machine",
+            state_machine_name=self.called,
+            role_arn=self.role.role_arn,
+            definition_string=cdk.Stack.of(self).to_json_string(definition),
+            logging_configuration={
+                "level": "ALL",
+                # A token would let its readers answer for somebody else.
+                "includeExecutionData": False,
+                "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": group.log_group_arn}}],
+            },
+        )
+        machine.node.add_dependency(self.role)
+        return machine
+
+    def _allow(self, syncs: SyncBucket, job: SyncJob, tables: Tables) -> None:
+        """One statement for each kind of step."""
+        objects = syncs.bucket.arn_for_objects
+        runs = f"{job.application.attr_arn}/jobruns/*"
+        for actions, resources in (
+            (("lambda:InvokeFunction",), self._functions),
+            (("dynamodb:DescribeTable",), [self._wiring.state_table_arn]),
+            (("dynamodb:ExportTableToPointInTime",), [self._wiring.state_table_arn]),
+            (("dynamodb:DescribeExport",), [f"{self._wiring.state_table_arn}/export/*"]),
+            (
+                ("s3:PutObject", "s3:AbortMultipartUpload"),
+                [objects(f"{syncing.EXPORTS}*"), objects(f"{syncing.APPROVALS}*")],
+            ),
+            (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
+            (("emr-serverless:StartJobRun",), [job.application.attr_arn]),
+            (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
+            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [self._job_rule()]),
+            (("sns:Publish",), [self.topic.topic_arn]),
+            (("states:StartExecution",), [self._named("stateMachine")]),
+            (("states:DescribeExecution", "states:StopExecution"), self._executions()),
+            (_LOG_DELIVERY, ["*"]),
+        ):
+            self._may(actions, resources)
+        self._may_pass(job.role)
+        if self._key is not None:
+            self._may(("kms:Decrypt", "kms:GenerateDataKey"), [self._key.key_arn])
+
+    def _may(self, actions: tuple[str, ...], resources: list[str]) -> None:
+        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+
+    def _may_pass(self, role: iam.Role) -> None:
+        to = {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
+        self.role.add_to_policy(
+            iam.PolicyStatement(actions=["iam:PassRole"], resources=[role.role_arn], conditions=to)
+        )
+
+    def _executions(self) -> list[str]:
+        """Ours, and those of the parts."""
+        return [self._named("execution", ":*"), self._named("execution", f"/{MAP_LABEL}:*")]
+
+    def _named(self, resource: str, rest: str = "") -> str:
+        """By its name: the machine needs its role first."""
+        return cdk.Stack.of(self).format_arn(
+            service="states",
+            resource=resource,
+            resource_name=self.called + rest,
+            arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+    def _job_rule(self) -> str:
+        return cdk.Stack.of(self).format_arn(
+            service="events", resource="rule", resource_name=_JOB_RULE
+        )
+
+
+def _principal() -> iam.ServicePrincipal:
+    account: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
+    return iam.ServicePrincipal("states.amazonaws.com", conditions=account)

@@ -1,0 +1,377 @@
+"""
+The states of a sync, in Amazon States Language; docs/SYNC.md draws them.
+
+The execution's data grow from step to step: `request` as it came, `sync` (checked), `judged` (what
+the plan says, what of it is applied), `answer` (somebody's), `error`, `report`. What is decided is
+decided by the function `steer`; here is only the order, and what is tried again.
+
+JSONPath, because the interpreter that the tests run it by knows no JSONata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidings.core import limits, syncing
+
+State = dict[str, Any]
+
+EXPORT_WAIT_S = 30  # an export takes five minutes and more
+MAP_LABEL = "Parts"  # of the child executions' ARNs
+
+# Throttled or broken for a moment; what the functions do may be repeated.
+_WEATHER = {
+    "ErrorEquals": [
+        "Unavailable",
+        "Lambda.ServiceException",
+        "Lambda.AWSLambdaException",
+        "Lambda.SdkClientException",
+        "Lambda.TooManyRequestsException",
+        "Sandbox.Timedout",
+        "DynamoDb.ThrottlingException",
+        "DynamoDb.InternalServerErrorException",
+        "DynamoDb.LimitExceededException",
+        "EMRServerless.ThrottlingException",
+        "EMRServerless.InternalServerException",
+        "S3.SlowDownException",
+        "SNS.InternalErrorException",
+        "SNS.ThrottledException",
+    ],
+    "IntervalSeconds": 2,
+    "MaxAttempts": 6,
+    "BackoffRate": 2,
+    "MaxDelaySeconds": 60,
+    "JitterStrategy": "FULL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What the states name; functions by ARN. *job* is what each job run is started with."""
+
+    partition: str
+    region: str
+    bucket: str
+    topic: str
+    state_table_name: str
+    state_table_arn: str
+    steer: str
+    correct: str
+    job: dict[str, Any]
+
+
+def definition(wiring: Wiring) -> dict[str, Any]:
+    """The state machine."""
+    return {
+        "Comment": "Makes a feed agree with a dump of the real data.",
+        "StartAt": "Begin",
+        "States": {
+            **_checking(wiring),
+            **_exporting(wiring),
+            **_planning(wiring),
+            **_asking(wiring),
+            **_applying(wiring),
+            **_ending(wiring),
+        },
+    }
+
+
+def _checking(wiring: Wiring) -> dict[str, State]:
+    size = {"TableName": wiring.state_table_name}
+    return {
+        "Begin": {
+            "Type": "Pass",
+            "Parameters": {"request.$": "$$.Execution.Input"},
+            "Next": "Check",
+        },
+        "Check": _steer(
+            wiring,
+            "check",
+            {"region": wiring.region, "request.$": "$.request"},
+            to="$.sync",
+            following="Wanted",
+        ),
+        "Wanted": _choice([(_is("$.sync.wanted", True), "Measure")], "Ignored"),
+        "Ignored": {"Type": "Succeed"},
+        "Measure": _task(
+            _sdk(wiring, "dynamodb:describeTable"),
+            size,
+            select={"bytes.$": "$.Table.TableSizeBytes"},
+            to="$.state",
+            following="Large",
+        ),
+        "Large": _choice([(_above("$.state.bytes", limits.SYNC_EXPORT_BYTES), "Base")], "Plan"),
+    }
+
+
+def _exporting(wiring: Wiring) -> dict[str, State]:
+    export = {
+        "TableArn": wiring.state_table_arn,
+        "S3Bucket": wiring.bucket,
+        "S3Prefix.$": f"States.Format('{syncing.EXPORTS}{{}}', $$.Execution.Name)",
+        "ExportFormat": "DYNAMODB_JSON",
+        "ClientToken.$": "States.Hash($$.Execution.Name, 'SHA-1')",
+    }
+    described = {
+        "arn.$": "$.ExportDescription.ExportArn",
+        "status.$": "$.ExportDescription.ExportStatus",
+    }
+    look = {"ExportArn.$": "$.export.arn"}
+    told = {
+        "export.$": "$.export.arn",
+        "through.$": "$.base.through",
+        "sync.$": "$.sync",
+    }
+    return {
+        "Base": _steer(wiring, "base", {"feed.$": "$.sync.feed"}, to="$.base", following="Export"),
+        "Export": _task(
+            _sdk(wiring, "dynamodb:exportTableToPointInTime"),
+            export,
+            select=described,
+            to="$.export",
+            following="Wait for the export",
+        ),
+        "Wait for the export": {"Type": "Wait", "Seconds": EXPORT_WAIT_S, "Next": "Look"},
+        "Look": _task(
+            _sdk(wiring, "dynamodb:describeExport"),
+            look,
+            select=described,
+            to="$.export",
+            following="Exported",
+        ),
+        "Exported": _choice(
+            [
+                (_says("$.export.status", "IN_PROGRESS"), "Wait for the export"),
+                (_says("$.export.status", "COMPLETED"), "Read the export"),
+            ],
+            "Export failed",
+        ),
+        "Export failed": {
+            "Type": "Pass",
+            "Result": {"Error": "ExportFailed", "Cause": "DynamoDB could not export the state."},
+            "ResultPath": "$.error",
+            "Next": "Report",
+        },
+        "Read the export": _steer(wiring, "exported", told, to="$.sync", following="Plan"),
+    }
+
+
+def _planning(wiring: Wiring) -> dict[str, State]:
+    submit = wiring.job["JobDriver"]["SparkSubmit"]
+    run = wiring.job | {
+        "Name.$": "$$.Execution.Name",
+        "JobDriver": {"SparkSubmit": submit | {"EntryPointArguments.$": "$.sync.arguments"}},
+    }
+    return {
+        "Plan": _task(
+            _resource(wiring, "emr-serverless:startJobRun.sync"), run, to="$.run", following="Judge"
+        ),
+        "Judge": _steer(
+            wiring, "judge", {"sync.$": "$.sync"}, to="$.judged", following="What follows"
+        ),
+        "What follows": _choice(
+            [
+                (_says("$.judged.next", syncing.APPLY), "More"),
+                (_says("$.judged.next", syncing.ASK), "Ask"),
+            ],
+            "Report",
+        ),
+    }
+
+
+def _asking(wiring: Wiring) -> dict[str, State]:
+    question = {
+        "TopicArn": wiring.topic,
+        "Subject.$": "$.judged.question.subject",
+        "Message.$": "$.judged.question.message",
+    }
+    # Not into the message: whoever reads it could answer, and mail is kept for ever.
+    token = {
+        "Bucket": wiring.bucket,
+        "Key.$": f"States.Format('{syncing.APPROVALS}{{}}', $$.Execution.Name)",
+        "Body.$": "$$.Task.Token",
+    }
+    waiting = _task(
+        _sdk(wiring, "s3:putObject.waitForTaskToken"),
+        token,
+        select={"approved.$": "$.approved"},
+        to="$.answer",
+        following="Approved",
+    )
+    silent = {"ErrorEquals": ["States.Timeout"], "ResultPath": "$.silence", "Next": "No answer"}
+    return {
+        "Ask": _task(
+            _resource(wiring, "sns:publish"), question, to="$.asked", following="Wait for an answer"
+        ),
+        "Wait for an answer": waiting
+        | {"TimeoutSeconds": limits.SYNC_APPROVAL_S, "Catch": [silent, *waiting["Catch"]]},
+        "No answer": {
+            "Type": "Pass",
+            "Result": {"approved": False},
+            "ResultPath": "$.answer",
+            "Next": "Report",
+        },
+        "Approved": _choice([(_is("$.answer.approved", True), "More")], "Report"),
+    }
+
+
+def _applying(wiring: Wiring) -> dict[str, State]:
+    """Group by group: all inserts are in the log before the first update."""
+    part = {
+        "feed.$": "$.sync.feed",
+        "through.$": "$.judged.through",
+        "bucket": wiring.bucket,
+        "key.$": "$$.Map.Item.Value.Key",
+        "behind": 0,
+        "applied": 0,
+        "moved": 0,
+        "done": 0,
+    }
+    return {
+        "More": _choice([(_there("$.judged.groups[0]"), "Apply")], "Report"),
+        "Apply": {
+            "Type": "Map",
+            "Label": MAP_LABEL,
+            "MaxConcurrency": limits.SYNC_APPLIERS_MAX,
+            "ItemReader": {
+                "Resource": _resource(wiring, "s3:listObjectsV2"),
+                "Parameters": {"Bucket": wiring.bucket, "Prefix.$": "$.judged.groups[0]"},
+            },
+            "ItemSelector": part,
+            "ItemProcessor": {
+                "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+                "StartAt": "Correct",
+                "States": _of_a_part(wiring),
+            },
+            "ResultPath": "$.results",
+            "Catch": [_CAUGHT],
+            "Next": "Add up",
+        },
+        "Add up": _steer(
+            wiring,
+            "total",
+            {"judged.$": "$.judged", "results.$": "$.results"},
+            to="$.judged",
+            following="More",
+        ),
+    }
+
+
+def _of_a_part(wiring: Wiring) -> dict[str, State]:
+    """Again and again, until the function has reached the end of the part."""
+    given = ("feed", "through", "bucket", "key", "behind")
+    counts = ("applied", "moved", "done")
+    kept = {f"{name}.$": f"$.{name}" for name in ("feed", "through", "bucket", "key")}
+    added = {f"{name}.$": f"States.MathAdd($.{name}, $.outcome.{name})" for name in counts}
+    refused = {"key.$": "$.key", "error.$": "$.error.Error"}
+    counted = {f"{name}.$": f"$.{name}" for name in counts}
+    return {
+        "Correct": {
+            "Type": "Task",
+            "Resource": wiring.correct,
+            "Parameters": {f"{name}.$": f"$.{name}" for name in given},
+            "ResultPath": "$.outcome",
+            "Retry": [_WEATHER],
+            # Not a failure of the part: that of a map has no name and no sentence.
+            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Refused"}],
+            "Next": "Count",
+        },
+        "Count": {
+            "Type": "Pass",
+            "Parameters": kept
+            | added
+            | {"behind.$": "$.outcome.behind", "complete.$": "$.outcome.complete"},
+            "Next": "Complete",
+        },
+        "Complete": _choice([(_is("$.complete", True), "Applied")], "Correct"),
+        "Applied": {"Type": "Pass", "Parameters": counted, "End": True},
+        "Refused": {"Type": "Pass", "Parameters": counted | {"refused": refused}, "End": True},
+    }
+
+
+def _ending(wiring: Wiring) -> dict[str, State]:
+    report = _steer(wiring, "report", {"state.$": "$"}, to="$.report", following="Tell")
+    told = {
+        "TopicArn": wiring.topic,
+        "Subject.$": "$.report.subject",
+        "Message.$": "$.report.message",
+    }
+    tell = _task(_resource(wiring, "sns:publish"), told, to="$.told", following="Ended")
+    # A report that reaches nobody is no reason to call a sync failed that did its work.
+    untold = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.untold", "Next": "Ended"}
+    return {
+        "Report": {name: value for name, value in report.items() if name != "Catch"},
+        "Tell": tell | {"Catch": [untold]},
+        "Ended": _choice([(_there("$.report.error"), "Failed")], "Done"),
+        "Failed": {
+            "Type": "Fail",
+            "ErrorPath": "$.report.error",
+            "CausePath": "$.report.cause",
+        },
+        "Done": {"Type": "Succeed", "InputPath": "$.report"},
+    }
+
+
+_CAUGHT = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Report"}
+
+
+def _steer(wiring: Wiring, step: str, told: dict[str, Any], *, to: str, following: str) -> State:
+    """A step of the function `steer`; its answer goes to the path *to*."""
+    told = {"step": step, "id.$": "$$.Execution.Name", "bucket": wiring.bucket} | told
+    return _task(wiring.steer, told, to=to, following=following)
+
+
+def _task(
+    resource: str,
+    parameters: dict[str, Any],
+    *,
+    to: str,
+    following: str,
+    select: dict[str, Any] | None = None,
+) -> State:
+    """
+    Tried again in bad weather; whatever else goes wrong is reported.
+
+    What it answers goes to the path *to*. Not nowhere: the CDK drops a `ResultPath` of null, and
+    then the answer takes the place of all that is known.
+    """
+    selected = {"ResultSelector": select} if select else {}
+    return selected | {
+        "Type": "Task",
+        "Resource": resource,
+        "Parameters": parameters,
+        "ResultPath": to,
+        "Retry": [_WEATHER],
+        "Catch": [_CAUGHT],
+        "Next": following,
+    }
+
+
+def _choice(rules: list[tuple[State, str]], default: str) -> State:
+    choices = [rule | {"Next": following} for rule, following in rules]
+    return {"Type": "Choice", "Choices": choices, "Default": default}
+
+
+def _is(path: str, value: bool) -> State:
+    return {"Variable": path, "BooleanEquals": value}
+
+
+def _says(path: str, text: str) -> State:
+    return {"Variable": path, "StringEquals": text}
+
+
+def _above(path: str, number: int) -> State:
+    return {"Variable": path, "NumericGreaterThan": number}
+
+
+def _there(path: str) -> State:
+    return {"Variable": path, "IsPresent": True}
+
+
+def _resource(wiring: Wiring, integration: str) -> str:
+    return f"arn:{wiring.partition}:states:::{integration}"
+
+
+def _sdk(wiring: Wiring, call: str) -> str:
+    return _resource(wiring, f"aws-sdk:{call}")

@@ -1,0 +1,226 @@
+"""The state machine of syncs and the Spark they run on, as templates."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidings.aws import blueprint
+from tidings.core import limits, syncing
+
+from infra import build_job, paths
+from infra.parts import sync_states
+from infra.settings import STAGES
+from tests.infra.templates import Resource, Template, as_list, text
+
+pytestmark = pytest.mark.node
+
+
+def states(template: Template) -> dict[str, Any]:
+    (machine,) = template.resources("AWS::StepFunctions::StateMachine").values()
+    found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]
+    return found
+
+
+def role_of(template: Template, kind: str, path: str) -> str:
+    """Logical id of the role that the one resource of *kind* names at *path*."""
+    (found,) = template.resources(kind).values()
+    return str(found[path]["Fn::GetAtt"][0])
+
+
+def may(template: Template, role: str) -> set[tuple[str, str]]:
+    return {
+        (action, text(resource))
+        for statement in template.statements(role)
+        for resource in as_list(statement["Resource"])
+        for action in as_list(statement["Action"])
+    }
+
+
+def job_role(template: Template) -> str:
+    return str(states(template)["Plan"]["Parameters"]["ExecutionRoleArn"].strip("<>")[:-4])
+
+
+def test_the_machine_is_the_one_that_the_tests_run(template: Template) -> None:
+    """But for names that only AWS knows; tests/sync_machine executes the same states."""
+    found = states(template)
+    wiring = sync_states.Wiring(
+        partition="<AWS::Partition>",
+        region="<AWS::Region>",
+        bucket=found["Apply"]["ItemReader"]["Parameters"]["Bucket"],
+        topic=found["Tell"]["Parameters"]["TopicArn"],
+        state_table_name=found["Measure"]["Parameters"]["TableName"],
+        state_table_arn=found["Export"]["Parameters"]["TableArn"],
+        steer=found["Check"]["Resource"],
+        correct=found["Apply"]["ItemProcessor"]["States"]["Correct"]["Resource"],
+        job=_as_started(found["Plan"]["Parameters"]),
+    )
+
+    assert found == sync_states.definition(wiring)["States"]
+
+
+def test_live_traffic_keeps_its_capacity(template: Template) -> None:
+    """So many parts at once and no more, in a map that outlives a function."""
+    apply = states(template)["Apply"]
+
+    assert apply["MaxConcurrency"] == limits.SYNC_APPLIERS_MAX
+    config = apply["ItemProcessor"]["ProcessorConfig"]
+    assert config == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
+
+
+def test_no_step_loses_what_is_known(template: Template) -> None:
+    """The CDK drops nulls: a task without a path for its answer would put it over everything."""
+    for name, each in states(template).items():
+        assert each["Type"] not in ("Task", "Map") or each["ResultPath"].startswith("$."), name
+
+
+def test_spark_can_unpack_the_archive(template: Template) -> None:
+    """It knows archives by how their names end, and the CDK keeps the last ending alone."""
+    submit = states(template)["Plan"]["Parameters"]["JobDriver"]["SparkSubmit"]
+
+    assert re.search(
+        r"--conf spark\.archives=\S+ \S+\.tgz'}#environment ", submit["SparkSubmitParameters"]
+    )
+    assert submit["EntryPoint"].endswith(".py'}")
+
+
+def test_every_step_is_tried_again_and_reported(template: Template) -> None:
+    """No task without retries, none whose failure ends the machine without a report."""
+    found = states(template)
+    tasks = {name: each for name, each in found.items() if each["Type"] == "Task"}
+
+    for name, task in tasks.items():
+        assert task["Retry"][0]["JitterStrategy"] == "FULL"
+        assert name == "Report" or task["Catch"][-1]["Next"] in ("Report", "Ended")
+
+
+def test_spark_costs_nothing_while_idle(template: Template) -> None:
+    """No worker is kept; what starts by itself stops by itself, and grows to a bound."""
+    (application,) = template.resources("AWS::EMRServerless::Application").values()
+
+    assert "InitialCapacity" not in application
+    assert application["AutoStartConfiguration"]["Enabled"]
+    assert application["AutoStopConfiguration"] == {"Enabled": True, "IdleTimeoutMinutes": 5}
+    assert application["Architecture"] == "ARM64"
+    assert application["MaximumCapacity"]["Cpu"] == "16 vCPU"
+
+
+def test_a_job_may_do_what_the_job_does(template: Template) -> None:
+    """Read three tables, dumps and exports; write plans and its log; nothing else."""
+    found = may(template, job_role(template))
+    tables = {action for action, resource in found if resource.startswith("<Tables")}
+    granted = {action for grant in blueprint.JOB_GRANTS for action in grant.actions}
+    written = {r.rpartition("/*")[0].rpartition("/")[2] for a, r in found if a == "s3:PutObject"}
+
+    assert tables == granted == {"dynamodb:GetItem", "dynamodb:Query"}
+    assert written == {"plans", "logs"}
+    services = {action.partition(":")[0] for action, _ in found}
+    assert services == {"dynamodb", "s3"} | ({"kms"} if template.stage.customer_key else set())
+
+
+def test_the_machine_passes_one_role_to_one_service(template: Template) -> None:
+    """And invokes two functions, and runs jobs of one application."""
+    role = role_of(template, "AWS::StepFunctions::StateMachine", "RoleArn")
+    (passing,) = (s for s in template.statements(role) if s["Action"] == "iam:PassRole")
+    invoked = {resource for action, resource in may(template, role) if "Invoke" in action}
+
+    assert text(passing["Resource"]) == f"<{job_role(template)}.Arn>"
+    to = passing["Condition"]["StringEquals"]
+    assert to == {"iam:PassedToService": "emr-serverless.amazonaws.com"}
+    wanted = (template.function(name)[0] for name in ("steer", "correct"))
+    assert invoked == {f"<{name}.Arn>" for name in wanted}
+
+
+def test_the_log_holds_no_tokens(template: Template) -> None:
+    """Every event of an execution, without its data."""
+    (machine,) = template.resources("AWS::StepFunctions::StateMachine").values()
+    logging = machine["LoggingConfiguration"]
+
+    assert (logging["Level"], logging["IncludeExecutionData"]) == ("ALL", False)
+
+
+def test_an_uploaded_dump_starts_a_sync(template: Template) -> None:
+    """The bucket tells EventBridge, and the rule starts the machine with the key alone."""
+    (rule,) = template.resources("AWS::Events::Rule").values()
+    (target,) = rule["Targets"]
+    bucket = template.body["Outputs"]["SyncBucket"]["Value"]["Ref"]
+    told = template.resources("AWS::S3::Bucket")[bucket]["NotificationConfiguration"]
+
+    assert told == {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+    assert rule["EventPattern"]["detail"]["bucket"]["name"] == [{"Ref": bucket}]
+    assert rule["EventPattern"]["detail"]["object"]["key"] == [{"prefix": syncing.DUMPS}]
+    assert target["InputTransformer"]["InputTemplate"] == '{"key": <key>}'
+
+
+def test_failed_syncs_raise_an_alarm(template: Template) -> None:
+    """Those that failed and those that took too long."""
+    watched = {
+        alarm["MetricName"]
+        for alarm in template.resources("AWS::CloudWatch::Alarm").values()
+        if alarm.get("Namespace") == "AWS/States"
+    }
+
+    assert watched == {"ExecutionsFailed", "ExecutionsTimedOut"}
+
+
+def test_no_stage_syncs_by_the_clock_unless_it_says_so(template: Template) -> None:
+    """The only schedules are the blueprint's."""
+    assert all(stage.syncs == () for stage in STAGES)
+    assert len(template.resources("AWS::Scheduler::Schedule")) == len(blueprint.SCHEDULES)
+
+
+def test_the_archive_holds_all_that_the_job_imports(tmp_path: Path) -> None:
+    """With PySpark and nothing else beside it, as on EMR; botocore without other services."""
+    with tarfile.open(build_job.build(tmp_path / "job")) as archive:
+        archive.extractall(tmp_path / "environment", filter="data")
+    site = next(Path(each) for each in sys.path if each.endswith("site-packages"))
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    for name in ("pyspark", "py4j"):
+        (beside / name).symlink_to(site / name)
+
+    done = subprocess.run(
+        [sys.executable, "-S", str(build_job.ENTRY), "--help"],
+        env={"PYTHONPATH": f"{tmp_path / 'environment'}:{beside}", "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "--state-table" in done.stdout
+    services = {each.name for each in (tmp_path / "environment/botocore/data").glob("*/")}
+    assert services == set(build_job.SERVICES)
+
+
+def test_the_archive_is_closed_under_dependencies() -> None:
+    """What boto3 needs, and what that needs."""
+    for package in build_job.PACKAGES:
+        for needed in requires(package) or []:
+            if "extra" not in needed:
+                name = needed.split(">")[0].split("<")[0].split("!")[0].split(" ")[0]
+                assert name in build_job.PACKAGES
+
+
+def test_the_archive_is_the_same_twice(tmp_path: Path) -> None:
+    """What did not change is not uploaded again."""
+    once = build_job.build().read_bytes()
+
+    assert build_job.build().read_bytes() == once
+    assert paths.BUILD in build_job.ARCHIVE.parents
+
+
+def _as_started(parameters: Resource) -> Resource:
+    """Without what the definition adds for each execution."""
+    job = {name: value for name, value in parameters.items() if name != "Name.$"}
+    submit = dict(job["JobDriver"]["SparkSubmit"])
+    del submit["EntryPointArguments.$"]
+    return job | {"JobDriver": {"SparkSubmit": submit}}
