@@ -19,6 +19,7 @@ from tidings.aws.items import (
     page,
     profile,
     row,
+    served,
     tally,
     watch,
 )
@@ -136,6 +137,13 @@ def test_a_watch_is_found_under_its_own_key_only(key: str, other: str, connectio
     """No key is the beginning of another one's name."""
     name = watch.key(FEED, key, connection_id)["name"]["S"]
     assert name.startswith(watch.prefix(other)) == (key == other)
+
+
+@given(st.lists(st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,62}", fullmatch=True)))
+def test_served(feeds: list[str]) -> None:
+    """Names of feeds hold no comma; without an item there are none."""
+    assert served.decode(travelled(served.encode(feeds))) == frozenset(feeds)
+    assert served.decode({}) == frozenset()
 
 
 def test_counters() -> None:

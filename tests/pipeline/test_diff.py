@@ -17,8 +17,8 @@ from tidings.core.dumps import Described, read_line
 from tidings.core.operations import EVENTS, event_of
 from tidings.core.reconciling import reconcile
 from tidings.core.state import Row
-from tidings.pipeline.job import BadDump, Job, Stopped, Wishes
-from tidings.pipeline.plan import Summary
+from tidings.pipeline.job import BadDump, Job, Wishes
+from tidings.pipeline.plan import Stopped, Summary
 
 from tests.pipeline.lines import Rows, line, row, written
 

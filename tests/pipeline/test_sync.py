@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 from tidings.client.cli import main
 from tidings.core.operations import Operation
+from tidings.local import engine, tables
 from tidings.local.running import Twin
 
 from tests.oplog.feed import Feed, op
@@ -163,3 +164,18 @@ def test_what_is_wrong_is_said_in_one_sentence(
     dump = written(synced.folder / "dump", [line("a", 1)])
     deaf = CliRunner().invoke(main, ["sync", dump, "--endpoint-url", "http://127.0.0.1:9"])
     assert (deaf.exit_code, deaf.stderr.count("\n")) == (1, 1)
+
+
+def test_a_feed_that_nobody_serves_is_refused(synced: Synced) -> None:
+    """Before anything happens: what were appended there, nobody would ever hear."""
+    dump = written(synced.folder / "dump", [line("a", 1)])
+    where = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "unserved"]
+    done = CliRunner().invoke(main, ["sync", dump, *where])
+    assert (done.exit_code, done.stderr) == (1, "Error: feed: no such feed here\n")
+    log = engine.tables_client(synced.twin.dynamodb_url)
+    found = log.query(
+        TableName=tables.name_of("log"),
+        KeyConditionExpression="feed = :feed",
+        ExpressionAttributeValues={":feed": {"S": "unserved"}},
+    )
+    assert found["Items"] == []

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidings.aws import blueprint
+from tidings.aws.items import served
 from tidings.local.options import PREFIX
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def create(client: DynamoDBClient) -> None:
     for table in blueprint.TABLES:
         if name_of(table.name) not in existing:
             _create(client, table)
+
+
+def tell_feeds(client: DynamoDBClient, feeds: Iterable[str]) -> None:
+    """Keep the names of the feeds, as a stack does in its outputs."""
+    client.put_item(TableName=name_of("control"), Item=served.encode(feeds))
 
 
 def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> int:

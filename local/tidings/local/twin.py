@@ -165,6 +165,7 @@ async def _store(
 def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
     client = engine.tables_client(url)
     tables.create(client)
+    tables.tell_feeds(client, environment.feeds(options))
     if options.endpoint_url is None:
         tables.free_leases(client, environment.feeds(options))
     if change is not None:

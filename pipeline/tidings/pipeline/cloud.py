@@ -44,8 +44,8 @@ from tidings.core.operations import EVENTS
 
 from . import applying, files, intake, place, session
 from .export import BadExport, Exported
-from .job import BadDump, Job, Stopped, Wishes, types_named
-from .plan import SUMMARY, subfolder
+from .job import BadDump, Job, Wishes, types_named
+from .plan import SUMMARY, Stopped, subfolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

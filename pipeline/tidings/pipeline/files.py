@@ -42,10 +42,14 @@ def fetch(address: str, path: Path) -> None:
     _client().download_file(bucket, key, str(path))
 
 
-def put(path: Path, address: str) -> None:
-    """Copy the file *path* to an object of S3."""
+def put(source: str, address: str) -> None:
+    """Copy a file, or an object of S3, to the object *address*."""
     bucket, key = _split(address)
-    _client().upload_file(str(path), bucket, key)
+    if is_on_s3(source):
+        there = dict(zip(("Bucket", "Key"), _split(source), strict=True))
+        _client().copy(there, bucket, key)
+    else:
+        _client().upload_file(str(_path(source)), bucket, key)
 
 
 def write(address: str, text: str) -> None:

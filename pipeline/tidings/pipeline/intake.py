@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 _SPECIAL = re.compile(r"([][{}*?\\,^])")
+_NAME_CHARS = 100  # of a copy's name: enough to know it by, and short enough for any disk
 _ODD = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -49,8 +50,7 @@ def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
         return Taken([_exactly(str(path))], {str(path): "stdin"})
     if files.is_on_s3(dump):
         return _fetched(dump, folder)
-    found = [dump] if Path(dump).exists() else sorted(glob.glob(dump))
-    return Taken(_paths(dump, [each for name in found for each in files.named(name)]))
+    return Taken(_paths(dump, _here(dump)))
 
 
 def in_place(dump: str) -> list[str]:
@@ -61,6 +61,30 @@ def in_place(dump: str) -> list[str]:
         NoDump, BotoCoreError, ClientError: as `taken`.
     """
     return _paths(dump, files.named(dump))
+
+
+def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
+    """
+    *dump* copied to the folder *to* on S3, in which the order of names is what it was; what it is
+    called there.
+
+    Raises:
+        NoDump, BotoCoreError, ClientError: as `taken`.
+    """
+    if dump == STDIN:
+        found = files.named(str(_spooled(stdin, folder)))
+    else:
+        found = files.named(dump) if files.is_on_s3(dump) else _here(dump)
+    if not found:
+        raise NoDump(f"{dump}: no such file")
+    for number, each in enumerate(found):
+        files.put(each.address, f"{to}{_numbered(number, each.address)}")
+    return to if len(found) > 1 else f"{to}{_numbered(0, found[0].address)}"
+
+
+def _here(dump: str) -> list[files.File]:
+    found = [dump] if Path(dump).exists() else sorted(glob.glob(dump))
+    return [each for name in found for each in files.named(name)]
 
 
 def _paths(dump: str, found: list[files.File]) -> list[str]:
@@ -77,7 +101,7 @@ def _fetched(dump: str, folder: Path) -> Taken:
     """Numbered in the order of their keys, which as names of files might do anything."""
     found = files.named(dump)
     names = {
-        str(folder.resolve() / f"{number:09}-{_plain(each.address)}"): each.address
+        str(folder.resolve() / _numbered(number, each.address)): each.address
         for number, each in enumerate(found)
     }
     for path, address in names.items():
@@ -85,9 +109,9 @@ def _fetched(dump: str, folder: Path) -> Taken:
     return Taken(_paths(dump, [files.File(path, 0) for path in names]), names)
 
 
-def _plain(address: str) -> str:
-    """The end of it, which tells gzip."""
-    return _ODD.sub("_", address.rpartition("/")[2])[-100:]
+def _numbered(number: int, address: str) -> str:
+    """With the end of its name, which tells gzip."""
+    return f"{number:09}-{_ODD.sub('_', address.rpartition('/')[2])[-_NAME_CHARS:]}"
 
 
 def _spooled(stdin: IO[bytes], folder: Path) -> Path:

@@ -20,7 +20,7 @@ from tidings.core.guards import Found, Objection, Planned
 from tidings.core.operations import lower_case
 
 from . import bad_lines, diff, dump, plan
-from .plan import NAMES, Summary
+from .plan import NAMES, Stopped, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,14 +50,6 @@ def types_named(text: str) -> frozenset[str]:
     """The types in *text*, comma-separated, as the first part of a key."""
     named = (lower_case(name.strip()) for name in text.split(","))
     return frozenset(name.replace("%", "%25").replace("/", "%2F") for name in named if name)
-
-
-class Stopped(Exception):
-    """A guard objects. *summary* is what is known by then; whole where that is allowable."""
-
-    def __init__(self, objection: Objection, summary: Summary) -> None:
-        self.objection, self.summary = objection, summary
-        super().__init__(objection.sentence)
 
 
 class BadDump(Exception):

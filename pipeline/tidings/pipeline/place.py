@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.aws import stages, wire
 from tidings.aws.clock import now_ms, sleep_ms
+from tidings.aws.items import served
 from tidings.core.correcting import Corrector
 from tidings.core.feeds import check_known, check_name
 from tidings.core.reader import Filler, Reader
@@ -53,6 +54,13 @@ class Place:
         wire.read_items_raw(client)
         return client
 
+    def served(self) -> frozenset[str]:
+        """The feeds of the twin whose tables these are."""
+        answer = self.client().get_item(
+            TableName=self.settings.control_table, Key=served.key(), ConsistentRead=True
+        )
+        return served.decode(answer.get("Item", {}))
+
     def source(self) -> Buckets:
         return Buckets(self.feed, partial(_state, self))
 
@@ -88,10 +96,12 @@ class Place:
 def on_twin(feed: str, endpoint_url: str) -> Place:
     """
     Raises:
-        InvalidFeed: not a feed name.
+        InvalidFeed, UnknownFeed: the twin has no such feed.
     """
     check_name(feed)
-    return Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
+    found = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
+    check_known(feed, found.served())
+    return found
 
 
 def on_stage(feed: str, stage: str) -> Place:

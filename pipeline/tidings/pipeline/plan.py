@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import DataFrame
+    from tidings.core.guards import Objection
 
 PART_LINES = 50_000  # some 2 MB compressed, applied in a few seconds: a retry repeats little
 SUMMARY = "summary.json"
@@ -59,6 +60,14 @@ class Summary:
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
+
+
+class Stopped(Exception):
+    """A guard objects. *summary* is what is known by then; whole where that is allowable."""
+
+    def __init__(self, objection: Objection, summary: Summary) -> None:
+        self.objection, self.summary = objection, summary
+        super().__init__(objection.sentence)
 
 
 def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS) -> None:

@@ -21,9 +21,9 @@ _LOOK_S = 0.3  # how often Spark is asked how far it is
 
 
 class Phases:
-    """A bar for each phase on a terminal; nothing elsewhere."""
+    """A bar for each phase on a terminal; nothing elsewhere, nor if it is to be *silent*."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silent: bool = False) -> None:
         console = Console(stderr=True)
         self._progress = Progress(
             SpinnerColumn(),
@@ -31,7 +31,7 @@ class Phases:
             BarColumn(),
             TimeElapsedColumn(),
             console=console,
-            disable=not console.is_terminal,
+            disable=silent or not console.is_terminal,
         )
         self._task: TaskID | None = None
         self._ended = threading.Event()

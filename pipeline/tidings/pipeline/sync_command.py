@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from tidings.client.cli import EXIT_CODES
@@ -18,11 +18,13 @@ from tidings.core.errors import Rejected, TidingsError
 from tidings.core.feeds import DEFAULT_FEED
 
 from . import applying, intake
+from .answer_commands import WithAnswers
 from .shown import Phases
 
 if TYPE_CHECKING:
     from .applying import Applied
     from .job import Wishes
+    from .machine import Machine
     from .place import Place
     from .plan import Summary
 
@@ -30,9 +32,15 @@ STOPPED = 3
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 
 
+class Run(Protocol):
+    def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
+        """Everything, in *folder*, which is given up afterwards."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """One run. *plan* is where the plan is kept, None where it is not."""
+    """A run on this machine. *plan* is where the plan is kept, None where it is not."""
 
     place: Place
     dump: str
@@ -41,17 +49,16 @@ class Sync:
     plan: Path | None
 
     def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
-        """Everything, in *folder*, which is given up afterwards."""
         from . import job, session
         from .plan import SUMMARY
 
         phases.begin("finding the dump")
         taken = intake.taken(self.dump, sys.stdin.buffer, folder)
-        phases.begin("waiting for the state")
-        through = applying.through(self.place)
         phases.begin("starting Spark")
         with session.local(folder) as spark:
             phases.watch(spark)
+            phases.begin("waiting for the state")
+            through = applying.through(self.place)
             work = job.Job(spark, str(folder), self.wishes, phases.begin)
             try:
                 summary = work.make_plan(taken.paths, self.place.source(), through=through)
@@ -63,18 +70,41 @@ class Sync:
             shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
         if self.dry_run:
             return summary, None
+        return summary, self._applied(phases, folder / "plan", summary)
+
+    def _applied(self, phases: Phases, plan: Path, summary: Summary) -> Applied:
         phases.begin("applying", summary.corrections)
-        applied = applying.apply(self.place, folder / "plan", through, phases.advance)
+        applied = applying.apply(self.place, plan, summary.through, phases.advance)
         phases.begin("waiting for the state")
         applying.through(self.place)
-        return summary, applied
+        return applied
 
 
-@click.command(epilog=_EPILOG)
+@dataclass(frozen=True, slots=True)
+class CloudSync:
+    """A run by a stage's state machine. *request* is what it is asked, but for the dump."""
+
+    machine: Machine
+    dump: str
+    request: dict[str, Any]
+
+    def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
+        from .machine import new_id
+
+        id, dump = new_id(), self.dump
+        if not self.machine.reads(dump):
+            phases.begin("uploading the dump")
+            dump = intake.uploaded(dump, sys.stdin.buffer, folder, self.machine.folder(id))
+        phases.begin("starting")
+        return self.machine.run(id, self.request | {"dump": dump}, phases.begin)
+
+
+@click.command(cls=WithAnswers, epilog=_EPILOG)
 @click.argument("dump")
 @click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed.")
 @click.option("--stage", help="Its stage on AWS: dev, staging, prod.")
 @click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin instead.")
+@click.option("--cloud", is_flag=True, help="By the stage's own Spark: nothing is compared here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
@@ -92,22 +122,19 @@ class Sync:
 @click.pass_context
 def sync(
     ctx: click.Context,
+    /,
     dump: str,
     feed: str,
     stage: str | None,
     endpoint_url: str | None,
-    dry_run: bool,
-    types: str,
-    no_deletes: bool,
-    skip_bad: int,
-    expect: int | None,
-    max_delete_share: float,
+    cloud: bool,
     plan: Path | None,
     as_json: bool,
+    **wishes: Any,
 ) -> None:
     """
     Make a feed agree with DUMP: newline JSON, an object a line; a file, a folder, a pattern in
-    quotes, gzipped or not, or - for stdin.
+    quotes, s3://bucket/key or s3://bucket/folder, gzipped or not, or - for stdin.
 
     What the feed lacks is inserted, what is newer in the dump is updated, what is missing there
     is deleted if it is older than the dump. Nothing that changes meanwhile is overwritten.
@@ -115,20 +142,57 @@ def sync(
     \b
     Examples:
       tidings sync videos.json.gz --stage dev --dry-run
+      tidings sync s3://exports/videos/2026-11-21/ --stage prod --cloud
       psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
+
+    A plan that waits for an answer gets it by `tidings sync approve ID --stage prod`, or
+    `reject`.
     """
+    if (stage is None) == (endpoint_url is None):
+        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+    if cloud and (stage is None or plan is not None):
+        raise click.UsageError("--cloud needs --stage, and takes no --plan")
+    wanted: Run
+    if cloud and stage is not None:
+        wanted = _cloud_sync(dump, feed, stage, wishes)
+    else:
+        dry_run = wishes["dry_run"]
+        wanted = Sync(_place(feed, stage, endpoint_url), dump, _wishes(wishes), dry_run, plan)
+    _report(ctx, wanted, as_json)
+
+
+def _wishes(wishes: dict[str, Any]) -> Wishes:
     from .job import Wishes, types_named
 
-    wishes = Wishes(types_named(types), not no_deletes, skip_bad, expect, max_delete_share)
-    place = _place(feed, stage, endpoint_url)
-    _report(ctx, Sync(place, dump, wishes, dry_run, plan), as_json)
+    return Wishes(
+        types_named(wishes["types"]),
+        not wishes["no_deletes"],
+        wishes["skip_bad"],
+        wishes["expect"],
+        wishes["max_delete_share"],
+    )
 
 
-def _report(ctx: click.Context, wanted: Sync, as_json: bool) -> None:
-    from .job import Stopped
+def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> CloudSync:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.stages import NoStage
+
+    from . import machine
+
+    same = {name: wishes[name] for name in ("dry_run", "skip_bad", "expect", "max_delete_share")}
+    types = [name.strip() for name in wishes["types"].split(",") if name.strip()]
+    request = same | {"feed": feed, "types": types, "deletes": not wishes["no_deletes"]}
+    try:
+        return CloudSync(machine.on_stage(stage), dump, request)
+    except (NoStage, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _report(ctx: click.Context, wanted: Run, as_json: bool) -> None:
+    from .plan import Stopped
 
     try:
-        summary, applied = _run(wanted)
+        summary, applied = _run(wanted, silent=as_json)
     except Stopped as stopped:
         _show(stopped.summary, None, as_json)
         click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)
@@ -139,23 +203,24 @@ def _report(ctx: click.Context, wanted: Sync, as_json: bool) -> None:
     _show(summary, applied, as_json)
 
 
-def _run(wanted: Sync) -> tuple[Summary, Applied | None]:
+def _run(wanted: Run, *, silent: bool) -> tuple[Summary, Applied | None]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from .job import BadDump
+    from .machine import SyncFailed
     from .session import NoJava
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-sync-")))
-        phases = stack.enter_context(Phases())
+        phases = stack.enter_context(Phases(silent=silent))
         try:
             return wanted.run(phases, folder)
         except BadDump as bad:
             first = "\n".join(map(str, bad.first))
             raise click.ClickException(f"the dump has {bad}; nothing was done\n{first}") from None
-        except (NoJava, intake.NoDump, applying.NotFollowing, TidingsError) as error:
+        except (NoJava, intake.NoDump, applying.NotFollowing, SyncFailed, TidingsError) as error:
             raise click.ClickException(str(error)) from None
         except (BotoCoreError, ClientError) as error:
             raise click.ClickException(str(error)) from None
@@ -187,8 +252,6 @@ def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place:
 
     from . import place
 
-    if (stage is None) == (endpoint_url is None):
-        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
     try:
         if stage is not None:
             return place.on_stage(feed, stage)

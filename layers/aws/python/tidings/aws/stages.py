@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CONTROL_OUTPUT = "ControlTable"  # of the stack: the table that holds the profiles
 FEEDS_OUTPUT = "Feeds"  # of the stack: the names of its feeds, comma-separated
+SYNC_BUCKET_OUTPUT = "SyncBucket"  # of the stack: where dumps and plans are
+SYNC_MACHINE_OUTPUT = "SyncMachine"  # of the stack: what is started with a dump
 # What bulk work on a stage has to know of its functions' settings, by the output that tells it.
 SETTING_OUTPUTS = {
     "LogTable": "TIDINGS_LOG_TABLE",
@@ -32,6 +34,14 @@ class Deployed:
 
     control_table: str
     feeds: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Syncs:
+    """*bucket* by its name, *machine* by its ARN."""
+
+    bucket: str
+    machine: str
 
 
 class NoStage(Exception):
@@ -62,6 +72,17 @@ def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
     """
     outputs = _outputs(stage, cloudformation, SETTING_OUTPUTS)
     return {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
+
+
+def syncs_of(stage: str, cloudformation: Any) -> Syncs:
+    """
+    Where its syncs of dumps run.
+
+    Raises:
+        NoStage: there is none, or it is older than this command.
+    """
+    outputs = _outputs(stage, cloudformation, (SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT))
+    return Syncs(outputs[SYNC_BUCKET_OUTPUT], outputs[SYNC_MACHINE_OUTPUT])
 
 
 def settings(stage: str, found: Mapping[str, str]) -> Settings:

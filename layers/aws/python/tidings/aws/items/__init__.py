@@ -12,6 +12,7 @@ as well as values, and bills a write per KB; attributes are few and short.
 | follower   | control     | `follower#<feed>`, name                      | for ever               |
 | claim      | control     | `claim#<feed>`, Idempotency-Key              | 24 hours               |
 | profile    | control     | `profile#<feed>`, `-`                        | for ever               |
+| served     | control     | `served`, `-`; a twin's only                 | for ever               |
 | tally      | control     | `tally#<feed>`, what or `at#<place>`         | for ever; a place: TTL |
 | row        | state       | `<feed>#<bucket>`, object key                | for ever; deleted: TTL |
 | departures | state       | `<feed>#left`, page number                   | as its page            |

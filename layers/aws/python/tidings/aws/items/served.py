@@ -1,0 +1,27 @@
+"""
+served: the feeds of a twin, for commands that know nothing but where its tables are.
+
+Key: `served`, `-`. Written whenever the twin starts. On AWS the stack's outputs say it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .attributes import Item, text, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def key() -> Item:
+    return {"kind": text("served"), "name": text("-")}
+
+
+def encode(feeds: Iterable[str]) -> Item:
+    return {**key(), "feeds": text(",".join(sorted(feeds)))}
+
+
+def decode(item: Mapping[str, Any]) -> frozenset[str]:
+    """Empty where there is no item."""
+    return frozenset(text_of(item, "feeds").split(",")) - {""}
