@@ -71,7 +71,7 @@ class Engine:
     @property
     def projector(self) -> Projector:
         unset = MemoryDepartures(), MemoryProfiles(), MemoryBells()
-        return Projector(self.state, *unset, PAGE_MS, PAGE_MS)
+        return Projector(self.state, *unset, now_ms, PAGE_MS, PAGE_MS)
 
 
 def adapters(url: str) -> Engine:

@@ -22,6 +22,7 @@ from tidings.core.ports import Profiles, Spread
 from tidings.core.profiles import Profile
 from tidings.core.reader import Filler, Reader
 from tidings.core.receiving import Receiver
+from tidings.core.registering import Registrar
 from tidings.core.replaying import Replayer
 from tidings.core.retention import Trimmer
 from tidings.core.streaming import Streamer
@@ -115,7 +116,24 @@ class Functions:
             process.new_id,
             FEEDS,
             self.guard,
+            self._registrar(process),
         ).receive(connection_id, text)
+
+    def _registrar(self, process: Process) -> Registrar:
+        return Registrar(
+            self._connections(process),
+            process.through("registry", self.stores.registry),
+            self._inbox(process),
+            process.through("sockets", self.stores.sockets),
+            process.through("bells", self.bells),
+            self._followers(process),
+            self.profiles,
+            self.guard,
+            FEEDS,
+            process.clock,
+            process.new_id,
+            process.count,
+        )
 
     def replay(self, process: Process, connection_id: str) -> None:
         Replayer(
@@ -191,6 +209,7 @@ class Functions:
             process.through("departures", self.stores.departures),
             self._recent(process),
             process.through("bells", self.bells),
+            process.clock,
             TOMBSTONE_MS,
             self.parts.page_ms,
         )

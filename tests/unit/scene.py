@@ -28,6 +28,7 @@ from tidings.core.memory import (
     MemoryInbox,
     MemoryLog,
     MemoryProfiles,
+    MemoryRegistry,
     MemorySockets,
     MemoryState,
     MemoryTallies,
@@ -36,10 +37,12 @@ from tidings.core.memory import (
 from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
 from tidings.core.passwords import Verifier
+from tidings.core.profiles import MaxAges
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
 from tidings.core.reader import Filler, Reader
 from tidings.core.receiving import Receiver
+from tidings.core.registering import Registrar
 from tidings.core.replaying import Replayer
 from tidings.core.retention import Trimmer
 from tidings.core.streaming import Streamer
@@ -87,6 +90,7 @@ class Scene:
     departures: MemoryDepartures = field(default_factory=MemoryDepartures)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
     watches: MemoryWatches = field(default_factory=MemoryWatches)
+    registry: MemoryRegistry = field(default_factory=MemoryRegistry)
     sockets: MemorySockets = field(default_factory=MemorySockets)
     bells: MemoryBells = field(default_factory=MemoryBells)
     tallies: MemoryTallies = field(default_factory=MemoryTallies)
@@ -96,7 +100,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         self._ids = counting(1)
-        self.connections = MemoryConnections(self.inbox, self.watches)
+        self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
         self.guard = Guard(self.profiles, Verifier(b"scene"), open=True)
         self.reader = Reader(self.log, self.log)
         self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
@@ -114,6 +118,20 @@ class Scene:
         )
         self.streamer = Streamer(self.catch_up, FEEDS, self.guard)
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
+        self.registrar = Registrar(
+            self.connections,
+            self.registry,
+            self.inbox,
+            self.sockets,
+            self.bells,
+            self.followers,
+            self.profiles,
+            self.guard,
+            FEEDS,
+            self.clock,
+            self.new_id,
+            self.count,
+        )
         self.receiver = Receiver(
             self.connections,
             self.inbox,
@@ -123,6 +141,7 @@ class Scene:
             self.new_id,
             FEEDS,
             self.guard,
+            self.registrar,
         )
         self.replayer = Replayer(
             self.connections,
@@ -138,9 +157,8 @@ class Scene:
         self._sweep()
 
     def _followers(self) -> None:
-        self.projector = Projector(
-            self.state, self.departures, self.profiles, self.bells, TOMBSTONE_MS, PAGE_MS
-        )
+        stores = self.state, self.departures, self.profiles
+        self.projector = Projector(*stores, self.bells, self.clock, TOMBSTONE_MS, PAGE_MS)
         self.pusher = Pusher(
             self.connections,
             self.inbox,
@@ -172,6 +190,7 @@ class Scene:
             self.retention,
             self.clock,
             self.count,
+            aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(
             self.log,

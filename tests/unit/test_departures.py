@@ -22,9 +22,12 @@ LOGS = st.lists(st.lists(LINES, max_size=3), min_size=1, max_size=6).map(
 )
 
 
-def found(pages: Sequence[Page], standing: Sequence[Row] = ()) -> dict[int, Left]:
+def found(
+    pages: Sequence[Page], standing: Sequence[Row] = (), forgotten_ms: int = 0
+) -> dict[int, Left]:
     """What each page is found to take away; pages that are left as they are, are missing."""
-    return {each.page: each.left for each in depart(pages, standing, page_ms=PAGE_MS)}
+    worked_out = depart(pages, standing, page_ms=PAGE_MS, forgotten_ms=forgotten_ms)
+    return {each.page: each.left for each in worked_out}
 
 
 def brute_force(pages: Sequence[Page]) -> dict[int, Left]:
@@ -76,6 +79,23 @@ def test_a_run_that_is_repeated_never_says_anything_else(
         assert all(number in again for number in expected if number > max(began, reached))
 
 
+def test_a_tombstone_that_has_expired_hides_nothing() -> None:
+    """A run wrote it and died; its page, handled again much later, is not taken for new."""
+    pages = [page(1, line("a", parents=["p"])), page(2, line("a", "delete"), line("b"))]
+    gone_by = pages[1].at_ms
+
+    assert found(pages[1:], rows(pages[:1])) == {2: {0: ("p",)}}
+    assert found(pages[1:], forgotten_ms=gone_by) == {}
+    assert found(pages[1:], forgotten_ms=gone_by - 1) == {2: {}}
+
+
+def test_what_an_old_run_knows_itself_is_known() -> None:
+    """Only the first operation of an object without a row is in doubt."""
+    pages = [page(1, line("a", parents=["p"])), page(2, line("a"))]
+
+    assert found(pages, forgotten_ms=pages[0].at_ms + 10**9) == {2: {0: ("p",)}}
+
+
 def test_parents_that_stay_are_not_left() -> None:
     """Only what the object had and has no more, by slot."""
     pages = [
@@ -119,6 +139,6 @@ def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
 
 def test_departures_expire_with_their_page() -> None:
     """By the time that pages are kept."""
-    (departures,) = depart([page(1, line("a"))], (), page_ms=PAGE_MS)
+    (departures,) = depart([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
 
     assert departures == Departures(1, "{}", NOW + PAGE_MS)

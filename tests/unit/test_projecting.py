@@ -132,7 +132,9 @@ def test_rows_half_written_hide_nothing() -> None:
     scene.project()
     scene.post(*(op(name, parents=[]) for name in "abcd"))
     (last,) = pages = scene.log.read(FEED, 1)
-    scene.departures.write(FEED, depart(pages, scene.state.find(FEED, KEYS), page_ms=PAGE_MS))
+    scene.departures.write(
+        FEED, depart(pages, scene.state.find(FEED, KEYS), page_ms=PAGE_MS, forgotten_ms=0)
+    )
     scene.state.write(FEED, project(pages, tombstone_ms=TOMBSTONE_MS)[:2])
 
     scene.project()

@@ -60,15 +60,19 @@ def encode(left: Left) -> str | bytes | None:
     return packed if len(packed) <= limits.PAGE_BYTES_MAX else None
 
 
-def depart(pages: Iterable[Page], standing: Iterable[Row], *, page_ms: int) -> list[Departures]:
+def depart(
+    pages: Iterable[Page], standing: Iterable[Row], *, page_ms: int, forgotten_ms: int
+) -> list[Departures]:
     """
     What *pages* take away; *standing* are the rows of their objects before they are written.
 
     A row at or behind an operation was written by a run that died. Had that run kept
     departures, those of the page are written too, as they come first; so such a page is left
-    as it is. The others come out the same however often they are worked out.
+    as it is. So is a page committed at or before *forgotten_ms* with an object that has no row:
+    that run may have written a tombstone which has expired since. The others come out the same
+    however often they are worked out.
     """
-    track = _Track(standing)
+    track = _Track(standing, forgotten_ms)
     found = []
     for page in pages:
         left = track.follow(page)
@@ -81,7 +85,8 @@ def depart(pages: Iterable[Page], standing: Iterable[Row], *, page_ms: int) -> l
 class _Track:
     """The parents each object has, operation by operation. A deleted one has none to lose."""
 
-    def __init__(self, standing: Iterable[Row]) -> None:
+    def __init__(self, standing: Iterable[Row], forgotten_ms: int) -> None:
+        self._forgotten_ms = forgotten_ms
         self._parents: dict[str, tuple[str, ...]] = {}
         self._written: dict[str, tuple[int, int]] = {}
         for row in standing:
@@ -92,12 +97,14 @@ class _Track:
         """What each operation took away; None where that is unknown, or written already."""
         left: dict[int, tuple[str, ...]] = {}
         known = bool(page.body)
+        remembered = page.at_ms > self._forgotten_ms
         for slot, line in enumerate(page.lines):
             operation = parse_line(line)
             key = object_key(operation)
             if (page.number, slot) <= self._written.get(key, (0, 0)):
                 known = False
                 continue
+            known = known and (remembered or key in self._parents)
             gone = set(self._parents.get(key, ())).difference(operation.parents)
             if gone:
                 left[slot] = tuple(sorted(gone))

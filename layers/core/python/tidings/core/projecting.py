@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .pages import Page
-    from .ports import Bells, DepartureStore, Profiles, StateStore
+    from .ports import Bells, Clock, DepartureStore, Profiles, StateStore
     from .state import Row
 
 
@@ -32,6 +32,7 @@ class Projector:
     departures: DepartureStore
     profiles: Profiles
     bells: Bells
+    clock: Clock
     tombstone_ms: int
     page_ms: int
 
@@ -60,6 +61,7 @@ class Projector:
 
     def _depart(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
         standing = self.states.find(feed, [row.key for row in rows])
-        found = depart(pages, standing, page_ms=self.page_ms)
+        forgotten_ms = self.clock() - self.tombstone_ms
+        found = depart(pages, standing, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
         if found:
             self.departures.write(feed, found)
