@@ -256,7 +256,7 @@ def _projector() -> Handler:
     from tidings.core.projecting import Projector
 
     kept_ms = settings().tombstone_ms, settings().page_ms
-    return Projector(state(), departures(), profiles(), bells(), *kept_ms)
+    return Projector(state(), departures(), profiles(), bells(), now_ms, *kept_ms)
 
 
 def _pusher() -> Handler:

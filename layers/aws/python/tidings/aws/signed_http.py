@@ -8,6 +8,7 @@ whatever it holds; signed by botocore and sent by urllib3, which botocore is mad
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import boto3
@@ -69,7 +70,7 @@ class SignedHttp:
     def _region(self) -> str | None:
         return self._session.region_name
 
-    def _trust(self) -> dict[str, str]:
+    def _trust(self) -> dict[str, str | None]:
         if self._url.scheme != "https":
             return {}
         return {"cert_reqs": "CERT_REQUIRED", "ca_certs": get_cert_path(True)}
@@ -79,10 +80,8 @@ def _refusal(method: str, answer: urllib3.BaseHTTPResponse) -> ClientError:
     """As boto3 would have raised it."""
     code = answer.headers.get(_ERROR_HEADER, "Unknown").partition(":")[0]
     message = answer.data.decode(errors="replace")
-    return ClientError(
-        {
-            "Error": {"Code": code, "Message": message},
-            "ResponseMetadata": {"HTTPStatusCode": answer.status},
-        },
-        method,
-    )
+    raised: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": answer.status},
+    }
+    return ClientError(raised, method)
