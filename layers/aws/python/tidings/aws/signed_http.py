@@ -15,7 +15,7 @@ import boto3
 import urllib3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.exceptions import ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import ClientError, HTTPClientError, NoCredentialsError, NoRegionError
 from botocore.httpsession import get_cert_path
 
 _REFUSED = 300
@@ -67,7 +67,9 @@ class SignedHttp:
         return f"{self._url.scheme}://{self._url.netloc}"
 
     @cached_property
-    def _region(self) -> str | None:
+    def _region(self) -> str:
+        if self._session.region_name is None:
+            raise NoRegionError
         return self._session.region_name
 
     def _trust(self) -> dict[str, str | None]:
