@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test check fmt sim synth deploy-smoke bench bench-large layers clean
+.PHONY: help setup run test check fmt sim synth deploy-smoke bench bench-large real-dump layers clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": pri
 
 bench-large: $(STAMP)  ## compare a dump of 100,000,000 objects: minutes, and 40 GB of disk
 	$(BIN)/python -m bench.diff
+
+real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and check every package
+	$(BIN)/python -m tests.pipeline
 
 layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
 	$(BIN)/python -m infra.build_layers
