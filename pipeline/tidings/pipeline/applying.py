@@ -57,16 +57,18 @@ def through(place: Place) -> int:
     return found
 
 
-def apply(place: Place, plan: Path, since: int, advance: Callable[[int], None]) -> Applied:
+def apply(
+    corrector: Corrector, feed: str, plan: Path, since: int, advance: Callable[[int], None]
+) -> Applied:
     """
     Apply the parts below *plan* in their order; *advance* is told how many lines are done.
 
     Raises:
         PlanTooOld, Unavailable: as `Corrector.apply`.
     """
-    total, corrector = Applied(), place.corrector()
+    total = Applied()
     for part in sorted(plan.glob("*/part-*.gz")):
-        _apply_part(corrector, place.feed, part, since, total, advance)
+        _apply_part(corrector, feed, part, since, total, advance)
     return total
 
 

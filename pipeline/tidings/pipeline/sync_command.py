@@ -74,7 +74,9 @@ class Sync:
 
     def _applied(self, phases: Phases, plan: Path, summary: Summary) -> Applied:
         phases.begin("applying", summary.corrections)
-        applied = applying.apply(self.place, plan, summary.through, phases.advance)
+        applied = applying.apply(
+            self.place.corrector(), self.place.feed, plan, summary.through, phases.advance
+        )
         phases.begin("waiting for the state")
         applying.through(self.place)
         return applied
