@@ -19,7 +19,7 @@ from infra.paths import VENDOR
 PYTHON = "3.13"
 PLATFORM = "manylinux2014_aarch64"
 LAYERS = {
-    "functions": ("aws-lambda-powertools", "jmespath", "typing-extensions"),
+    "functions": ("aws-lambda-powertools", "bcrypt", "jmespath", "pyyaml", "typing-extensions"),
     "stream": ("uvicorn", "h11", "click"),
 }
 

@@ -23,9 +23,11 @@ from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.aws.dynamodb_sheets import DynamoDBSheets
 from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
-from tidings.core import ports
+from tidings.core import change_ports, ports
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
@@ -34,7 +36,9 @@ from tidings.core.memory import (
     MemoryInbox,
     MemoryLog,
     MemoryProfiles,
+    MemorySheets,
     MemoryState,
+    MemoryTags,
     MemoryTallies,
     MemoryWatches,
 )
@@ -66,6 +70,8 @@ class Stores:
     connections: Connections
     inbox: ports.Inbox
     watches: ports.WatchStore
+    tags: change_ports.TagStore
+    sheets: change_ports.Sheets
 
 
 def in_memory() -> Stores:
@@ -81,6 +87,8 @@ def in_memory() -> Stores:
         MemoryConnections(inbox, watches),
         inbox,
         watches,
+        MemoryTags(),
+        MemorySheets(),
     )
 
 
@@ -96,6 +104,8 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBConnections(client, "connections"),
         DynamoDBInbox(client, "connections"),
         DynamoDBWatches(client, "connections"),
+        DynamoDBTags(client, "state"),
+        DynamoDBSheets(client, "control"),
     )
 
 

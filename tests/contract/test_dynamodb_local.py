@@ -28,8 +28,10 @@ from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
+from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
+from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
 
 pytestmark = pytest.mark.java
@@ -109,6 +111,12 @@ class TestProfiles(ProfilesContract): ...
 
 
 class TestTallies(TalliesContract): ...
+
+
+class TestTags(TagStoreContract): ...
+
+
+class TestSheets(SheetsContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...

@@ -20,6 +20,8 @@ from tidings.aws.items import (
     profile,
     row,
     served,
+    sheet,
+    summary,
     tally,
     watch,
 )
@@ -31,7 +33,9 @@ from tidings.core.leases import Lease
 from tidings.core.pages import Page
 from tidings.core.profiles import Profile
 from tidings.core.session import State
+from tidings.core.sheets import Sheet
 from tidings.core.state import Row
+from tidings.core.tag_index import Summary
 from tidings.core.tallies import Taken, Totals
 
 FEED = "main"
@@ -176,3 +180,17 @@ def test_a_head_without_a_count() -> None:
     """One written before operations were counted: its pages are known, they begin at 0."""
     assert head.taken({**head.key(FEED), "page": {"N": "7"}}) == Taken(7, 0)
     assert head.taken({}) == Taken(0, 0)
+
+
+@given(st.builds(Summary, NUMBERS, st.integers(1, 2**40 - 1), st.binary(min_size=1), SECONDS))
+def test_summary(written: Summary) -> None:
+    """Readers do not ask for the expiry."""
+    item = summary.encode(FEED, written)
+    assert summary.decode(item) == replace(written, expires_ms=0)
+    assert item.get("expires", {"N": "0"}) == {"N": str(written.expires_ms // 1000)}
+
+
+@given(st.builds(Sheet, st.text(st.characters(codec="utf-8")), NUMBERS))
+def test_sheet(written: Sheet) -> None:
+    """Also an empty one."""
+    assert sheet.decode(travelled(sheet.encode(FEED, "users", written))) == written

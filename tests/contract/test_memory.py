@@ -16,9 +16,11 @@ from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
+from tests.contract.sheet_store import SheetsContract
 from tests.contract.spill import SpillContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, in_memory
+from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
 
 
@@ -49,6 +51,12 @@ class TestProfiles(ProfilesContract): ...
 
 
 class TestTallies(TalliesContract): ...
+
+
+class TestTags(TagStoreContract): ...
+
+
+class TestSheets(SheetsContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...

@@ -1,4 +1,4 @@
-"""report: `GET /status` and `/health`."""
+"""report: `GET /status`."""
 
 from __future__ import annotations
 
@@ -115,17 +115,7 @@ def test_W25_a_store_that_does_not_answer_is_told(
     assert {found[name] for name in COUNTERS} == {None}
 
 
-def test_health_asks_no_store(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says that the function runs, and nothing else."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    start_anew()
-    answer = handle(event("http_get_status", routeKey="GET /health", rawPath="/health"), None)
-
-    assert (answer["statusCode"], answer["body"]) == (200, '{"status":"OK"}')
-    assert answer["headers"]["cache-control"] == "no-cache, no-store, must-revalidate"
-
-
-@pytest.mark.parametrize("path", ["/status", "/feeds/main/status", "/health"])
+@pytest.mark.parametrize("path", ["/status", "/feeds/main/status"])
 def test_O04_other_methods_are_wrong(cloud: Cloud, path: str) -> None:
     """They come by the default route."""
     sent = event("http_post", routeKey="$default", rawPath=path)

@@ -7,11 +7,11 @@ import re
 from typing import Protocol
 
 import pytest
-from tidings.core import memory, ports
+from tidings.core import change_ports, memory, ports
 
 PORTS = {
     name: port
-    for name, port in vars(ports).items()
+    for name, port in {**vars(ports), **vars(change_ports)}.items()
     if inspect.isclass(port) and Protocol in port.__bases__
 }
 STORES = [getattr(memory, name) for name in memory.__all__]
@@ -51,8 +51,8 @@ def test_a_store_in_memory_has_the_methods_of_its_ports(store: type) -> None:
 
 
 def test_every_store_has_a_memory_of_its_own() -> None:
-    """All but the plain functions: clock, ids, waiting, spreading, counting."""
+    """All but the plain functions: clock, ids, waiting, spreading, counting, hooks, bcrypt."""
     plain = {name for name, port in PORTS.items() if set(methods(port)) == {"__call__"}}
 
     assert {name for store in STORES for name in implemented(store)} == set(PORTS) - plain
-    assert plain == {"Clock", "Sleep", "NewId", "Spread", "Count"}
+    assert plain == {"Clock", "Sleep", "NewId", "Spread", "Count", "AskHooks", "CheckBcrypt"}

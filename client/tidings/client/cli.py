@@ -31,6 +31,9 @@ SUBCOMMANDS = {
     "post": Subcommand("tidings.client.post_command", "post", "Post what changed to a feed."),
     "tail": Subcommand("tidings.client.tail_command", "tail", "Show a feed as it moves."),
     "status": Subcommand("tidings.client.status_command", "status", "Show how a feed is."),
+    "snoop": Subcommand(
+        "tidings.client.snoop_command", "snoop", "Print the items of a change feed as they come."
+    ),
     "agent": Subcommand(
         "tidings.agent.command",
         "agent",
@@ -49,6 +52,13 @@ SUBCOMMANDS = {
         "tidings.operate.feed_command",
         "feed",
         "Show and change the settings and passwords of a feed.",
+        extra="aws",
+        packages=("boto3",),
+    ),
+    "users": Subcommand(
+        "tidings.operate.users_command",
+        "users",
+        "Import and list who may ask for the changes of a feed.",
         extra="aws",
         packages=("boto3",),
     ),

@@ -77,6 +77,11 @@ def origins(options: Options) -> tuple[str, ...]:
     return settings.parse(_settings(options, _NOWHERE, None)).cors_origins
 
 
+def url_prefix(options: Options) -> str:
+    """The path below which this twin serves the feed too."""
+    return settings.parse(_settings(options, _NOWHERE, None)).url_prefix
+
+
 def program(function: blueprint.Function, options: Options, places: Places) -> Program:
     """
     What the workers of *function* run.

@@ -45,6 +45,7 @@ class HttpGateway:
         *,
         console: Path,
         origins: Sequence[str],
+        prefix: str = "",
     ) -> None:
         self._routes = [(_pattern(route.path), route) for route in routes]
         self._default = next((route for route in routes if route.path == DEFAULT_PATH), None)
@@ -52,9 +53,11 @@ class HttpGateway:
         self._streams = streams
         self._console = console
         self._origins = origins
+        self._prefix = prefix.encode()
 
     async def serve(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Answer one request of the ASGI server."""
+        scope = _below(scope, self._prefix)
         try:
             route, parameters = self._match(scope)
             if isinstance(route, HttpResponse):
@@ -125,6 +128,15 @@ def _pattern(path: str) -> re.Pattern[str]:
         for index, part in enumerate(parts)
     ]
     return re.compile("".join(texts))
+
+
+def _below(scope: asgi.Scope, prefix: bytes) -> asgi.Scope:
+    """*scope* without the *prefix* of its path, as a custom domain's mapping takes it off."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    if not prefix or not (raw == prefix or raw.startswith(prefix + b"/")):
+        return scope
+    raw = raw.removeprefix(prefix) or b"/"
+    return {**scope, "raw_path": raw, "path": unquote(raw.decode("latin-1"))}
 
 
 def _raw_path(scope: asgi.Scope) -> str:

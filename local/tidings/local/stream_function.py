@@ -109,6 +109,7 @@ class StreamFunction:
     async def _pump(self, scope: asgi.Scope, send: asgi.Send) -> None:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
         headers.append((b"x-amzn-lambda-context", self._context().encode()))
+        headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
         exchange, started = Exchange(), False
         try:
             async with asyncio.timeout(self._program.timeout_s):

@@ -104,6 +104,7 @@ async def _compose(
         streams,
         console=environment.find_repository() / "console",
         origins=environment.origins(options),
+        prefix=environment.url_prefix(options),
     )
     await stack.enter_async_context(public_server.serving(http, sockets, listener))
     arns = await asyncio.to_thread(_stream_arns, dynamodb_url)

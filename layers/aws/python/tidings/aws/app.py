@@ -17,6 +17,7 @@ from .settings import Settings, WrongSetting, from_environment
 
 if TYPE_CHECKING:
     from tidings.core.access import Guard
+    from tidings.core.append import Appender
     from tidings.core.catchup import CatchUp
     from tidings.core.correcting import Corrector
     from tidings.core.delivery import Delivery
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from .s3_documents import S3Documents
     from .s3_parts import S3Parts
 
-_KEY_BYTES = 32  # as the digests that are made with it
+KEY_BYTES = 32  # as the digests that are made with it
 SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
 
 
@@ -100,7 +101,7 @@ def guard() -> Guard:
     from tidings.core.access import Guard
     from tidings.core.passwords import Verifier
 
-    return Guard(profiles(), Verifier(os.urandom(_KEY_BYTES)), settings().open)
+    return Guard(profiles(), Verifier(os.urandom(KEY_BYTES)), settings().open)
 
 
 @cache
@@ -210,15 +211,20 @@ def delivery() -> Delivery:
 
 
 @cache
-def ingester() -> Ingester:
+def appender() -> Appender:
     from tidings.core.append import Appender
-    from tidings.core.ingesting import Ingester
 
     from .dynamodb_claims import DynamoDBClaims
 
     claims = DynamoDBClaims(clients.dynamodb(), settings().control_table)
-    appender = Appender(log(), claims, now_ms, new_id, settings().page_ms)
-    return Ingester(appender, now_ms, count, settings().feeds, tallies(), guard())
+    return Appender(log(), claims, now_ms, new_id, settings().page_ms)
+
+
+@cache
+def ingester() -> Ingester:
+    from tidings.core.ingesting import Ingester
+
+    return Ingester(appender(), now_ms, count, settings().feeds, tallies(), guard())
 
 
 @cache
@@ -325,10 +331,14 @@ def streamer() -> Streamer:
 
 @cache
 def sweeper() -> Sweeper:
+    from tidings.core.configuration import Purges
     from tidings.core.retention import Trimmer
     from tidings.core.sweeping import Sweeper
 
-    trimmer = Trimmer(log(), log(), followers(), reader(), settings().retention, now_ms, count)
+    from . import changes_app
+
+    kept = settings().retention, now_ms, count, Purges(changes_app.sheets())
+    trimmer = Trimmer(log(), log(), followers(), reader(), *kept)
     return Sweeper(
         log(),
         followers(),

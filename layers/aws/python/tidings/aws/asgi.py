@@ -65,18 +65,16 @@ class EventStreams:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        headers = headers_of(scope)
         if scope["method"] == "OPTIONS":
             await self._permit(send, headers)
             return
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         cursor = headers.get("last-event-id") or _first(query, "lastEventId") or ""
         try:
-            stream = await _in_thread(self._open, scope, headers, query, cursor)
+            stream = await in_thread(self._open, scope, headers, query, cursor)
         except TidingsError as error:
-            as_oplog = await _in_thread(self._as_oplog, scope["path"])
+            as_oplog = await in_thread(self._as_oplog, scope["path"])
             await self._refuse(send, refusal_of(error, as_oplog=as_oplog), headers)
             return
         await self._start(send, stream, cursor, headers)
@@ -101,7 +99,7 @@ class EventStreams:
 
         from .chunks import Chunks
 
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         lookout = self._lookout(stream)
         chunks = Chunks(stream, lookout)
         spoke_ms = self._clock()
@@ -111,7 +109,7 @@ class EventStreams:
                 if await self._tell(send, chunk, gone, end_ms):
                     spoke_ms = self._clock()
                 elif self._clock() >= spoke_ms + HEARTBEAT_MS:
-                    await _send_body(send, HEARTBEAT, more=True)
+                    await send_body(send, HEARTBEAT, more=True)
                     spoke_ms = self._clock()
                 if chunk.at_frontier:
                     wait_ms = min(spoke_ms + HEARTBEAT_MS, end_ms) - self._clock()
@@ -121,7 +119,7 @@ class EventStreams:
         chunks.stop()
         if not gone.done():
             gone.cancel()
-            await _send_body(send, "", more=False)
+            await send_body(send, "", more=False)
 
     async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], end_ms: int) -> bool:
         """Send the pieces while there is somebody and time; whether there was any."""
@@ -129,7 +127,7 @@ class EventStreams:
         for piece in chunk.pieces():
             if gone.done() or self._clock() >= end_ms:
                 break
-            await _send_body(send, piece, more=True)
+            await send_body(send, piece, more=True)
             told = True
         return told
 
@@ -151,20 +149,20 @@ class EventStreams:
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }
         await self._send_head(send, 200, answer, headers)
-        await _send_body(send, "", more=True)
+        await send_body(send, "", more=True)
 
     async def _permit(self, send: Send, headers: dict[str, str]) -> None:
         """A browser asks first what a page may send; nothing else asks with OPTIONS."""
         answer = preflight_headers(headers.get("origin", ""), self._origins, ["GET"])
         await self._send_head(send, 204, answer, headers)
-        await _send_body(send, "", more=False)
+        await send_body(send, "", more=False)
 
     def _as_oplog(self, path: str) -> bool:
         return self._manners().are_oplogs(feed_of(path))
 
     async def _refuse(self, send: Send, refusal: Refusal, headers: dict[str, str]) -> None:
         await self._send_head(send, refusal.status, refusal.headers, headers)
-        await _send_body(send, refusal.body, more=False)
+        await send_body(send, refusal.body, more=False)
 
     async def _send_head(
         self, send: Send, status: int, answer: dict[str, str], headers: dict[str, str]
@@ -189,21 +187,26 @@ def _end_ms(headers: dict[str, str], now_ms: int) -> int:
     return min(longest_ms, deadline_ms - _LAST_MS)
 
 
+def headers_of(scope: Message) -> dict[str, str]:
+    """By name, in lower case as a server hands them over."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
 def _first(query: Query, name: str) -> str | None:
     return query[name][0] if name in query else None
 
 
-async def _in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
+async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
     """The stores wait for the network; the server must not."""
     import asyncio
 
     return await asyncio.to_thread(task, *arguments)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _send_body(send: Send, text: str, *, more: bool) -> None:
+async def send_body(send: Send, text: str, *, more: bool) -> None:
     await send({"type": "http.response.body", "body": text.encode(), "more_body": more})

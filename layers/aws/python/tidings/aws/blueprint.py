@@ -60,11 +60,16 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
-    """*path* `$default` takes whatever no other route does."""
+    """
+    *path* `$default` takes whatever no other route does.
+
+    *waits*: its function streams, but this answer is whole and comes within an API's time.
+    """
 
     method: str
     path: str
     function: str
+    waits: bool = False
 
     @property
     def key(self) -> str:
@@ -227,6 +232,31 @@ FUNCTIONS = (
         reads=(PLANS,),
     ),
     Function(
+        "propose",
+        "propose",
+        timeout_s=20,  # its webhooks have ten seconds
+        memory_mb=512,
+        grants=(Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ)),
+    ),
+    Function(
+        "administer",
+        "administer",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(Grant("log", _READ), Grant("control", _READ + _PUT)),
+    ),
+    Function(
+        "index",
+        "index",
+        timeout_s=limits.INDEX_TIMEOUT_S,
+        memory_mb=512,
+        grants=(
+            Grant("log", _READ),
+            Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
+            Grant("control", _READ),
+        ),
+    ),
+    Function(
         "report",
         "report",
         timeout_s=10,
@@ -257,7 +287,30 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/ops", "stream"),
     HttpRoute("GET", "/status", "report"),
     HttpRoute("GET", "/feeds/{feed}/status", "report"),
-    HttpRoute("GET", "/health", "report"),
+    HttpRoute("GET", "/changes", "stream", waits=True),
+    HttpRoute("GET", "/changes/{id}", "stream", waits=True),
+    HttpRoute("POST", "/changes", "propose"),
+    HttpRoute("GET", "/feeds/{feed}/changes", "stream", waits=True),
+    HttpRoute("GET", "/feeds/{feed}/changes/{id}", "stream", waits=True),
+    HttpRoute("POST", "/feeds/{feed}/changes", "propose"),
+    HttpRoute("GET", "/health", "administer"),
+    HttpRoute("PUT", "/health", "administer"),
+    HttpRoute("POST", "/health", "administer"),
+    HttpRoute("GET", "/config", "administer"),
+    HttpRoute("PUT", "/config", "administer"),
+    HttpRoute("POST", "/config", "administer"),
+    HttpRoute("GET", "/feeds/{feed}/config", "administer"),
+    HttpRoute("PUT", "/feeds/{feed}/config", "administer"),
+    HttpRoute("POST", "/feeds/{feed}/config", "administer"),
+    HttpRoute("GET", "/cluster", "administer"),
+    HttpRoute("GET", "/cluster/members", "administer"),
+    HttpRoute("PUT", "/cluster/members", "administer"),
+    HttpRoute("POST", "/cluster/members", "administer"),
+    HttpRoute("GET", "/cluster/members/{id}", "administer"),
+    HttpRoute("DELETE", "/cluster/members/{id}", "administer"),
+    HttpRoute("GET", "/diagnostics", "administer"),
+    HttpRoute("GET", "/diagnostics/{part}", "administer"),
+    HttpRoute("GET", "/diagnostics/raft/{part}", "administer"),
     HttpRoute("ANY", DEFAULT_PATH, "ingest"),  # only to say what is wrong with the request
 )
 
@@ -272,4 +325,4 @@ STREAM_SOURCES = (
     StreamSource("log", "follow-push", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
 )
 
-SCHEDULES = (Schedule("sweep", every_minutes=1),)
+SCHEDULES = (Schedule("sweep", every_minutes=1), Schedule("index", every_minutes=1))

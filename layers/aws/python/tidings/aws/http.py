@@ -64,6 +64,11 @@ def request_from(event: Mapping[str, Any]) -> Request:
     """
     asked = event["requestContext"]["http"]
     check_routed(asked["method"], asked["path"], "POST")
+    return routed_request(event)
+
+
+def routed_request(event: Mapping[str, Any]) -> Request:
+    """What is posted by a route of its own."""
     headers = event.get("headers") or {}
     body = event.get("body") or ""
     return Request(
@@ -73,6 +78,15 @@ def request_from(event: Mapping[str, Any]) -> Request:
         key=headers.get("idempotency-key"),
         password=basic_password(headers.get("authorization")),
     )
+
+
+def below(event: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """*event* as if the feed were served at the root, where a custom domain has it elsewhere."""
+    path = event["requestContext"]["http"]["path"]
+    if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
+        return event
+    asked = event["requestContext"]["http"] | {"path": path.removeprefix(prefix) or "/"}
+    return {**event, "requestContext": {**event["requestContext"], "http": asked}}
 
 
 def check_routed(method: str, path: str, wanted: str) -> re.Match[str]:
@@ -127,6 +141,13 @@ def told(
     answer = _answer(event, status, origins, body)
     answer["headers"] |= error_headers(status)
     return answer
+
+
+def told_text(event: Mapping[str, Any], text: str, origins: tuple[str, ...]) -> dict[str, Any]:
+    """As `told`, of JSON that is spelled already."""
+    answer = _answer(event, 200, origins, None)
+    answer["headers"]["content-type"] = "application/json"
+    return {**answer, "body": text}
 
 
 def refused(

@@ -7,6 +7,7 @@ The only place where the environment is read: once, into a frozen value.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ SETTINGS = (
     Setting("TIDINGS_FOLLOWER", "", "which follower a follow function runs: state or push"),
     Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
     Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
+    Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
+    Setting("TIDINGS_URL_PREFIX", "", "path below which a custom domain serves the feed"),
 )
 
 
@@ -57,6 +60,8 @@ class Settings:
     follower: str
     open: bool
     cors_origins: tuple[str, ...]
+    hooks_private: bool
+    url_prefix: str
 
     @property
     def tombstone_ms(self) -> int:
@@ -103,6 +108,8 @@ def parse(environment: Mapping[str, str]) -> Settings:
         follower=values["TIDINGS_FOLLOWER"],
         open=_yes_or_no(values, "TIDINGS_OPEN"),
         cors_origins=tuple(_list(values["TIDINGS_CORS_ORIGINS"])),
+        hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
+        url_prefix=_prefix(values),
     )
 
 
@@ -133,3 +140,15 @@ def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:
 def _retention_ms(values: Mapping[str, str]) -> int:
     least = limits.RETENTION_MS_MIN // 3_600_000
     return _whole(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
+
+
+def _prefix(values: Mapping[str, str]) -> str:
+    """With a slash before it; empty for none."""
+    variable = "TIDINGS_URL_PREFIX"
+    text = values[variable]
+    if text.endswith("/"):
+        rule = "Invalid URI prefix: Must not end with a slash"
+        raise WrongSetting(variable, text, rule)
+    if not re.fullmatch(r"[A-Za-z0-9/_.~-]*", text):
+        raise WrongSetting(variable, text, "must be letters, digits and / _ . ~ -")
+    return f"/{text.lstrip('/')}" if text else ""

@@ -19,6 +19,11 @@ Every error the feed raises.
         * WrongPassword         not the password of the feed for this role, or none
         * InvalidSetting        what is to be set for a feed breaks its rule
         * InvalidSync           a request for a sync breaks its rule
+        * InvalidChange         what is posted as a change, or asked of changes, breaks its rule
+        * UnknownChange         no such change in the log
+        * BelowFloor            the log does not reach back to where a strict reader stands
+        * RefusedByHook         a webhook did not accept a change
+        * WrongUser             not one of the users of the feed with their password
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
     * PlanTooOld            nobody can tell any more what moved since a plan was made
@@ -133,6 +138,42 @@ class InvalidSetting(Rejected):
 
 class InvalidSync(Rejected):
     code = "invalid_sync"
+
+
+class InvalidChange(Rejected):
+    code = "invalid_change"
+
+
+class UnknownChange(Rejected):
+    status = 404
+    code = "unknown_change"
+
+
+class BelowFloor(Rejected):
+    """*floor* is what to ask `since` with instead: what is behind it is all still there."""
+
+    status = 410
+    code = "below_floor"
+
+    def __init__(self, since: int, floor: int) -> None:
+        rule = f"is below the floor {floor}: what was in between is gone"
+        super().__init__(rule, field="since", value=since)
+        self.floor = floor
+
+
+class RefusedByHook(Rejected):
+    """*status* 400: each one that failed answered with 4xx; 502: one of them is broken."""
+
+    code = "refused_by_hook"
+
+    def __init__(self, failures: str, *, broken: bool) -> None:
+        super().__init__(failures)
+        self.status = 502 if broken else 400
+
+
+class WrongUser(Rejected):
+    status = 401
+    code = "wrong_user"
 
 
 class LeaseLost(TidingsError):

@@ -108,3 +108,31 @@ PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the
 PASSWORD_BYTES_MIN = 8  # below it guessing is cheap, even at one guess per 15 ms of our CPU
 PASSWORD_BYTES_MAX = 256  # as base64 with a user name it stays far below what headers may hold
 VERIFIED_MAX = 64  # two passwords for each role of sixteen feeds; a digest has 32 bytes
+
+# --- changes ---------------------------------------------------------------------------------
+CHANGE_SLOT_BITS = 10  # 1,024 slots hold any page; 43 bits are left for pages below 2^53
+CHANGES_LIMIT = 100  # as changeagent's default
+CHANGES_LIMIT_MAX = 2**32 - 1  # what changeagent takes for a number; bytes bound a reply
+CHANGES_BYTES_MAX = 4 * 1024 * 1024  # of a reply; Lambda buffers 6 MB, and JSON must fit memory
+CHANGES_BLOCK_S_MAX = 25  # an HTTP API gives up after 30 s; a client asks again
+CHANGES_HOLE_S = 3  # a hole is closed by then, and what lies behind it was acknowledged
+CHANGES_SCAN_MS = 15_000  # of one reply, in search of a rare tag; the cursor moves, nothing is lost
+CHANGES_FIRST_PAGES = 4  # of the first read; each next one is four times as long
+CHANGES_FIRST_SUMMARIES = 16  # of the first read of the index, likewise
+HEAD_AGE_MS = 1_000  # a reply within the log tells the head as it was this long ago
+HEAD_PAGES_MAX = 64  # read in search of the head behind the followers
+
+# --- index of tags ---------------------------------------------------------------------------
+SUMMARY_PAGES = 64  # summed up together: one write unit in 64 where a page holds one entry
+SUMMARY_TAGS = 1000  # or as soon as there are so many: 1.5 KB, a page of a thousand operations
+SUMMARY_BITS = 12  # of each tag: 0.3 % of what is read for it does not hold it
+INDEX_RUN_MS = 40_000  # one run yields after this; the next one comes within a minute
+INDEX_TIMEOUT_S = 55  # Lambda kills a run here
+
+# --- what an operator writes down ------------------------------------------------------------
+SHEET_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds
+SHEET_BYTES_MAX = 256 * 1024  # an item holds 400 KB; three thousand users
+USERS_MAX = 2_000  # each one's line has some 80 bytes
+HOOKS_MAX = 10  # asked at once, for each change
+HOOK_S = 10  # for the answer of all: an HTTP API gives up after 30 s
+BCRYPT_COST_MAX = 14  # above it one check takes a second of a core

@@ -15,6 +15,8 @@ from . import limits
 from .followers import PUSH, STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .feeds import Retention
     from .ports import Checkpoints, Clock, Count, LogStore, TrimStore
     from .reader import Reader
@@ -23,8 +25,16 @@ _EXTEND_EVERY_MS = 3_600_000  # looking costs a read of the old pages; half a da
 _EXTEND_WITHIN_MS = 12 * 3_600_000
 
 
+def _nothing(feed: str) -> Retention | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Trimmer:
+    """
+    *purge* is what the operator of a feed allows beside *retention*.
+    """
+
     log: LogStore
     trim: TrimStore
     checkpoints: Checkpoints
@@ -32,11 +42,12 @@ class Trimmer:
     retention: Retention
     clock: Clock
     count: Count
+    purge: Callable[[str], Retention | None] = _nothing
 
     def run(self, feed: str) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
         now, floor = self.clock(), self.trim.floor(feed)
-        raised = self._first_young(feed, floor, self._bound(feed), now)
+        raised = max(self._raised(feed, floor, rule, now) for rule in self._rules(feed))
         if raised > floor:
             self.trim.raise_floor(feed, raised)
             self.count("FloorRaised", raised - floor)
@@ -44,22 +55,30 @@ class Trimmer:
             self._extend(feed, raised, now)
         return raised
 
-    def _bound(self, feed: str) -> int:
+    def _rules(self, feed: str) -> list[Retention]:
+        found = (self.purge(feed),)
+        return [self.retention, *(rule for rule in found if rule)]
+
+    def _raised(self, feed: str, floor: int, rule: Retention, now: int) -> int:
+        bound = self._bound(feed, rule.records_min)
+        return self._first_young(feed, floor, bound, now - rule.age_ms)
+
+    def _bound(self, feed: str, records_min: int) -> int:
         """The floor must not pass this page, however old the pages are."""
         standing = {STATE: 0, PUSH: 0} | self.checkpoints.checkpoints(feed)
-        return min(self.log.head(feed) - self.retention.records_min, *standing.values()) + 1
+        return min(self.log.head(feed) - records_min, *standing.values()) + 1
 
     def _extend(self, feed: str, floor: int, now: int) -> None:
         """Keep the old pages from *floor* on; where there are none, nothing is read."""
-        young = self._first_young(feed, floor, self.log.head(feed) + 1, now)
+        young = self._first_young(feed, floor, self.log.head(feed) + 1, now - self.retention.age_ms)
         if young > floor:
             before = now + _EXTEND_WITHIN_MS
             for number in self.trim.expiring(feed, floor, young - 1, before):
                 self.trim.extend(feed, number, now + limits.TTL_SLACK_MS)
 
-    def _first_young(self, feed: str, floor: int, bound: int, now: int) -> int:
+    def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
         """
-        The first page from *floor* to *bound* younger than the retention, by halving.
+        The first page from *floor* to *bound* committed after *since_ms*, by halving.
 
         Commit times ascend but for the skew of the writers' clocks, which is far below any
         retention; a missing page counts as old, and is only ever behind what may be trimmed.
@@ -68,7 +87,7 @@ class Trimmer:
         while low < high:
             middle = (low + high) // 2
             page = self.reader.at(feed, middle)
-            if page is not None and now - page.at_ms < self.retention.age_ms:
+            if page is not None and page.at_ms > since_ms:
                 high = middle
             else:
                 low = middle + 1

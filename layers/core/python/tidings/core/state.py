@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import limits
+from .changes import is_change
 from .operations import Operation, event_of, parse_line
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def project(pages: Iterable[Page], *, tombstone_ms: int) -> list[Row]:
 def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
     """Each operation of *page* as the row it would leave if none came behind it."""
     for slot, line in enumerate(page.lines):
+        if is_change(line):
+            continue  # there is no object whose latest operation it could be
         key = object_key(parse_line(line))
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
         yield Row(key, page.number, slot, page.at_ms, line, expires)

@@ -10,9 +10,11 @@ from .control import MemoryClaims, MemoryFollowers
 from .departures import MemoryDepartures
 from .log import MemoryLog
 from .profiles import MemoryProfiles
+from .sheets import MemorySheets
 from .sockets import MemoryBells, MemorySockets
 from .spill import MemorySpill
 from .state import MemoryState
+from .tags import MemoryTags
 from .tallies import MemoryTallies
 
 __all__ = [
@@ -24,9 +26,11 @@ __all__ = [
     "MemoryInbox",
     "MemoryLog",
     "MemoryProfiles",
+    "MemorySheets",
     "MemorySockets",
     "MemorySpill",
     "MemoryState",
+    "MemoryTags",
     "MemoryTallies",
     "MemoryWatches",
 ]

@@ -1,0 +1,19 @@
+"""What operators ask for: `/health`, `/config`, `/cluster` and `/diagnostics`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidings.aws import app, changes_app, changes_http
+from tidings.aws.telemetry import edge
+from tidings.core.errors import TidingsError
+
+
+@edge
+def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
+    origins = app.settings().cors_origins
+    try:
+        status, kind, body = changes_app.administration().answer(event)
+    except TidingsError as error:
+        return changes_http.refused(event, error, origins)
+    return changes_http.told(event, status, body, kind, origins)

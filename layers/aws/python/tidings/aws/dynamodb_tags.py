@@ -1,0 +1,65 @@
+"""Summaries of tags on DynamoDB: beside the state, in a partition of each feed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.core.ports import Sleep
+from tidings.core.tag_index import Summary
+
+from .clock import sleep_ms
+from .dynamodb_batches import Batches
+from .items import summary
+from .items.attributes import text
+from .weather import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class DynamoDBTags:
+    """Implements `TagStore`. *table* is that of the state."""
+
+    def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
+        self._client, self._table = client, table
+        self._batches = Batches(client, table, sleep)
+
+    def write(self, feed: str, summaries: Sequence[Summary]) -> None:
+        self._batches.put([summary.encode(feed, each) for each in summaries])
+
+    def read(self, feed: str, after: int, limit: int) -> list[Summary]:
+        """At half the price of a consistent read: what is not seen yet is read in the log."""
+        with translated():
+            answer = self._client.query(
+                TableName=self._table,
+                KeyConditionExpression="#bucket = :bucket AND #key > :after",
+                ProjectionExpression="#key, #first, #bits",
+                ExpressionAttributeNames={
+                    "#bucket": "bucket",
+                    "#key": "key",
+                    "#first": "first",
+                    "#bits": "bits",
+                },
+                ExpressionAttributeValues={
+                    ":bucket": text(summary.partition(feed)),
+                    ":after": text(summary.page_key(after)),
+                },
+                Limit=limit,
+            )
+        return [summary.decode(item) for item in answer["Items"]]
+
+    def last(self, feed: str) -> int:
+        with translated():
+            answer = self._client.query(
+                TableName=self._table,
+                KeyConditionExpression="#bucket = :bucket",
+                ProjectionExpression="#key",
+                ExpressionAttributeNames={"#bucket": "bucket", "#key": "key"},
+                ExpressionAttributeValues={":bucket": text(summary.partition(feed))},
+                ConsistentRead=True,
+                ScanIndexForward=False,
+                Limit=1,
+            )
+        return summary.page_of(answer["Items"][0]) if answer["Items"] else 0

@@ -1,0 +1,42 @@
+"""Links to what a deployment serves: absolute, as whoever asked has reached it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+ROOT = ("changes", "diagnostics", "cluster", "config", "health")
+_FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+", re.ASCII)
+_JSON = "application/json"
+
+
+def base_url(headers: Mapping[str, str], prefix: str) -> str:
+    """Scheme, host and *prefix*, from the headers of a request; what proxies say comes first."""
+    proto = headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
+    scheme = proto if proto in ("http", "https") else "http"
+    return f"{scheme}://{host_of(headers)}{prefix}"
+
+
+def host_of(headers: Mapping[str, str]) -> str:
+    forwarded = _FORWARDED_HOST.search(headers.get("forwarded", ""))
+    found = forwarded[1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
+    return found if _HOST.fullmatch(found) else "localhost"
+
+
+def root(base: str) -> dict[str, str]:
+    """What `GET /` answers to who wants JSON."""
+    return {name: f"{base}/{name}" for name in ROOT}
+
+
+def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
+    """Whether a request is for the links and not for a stream of events: it says so."""
+    kinds = {
+        part.partition(";")[0].strip().lower() for part in headers.get("accept", "").split(",")
+    }
+    return method == "GET" and path == "/" and _JSON in kinds and "text/event-stream" not in kinds
+
+
+def headers_of(event: Mapping[str, Any]) -> Mapping[str, str]:
+    return event.get("headers") or {}

@@ -1,0 +1,76 @@
+"""Administering: the configuration of a feed, and whether the deployment is up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import configuration, feeds
+from .access import Role
+from .configuration import Configuration
+from .errors import Unavailable
+from .sheets import CONFIGURATION, DEPLOYMENT, HEALTH, Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .change_ports import Sheets
+    from .users import Credentials, Gate
+
+DOWN = "down"
+_ATTEMPTS = 3  # each loss means that somebody else wrote within the same tenth of a second
+
+
+@dataclass(frozen=True, slots=True)
+class Administrator:
+    sheets: Sheets
+    gate: Gate
+    feeds: frozenset[str]
+
+    def check(self, feed: str, role: Role, given: Credentials | None) -> str:
+        """
+        *feed* if it is one of ours and *given* allow *role* on it.
+
+        Raises:
+            InvalidFeed, UnknownFeed, WrongUser, NoPasswordSet, WrongPassword: see there.
+        """
+        name = feeds.check_known(feed, self.feeds)
+        self.gate.check(name, role, given)
+        return name
+
+    def is_up(self) -> bool:
+        """Whether load balancers are to send traffic; where nobody can tell, yes."""
+        try:
+            return self.sheets.sheet(DEPLOYMENT, HEALTH).text != DOWN
+        except Unavailable:
+            return True
+
+    def mark(self, *, up: bool) -> None:
+        """Tell load balancers, and nobody else: everything goes on being served."""
+        self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
+
+    def configuration(self, feed: str) -> Configuration:
+        return configuration.stored(self.sheets.sheet(feed, CONFIGURATION).text)
+
+    def configure(self, feed: str, document: object) -> Configuration:
+        """
+        Replace the configuration by *document*; the new one.
+
+        Raises:
+            InvalidSetting: nothing was changed.
+        """
+
+        def change(standing: str) -> str:
+            found = configuration.replaced(configuration.stored(standing), document)
+            return configuration.spelled(found)
+
+        return configuration.stored(self._write(feed, CONFIGURATION, change))
+
+    def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
+        """What *change* makes of the sheet, on top of what others wrote meanwhile."""
+        for _ in range(_ATTEMPTS):
+            standing = self.sheets.sheet(feed, name)
+            text = change(standing.text)
+            if self.sheets.write(feed, name, Sheet(text, standing.version)):
+                return text
+        raise Unavailable(f"{feed}/{name} kept changing")

@@ -1,0 +1,290 @@
+"""
+Listing: the changes behind an id, as many as a reply holds.
+
+A reply is bounded by the limit and by bytes, never by what was skipped: its `next` lies behind
+everything that was looked at. With tags, the index says which pages need not be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from . import limits
+from .changes import end_of, may_hold, number_of, place_of, tags_of, told, whole
+from .errors import BelowFloor, InvalidChange, UnknownChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .change_ports import TagStore
+    from .pages import Page
+    from .ports import Checkpoints, Clock
+    from .reader import Reader
+
+_GROWTH = 4  # of each read over the one before
+_ID_MAX = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a client asks for; without *tags* everything. *block_s* is how long it would wait."""
+
+    since: int = 0
+    limit: int = limits.CHANGES_LIMIT
+    block_s: int = 0
+    tags: frozenset[str] = frozenset()
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """
+    *entries* are JSON. *page* is the last one that was looked at, never beyond the frontier, and
+    *waiting* says that one behind it is still being written although later ones are there.
+    """
+
+    entries: list[str]
+    at_start: bool
+    at_end: bool
+    floor: int
+    head: int
+    next: int
+    page: int
+    waiting: bool = False
+
+    def told(self) -> str:
+        """The reply, in JSON."""
+        flags = [str(flag).lower() for flag in (self.at_start, self.at_end)]
+        return (
+            f'{{"changes":[{",".join(self.entries)}],"atStart":{flags[0]},"atEnd":{flags[1]},'
+            f'"floor":{self.floor},"head":{self.head},"next":{self.next}}}'
+        )
+
+
+def parse(query: Mapping[str, Sequence[str]]) -> Query:
+    """
+    A query string's values by name; the first one counts, but for `tag`.
+
+    Raises:
+        InvalidChange: one of them breaks its rule.
+    """
+    return Query(
+        since=_whole(query, "since", 0, _ID_MAX),
+        limit=_whole(query, "limit", limits.CHANGES_LIMIT, limits.CHANGES_LIMIT_MAX),
+        block_s=_whole(query, "block", 0, limits.CHANGES_LIMIT_MAX),
+        tags=_tags(query.get("tag", ())),
+        strict=_switch(query, "strict"),
+    )
+
+
+def _whole(query: Mapping[str, Sequence[str]], name: str, default: int, most: int) -> int:
+    text = (query.get(name) or [""])[0]
+    try:
+        return whole(text, most) if text else default
+    except ValueError:
+        raise InvalidChange(f"Invalid {name}", value=text) from None
+
+
+def _switch(query: Mapping[str, Sequence[str]], name: str) -> bool:
+    text = (query.get(name) or ["false"])[0]
+    if text not in ("true", "false"):
+        raise InvalidChange(f"Invalid {name}", value=text)
+    return text == "true"
+
+
+def _tags(given: Sequence[str]) -> frozenset[str]:
+    if len(set(given)) > limits.FILTER_VALUES_MAX:
+        raise InvalidChange(f"Invalid tag: at most {limits.FILTER_VALUES_MAX} of them")
+    return frozenset(given)
+
+
+@dataclass(slots=True)
+class Scan:
+    """
+    What one reply takes from the pages it is shown, in their order, behind *next*.
+
+    *full*: one more would not fit. *page* is the last page it was shown.
+    """
+
+    query: Query
+    next: int
+    page: int
+    entries: list[str] = field(default_factory=list)
+    full: bool = False
+    head: int = 0
+    _size: int = 0
+    _pages: int = 0
+
+    def wanting(self) -> int:
+        """As many pages as have to be read for the rest, if they are like those before."""
+        if self.query.tags or not self.entries:
+            return limits.READ_ITEMS_MAX
+        rest = self.query.limit + 1 - len(self.entries)
+        return -(-rest * self._pages // len(self.entries))
+
+    def take(self, page: Page) -> None:
+        """Everything of *page* that is wanted and fits."""
+        self._pages += 1
+        lines, tags = page.lines, self.query.tags
+        if not tags or may_hold(page.text, tags):
+            for slot, line in enumerate(lines):
+                number = number_of(page.number, slot)
+                if number > self.next and self._wants(line):
+                    self._add(told(line, number=number, at_ms=page.at_ms), number)
+                if self.full:
+                    return
+        self.skip(page.number)
+        self.head = number_of(page.number, len(lines) - 1) if lines else end_of(page.number)
+
+    def skip(self, page: int) -> None:
+        """Nothing up to *page*, or nothing more, is wanted."""
+        self.next, self.page = max(self.next, end_of(page)), page
+
+    def _wants(self, line: str) -> bool:
+        tags = self.query.tags
+        return not tags or not tags.isdisjoint(tags_of(line))
+
+    def _add(self, entry: str, number: int) -> None:
+        size = self._size + len(entry.encode()) + 1
+        count = len(self.entries)
+        if count == self.query.limit or (count and size > limits.CHANGES_BYTES_MAX):
+            self.full, self.next = True, max(self.next, number - 1)
+            return
+        self.entries.append(entry)
+        self._size = size
+
+
+@dataclass(slots=True)
+class Lister:
+    """*heads* remembers the head of each feed for `limits.HEAD_AGE_MS`."""
+
+    reader: Reader
+    index: TagStore
+    checkpoints: Checkpoints
+    clock: Clock
+    _heads: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def list(self, feed: str, query: Query) -> Listing:
+        """
+        What *query* asks of *feed*, without waiting.
+
+        Raises:
+            BelowFloor: a strict reader stands below the floor.
+        """
+        floor = self.reader.trim.floor(feed)
+        gone = end_of(floor - 1)
+        if query.strict and query.since < gone:
+            raise BelowFloor(query.since, gone)
+        first = max(place_of(query.since)[0], floor) - 1
+        scan = Scan(query, max(query.since, gone), max(0, first))
+        reached, waiting = self._read(feed, scan)
+        head = self._head(feed, scan, reached=reached, gone=gone)
+        return Listing(
+            scan.entries,
+            at_start=query.since < number_of(floor, 0),
+            at_end=reached and not waiting,
+            floor=gone,
+            head=head,
+            next=scan.next,
+            page=scan.page if scan.head else min(scan.page, place_of(head)[0]),
+            waiting=waiting,
+        )
+
+    def one(self, feed: str, number: int) -> str:
+        """
+        The change with this id, in JSON.
+
+        Raises:
+            UnknownChange: there is none in the log.
+        """
+        page_number, slot = place_of(number)
+        page = None
+        if page_number >= self.reader.trim.floor(feed):
+            page = self.reader.at(feed, page_number)
+        if page is None or slot >= len(page.lines):
+            raise UnknownChange("Not found", value=number)
+        return told(page.lines[slot], number=number, at_ms=page.at_ms)
+
+    def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
+        """Fill *scan*; whether the end was reached, and whether somebody writes there."""
+        until = self.clock() + limits.CHANGES_SCAN_MS
+        if scan.query.tags:
+            self._read_by_index(feed, scan, until)
+        size = limits.CHANGES_FIRST_PAGES
+        while not scan.full and self.clock() < until:
+            run = self.reader.read(feed, scan.page, size)
+            _show(scan, run.pages)
+            if run.trimmed:
+                scan.skip(run.floor - 1)
+            elif not run.more and not scan.full:
+                return True, run.waiting
+            size = max(1, min(size * _GROWTH, scan.wanting(), limits.READ_ITEMS_MAX))
+        return False, False
+
+    def _read_by_index(self, feed: str, scan: Scan, until: int) -> None:
+        """What is summed up; where the index has a gap, all of it."""
+        size = limits.CHANGES_FIRST_SUMMARIES
+        while not scan.full and self.clock() < until:
+            found = self.index.read(feed, scan.page, size)
+            if not found:
+                return
+            for summary in found:
+                self._read_to(feed, scan, summary.first - 1)
+                if summary.may_hold(scan.query.tags):
+                    self._read_to(feed, scan, summary.last)
+                elif not scan.full:
+                    scan.skip(summary.last)
+            size = min(size * _GROWTH, limits.READ_ITEMS_MAX)
+
+    def _read_to(self, feed: str, scan: Scan, last: int) -> None:
+        """Pages that are in the log for good, up to *last*; what is trimmed meanwhile is gone."""
+        while not scan.full and scan.page < last:
+            run = self.reader.read(feed, scan.page, last - scan.page)
+            if not run.pages:
+                scan.skip(min(last, max(scan.page + 1, run.floor - 1)))
+            _show(scan, run.pages)
+
+    def _head(self, feed: str, scan: Scan, *, reached: bool, gone: int) -> int:
+        """
+        The id of the last entry that can be read, or of one shortly before it.
+
+        Never of one that cannot be read yet: who starts there would miss what comes before it.
+        """
+        now = self.clock()
+        made_ms, known = self._heads.get(feed, (0, 0))
+        if reached and scan.head:
+            self._heads[feed] = (now, max(known, scan.head))
+        elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
+            page = 0 if reached else scan.page  # who asks beyond the end says nothing of it
+            self._heads[feed] = (now, max(known, self._look(feed, page)))
+        return max(gone, self._heads[feed][1])
+
+    def _look(self, feed: str, page: int) -> int:
+        stand = max([page, *self.checkpoints.checkpoints(feed).values()])
+        run = self.reader.read(feed, max(0, stand - 1), limits.HEAD_PAGES_MAX)
+        if not run.pages:
+            return 0
+        last = run.pages[-1]
+        return number_of(last.number, len(last.lines) - 1) if last.lines else end_of(last.number)
+
+
+def _show(scan: Scan, pages: Iterable[Page]) -> None:
+    for page in pages:
+        if not scan.full:
+            scan.take(page)
+
+
+def extended(listing: Listing, query: Query, pages: Sequence[Page]) -> Listing:
+    """*listing*, which found nothing, with what *pages* behind it hold."""
+    scan = Scan(query, listing.next, listing.page)
+    _show(scan, pages)
+    return replace(
+        listing,
+        entries=scan.entries,
+        at_end=not scan.full,
+        head=max(listing.head, scan.head),
+        next=scan.next,
+        page=scan.page,
+        waiting=False,
+    )

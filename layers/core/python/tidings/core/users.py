@@ -1,0 +1,143 @@
+"""
+The users of a feed: an htpasswd file with bcrypt hashes, and who is one of them.
+
+A feed without users is guarded by its passwords alone (`access`). bcrypt is slow on purpose:
+what was checked with success is remembered, as a digest under a key of this process.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from . import limits
+from .errors import InvalidSetting, WrongUser
+from .sheets import USERS
+
+if TYPE_CHECKING:
+    from .access import Guard, Role
+    from .change_ports import CheckBcrypt, Sheets
+
+_HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
+_COST_MIN = 4
+_BCRYPT_BYTES = 72  # bcrypt looks at no more of a password
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What HTTP Basic carried."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+def users_from(text: str) -> dict[str, str]:
+    """
+    The hash of each user in an htpasswd file. Blank lines and `#` comments say nothing.
+
+    Raises:
+        InvalidSetting: with the line that breaks a rule; hashes are never told.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > limits.SHEET_BYTES_MAX:
+        raise InvalidSetting(f"holds at most {limits.SHEET_BYTES_MAX} bytes", field="file")
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            name, stored = _user(line.strip(), f"line {number}")
+            if name in found:
+                raise InvalidSetting("this user comes twice", field=f"line {number}", value=name)
+            found[name] = stored
+    if not found:
+        raise InvalidSetting("holds no user", field="file")
+    if len(found) > limits.USERS_MAX:
+        raise InvalidSetting(f"holds at most {limits.USERS_MAX} users", field="file")
+    return found
+
+
+def _user(line: str, where: str) -> tuple[str, str]:
+    name, colon, stored = line.partition(":")
+    if not (name and colon):
+        raise InvalidSetting("must be a user, a colon and a hash", field=where)
+    hashed = _HASH.fullmatch(stored)
+    if hashed is None:
+        raise InvalidSetting("must be a bcrypt hash ($2a$, $2b$ or $2y$)", field=where, value=name)
+    if not _COST_MIN <= int(hashed[1]) <= limits.BCRYPT_COST_MAX:
+        rule = f"must have a cost of {_COST_MIN} to {limits.BCRYPT_COST_MAX}, has {hashed[1]}"
+        raise InvalidSetting(rule, field=where, value=name)
+    return name, stored
+
+
+def spelled(users: dict[str, str]) -> str:
+    """As they are kept in a sheet: an htpasswd file without comments."""
+    return "".join(f"{name}:{stored}\n" for name, stored in users.items())
+
+
+def credentials_from(header: str | None) -> Credentials | None:
+    """User and password in an Authorization header by HTTP Basic; None where there are none."""
+    scheme, _, encoded = (header or "").strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        pair = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    user, colon, password = pair.partition(":")
+    return Credentials(user, password) if colon else None
+
+
+class UserVerifier:
+    """Compares passwords with bcrypt hashes. *key* is random and belongs to this process."""
+
+    def __init__(self, bcrypt: CheckBcrypt, key: bytes) -> None:
+        self._bcrypt, self._key = bcrypt, key
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = Lock()
+
+    def matches(self, password: str, stored: str) -> bool:
+        given = password.encode("utf-8", "surrogatepass")
+        if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
+            return False
+        digest = hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
+        with self._lock:
+            if digest in self._known:
+                self._known.move_to_end(digest)
+                return True
+        if not self._bcrypt(given[:_BCRYPT_BYTES], stored.encode()):
+            return False
+        with self._lock:
+            self._known[digest] = None
+            while len(self._known) > limits.VERIFIED_MAX:
+                self._known.popitem(last=False)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Who may ask for changes: the feed's users where it has any, else who has its password."""
+
+    sheets: Sheets
+    guard: Guard
+    verifier: UserVerifier
+
+    def check(self, feed: str, role: Role, given: Credentials | None) -> None:
+        """
+        Return if *given* are those of a user, or the password for *role*.
+
+        Raises:
+            WrongUser: they are not.
+            NoPasswordSet, WrongPassword: the feed has no users; see `Guard`.
+        """
+        text = self.sheets.sheet(feed, USERS).text
+        if not text:
+            self.guard.check(feed, role, given.password if given else None)
+            return
+        stored = dict(line.split(":", 1) for line in text.splitlines())
+        known = stored.get(given.user) if given else None
+        if given is None or known is None or not self.verifier.matches(given.password, known):
+            raise WrongUser("must be a user of the feed with their password", field="user")

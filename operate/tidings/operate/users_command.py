@@ -1,0 +1,96 @@
+"""`tidings users`: who may ask for the changes of a feed, from an htpasswd file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import click
+from tidings.aws import stages
+from tidings.aws.dynamodb_sheets import DynamoDBSheets
+from tidings.core import users as core
+from tidings.core.feeds import check_known
+from tidings.core.sheets import USERS, Sheet
+from tidings.operate.target import SAVE_ATTEMPTS_MAX, feed_options, twin_client
+
+if TYPE_CHECKING:
+    from tidings.core.change_ports import Sheets
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """*feed* and where its users are."""
+
+    feed: str
+    sheets: Sheets
+
+
+def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
+    if stage is not None:
+        found = stages.find(stage, boto3.client("cloudformation"))
+        check_known(feed, found.feeds)
+        return Target(feed, DynamoDBSheets(boto3.client("dynamodb"), found.control_table))
+    table = f"{stages.stack_name('local')}-control"
+    return Target(feed, DynamoDBSheets(twin_client(str(endpoint_url)), table))
+
+
+target_options = feed_options(_find)
+
+
+@click.group()
+def users() -> None:
+    """
+    The users of a feed, for `/changes` and what belongs to it.
+
+    A feed that has users asks for one of them there, instead of for its passwords. A change
+    counts within five seconds.
+
+    \b
+    Examples:
+      htpasswd -cB passwd foo
+      tidings users import passwd --stage dev
+      tidings users list --stage dev
+    """
+
+
+@users.command("import")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@target_options
+def import_(target: Target, file: IO[str]) -> None:
+    """
+    Make the users in FILE, made by htpasswd -B, those of the feed; - for stdin.
+
+    They replace all that were there. A file with a mistake in it changes nothing.
+    """
+    try:
+        found = core.users_from(file.read())
+    except UnicodeDecodeError:
+        raise click.ClickException("the file must be UTF-8") from None
+    _write(target.sheets, target.feed, core.spelled(found))
+    click.echo(f"{target.feed}: {len(found)} users", err=True)
+
+
+@users.command("list")
+@target_options
+def list_(target: Target) -> None:
+    """Show the names of the users, one a line."""
+    text = target.sheets.sheet(target.feed, USERS).text
+    for line in text.splitlines():
+        click.echo(line.partition(":")[0])
+
+
+@users.command()
+@target_options
+def clear(target: Target) -> None:
+    """Remove all users; the feed's passwords count again."""
+    _write(target.sheets, target.feed, "")
+    click.echo(f"{target.feed}: no users", err=True)
+
+
+def _write(sheets: Sheets, feed: str, text: str) -> None:
+    for _ in range(SAVE_ATTEMPTS_MAX):
+        standing = sheets.sheet(feed, USERS)
+        if sheets.write(feed, USERS, Sheet(text, standing.version)):
+            return
+    raise click.ClickException("the users kept changing; try again")

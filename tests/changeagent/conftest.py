@@ -1,0 +1,36 @@
+"""One twin for every row of changeagent's contract, and a feed of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tidings.local.running import Twin
+
+from tests.changeagent.client import Changes
+
+FEEDS = [f"a{number:02}" for number in range(90)]
+
+
+@pytest.fixture(scope="session")
+def twin() -> Iterator[Twin]:
+    settings = ("--setting", "TIDINGS_HOOKS_PRIVATE=true", "--setting", "TIDINGS_URL_PREFIX=foo")
+    with Twin("--feeds", ",".join(["main", *FEEDS]), *settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spare(twin: Twin) -> Iterator[str]:
+    return iter(FEEDS)
+
+
+@pytest.fixture
+def shared(twin: Twin) -> Changes:
+    """One for requests that change nothing."""
+    return Changes(twin.port, "main")
+
+
+@pytest.fixture
+def changes(twin: Twin, spare: Iterator[str]) -> Changes:
+    """One that no other test has touched."""
+    return Changes(twin.port, next(spare))

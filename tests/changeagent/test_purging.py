@@ -1,0 +1,116 @@
+"""What is purged, and who can tell; every store in memory, and time an argument."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tidings.core import configuration
+from tidings.core.configuration import Configuration, Purges
+from tidings.core.errors import BelowFloor
+from tidings.core.feeds import Retention
+from tidings.core.listing import Lister, Query
+from tidings.core.memory import MemorySheets, MemoryTags
+from tidings.core.retention import Trimmer
+from tidings.core.sheets import CONFIGURATION, Sheet
+
+from tests.unit.scene import FEED, Scene, op
+
+HOUR_MS = 3_600_000
+
+
+class Purging:
+    """A feed of *records* changes that are two minutes old, and what its operator allows."""
+
+    def __init__(self, records: int = 100) -> None:
+        self.scene = Scene(retention=Retention(age_ms=1000 * HOUR_MS, records_min=0))
+        self.sheets = MemorySheets()
+        for number in range(records):
+            self.scene.post(op(str(number)))
+        self.scene.project()
+        self.scene.push()
+        self.scene.now_ms += 120_000
+        self.lister = Lister(
+            self.scene.reader, MemoryTags(), self.scene.followers, self.scene.clock
+        )
+
+    def allow(self, records: int, seconds: int) -> None:
+        found = Configuration(purge_records=records, purge_ns=seconds * 1_000_000_000)
+        assert self.sheets.write(FEED, CONFIGURATION, Sheet(configuration.spelled(found)))
+
+    def run(self, purge: Retention | None = None) -> list[int]:
+        """Purge; the numbers of the changes that remain, from 1."""
+        scene = self.scene
+        rule = Purges(self.sheets) if purge is None else lambda feed: purge
+        kept = scene.followers, scene.reader, scene.retention, scene.clock, scene.count, rule
+        Trimmer(scene.log, scene.log, *kept).run(FEED)
+        return [number >> 10 for number in self.numbers()]
+
+    def numbers(self, since: int = 0, *, strict: bool = False) -> list[int]:
+        query = Query(since=since, limit=1000, strict=strict)
+        entries = self.lister.list(FEED, query).entries
+        return [int(entry.partition(":")[2].partition(",")[0]) for entry in entries]
+
+
+@pytest.mark.parametrize(("records", "seconds"), [(0, 0), (50, 0), (0, 60)])
+def test_A24_without_both_nothing_is_purged(records: int, seconds: int) -> None:
+    """Neither the number nor the age alone is a rule."""
+    purging = Purging()
+    purging.allow(records, seconds)
+
+    assert purging.run() == list(range(1, 101))
+
+
+def test_A25_the_newest_remain() -> None:
+    """Of a hundred old changes, with fifty to keep, the last fifty."""
+    purging = Purging()
+    purging.allow(50, 60)
+
+    assert purging.run() == list(range(51, 101))
+
+
+def test_A26_age_counts_and_all_may_go() -> None:
+    """Nothing that is younger; and everything where nothing is to be kept."""
+    purging = Purging()
+    purging.allow(1, 600)
+    assert purging.run() == list(range(1, 101))
+
+    assert purging.run(Retention(age_ms=600_000, records_min=0)) == list(range(1, 101))
+    assert purging.run(Retention(age_ms=60_000, records_min=0)) == []
+
+
+def test_A27_a_purge_never_passes_the_slowest() -> None:
+    """Whoever follows the feed under a name has read it first."""
+    purging = Purging()
+    purging.allow(10, 60)
+    lease = purging.scene.followers.take(FEED, "slow", owner="o", now_ms=purging.scene.now_ms)
+    assert lease is not None
+    purging.scene.followers.release(replace(lease, checkpoint=30))
+
+    assert purging.run() == list(range(31, 101))
+
+
+def test_A28_who_is_below_the_floor_can_tell() -> None:
+    """`floor` is in every reply; a strict reader is refused and told where to go on."""
+    purging = Purging()
+    purging.allow(50, 60)
+    purging.run()
+    found = purging.lister.list(FEED, Query(since=5 << 10, limit=3))
+
+    assert found.floor > 5 << 10 and found.at_start
+    assert [number >> 10 for number in purging.numbers(5 << 10)][:2] == [51, 52]
+    with pytest.raises(BelowFloor) as refused:
+        purging.numbers(5 << 10, strict=True)
+    assert refused.value.status == 410
+    assert purging.numbers(refused.value.floor, strict=True) == purging.numbers()
+
+
+def test_what_is_purged_has_no_id_any_more() -> None:
+    """Although its page may linger until it expires."""
+    purging = Purging()
+    purging.allow(50, 60)
+    purging.run()
+
+    assert '"_id":52224' in purging.lister.one(FEED, 51 << 10)
+    with pytest.raises(Exception, match="Not found"):
+        purging.lister.one(FEED, 50 << 10)

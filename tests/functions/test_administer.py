@@ -1,0 +1,140 @@
+"""administer: what load balancers and operators ask for, with and without users."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import bcrypt
+import pytest
+from tidings.aws import changes_app
+from tidings.core.sheets import USERS, Sheet
+
+from functions.administer.handler import handle
+from functions.ingest.handler import handle as ingest
+from functions.propose.handler import handle as propose
+from tests.functions.cloud import Cloud, event, start_anew
+
+FORM = "application/x-www-form-urlencoded"
+
+
+def ask(
+    method: str,
+    path: str,
+    *,
+    kind: str = "",
+    body: str = "",
+    password: str = "",
+    **parameters: str,
+) -> dict[str, Any]:
+    """The answer to one request by the route that is *path*."""
+    headers = {"host": "feed.example", "x-forwarded-proto": "https", "content-type": kind}
+    if password:
+        headers["authorization"] = "Basic " + base64.b64encode(f"ann:{password}".encode()).decode()
+    return handle(
+        event(
+            "http_get_status",
+            routeKey=f"{method} {path}",
+            headers=headers,
+            body=body,
+            pathParameters=parameters,
+        ),
+        None,
+    )
+
+
+def mark(up: str, password: str = "") -> int:
+    status: int = ask("PUT", "/health", kind=FORM, body=f"up={up}", password=password)["statusCode"]
+    return status
+
+
+def import_user(password: str) -> None:
+    stored = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+    standing = changes_app.stored_sheets().sheet("main", USERS)
+    assert changes_app.stored_sheets().write(
+        "main", USERS, Sheet(f"ann:{stored}\n", standing.version)
+    )
+    start_anew()
+
+
+def test_A32_every_process_hears_of_a_mark(cloud: Cloud) -> None:
+    """It is kept for the deployment; true in any case is up, anything else is down."""
+    assert (ask("GET", "/health")["statusCode"], ask("GET", "/health")["body"]) == (200, "ok")
+    for text, status in (("false", 503), ("TRUE", 200), ("no", 503), ("true", 200)):
+        assert mark(text) == 200
+        start_anew()
+        assert ask("GET", "/health")["statusCode"] == status
+
+
+def test_A34_health_is_told_to_all_and_marked_by_users(cloud: Cloud) -> None:
+    """A load balancer has no password; who takes it out of service has one."""
+    import_user("secret")
+
+    assert mark("false") == mark("false", "wrong") == 401
+    assert ask("GET", "/health")["statusCode"] == 200
+    assert mark("false", "secret") == 200
+    assert ask("GET", "/health")["statusCode"] == 503
+
+
+def test_A35_everything_else_asks_for_a_user(cloud: Cloud) -> None:
+    """Without a body, and with changeagent's realm."""
+    import_user("secret")
+    sent = event("http_post", headers={"content-type": "application/json"}, body="1")
+    for answer in (
+        ask("GET", "/config"),
+        ask("PUT", "/config"),
+        ask("GET", "/cluster"),
+        ask("POST", "/cluster/members"),
+        ask("GET", "/diagnostics"),
+        ask("GET", "/diagnostics/{part}", part="stack"),
+        ask("GET", "/diagnostics/raft/{part}", part="state"),
+        propose(sent, None),
+    ):
+        assert (answer["statusCode"], answer["body"]) == (401, "")
+        assert answer["headers"]["www-authenticate"] == 'Basic realm="changeagent"'
+    assert ask("GET", "/config", password="secret")["statusCode"] == 200
+
+
+def test_health_is_up_while_nobody_can_tell(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away must not take the whole deployment out of service."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    start_anew()
+    answer = ask("GET", "/health")
+
+    assert (answer["statusCode"], answer["body"]) == (200, "ok")
+    assert answer["headers"]["content-type"] == "text/plain"
+    assert answer["headers"]["cache-control"] == "no-cache, no-store, must-revalidate"
+    assert ask("GET", "/config")["statusCode"] == 503
+
+
+@pytest.mark.parametrize(
+    ("headers", "base"),
+    [
+        ({"host": "a.example"}, "http://a.example"),
+        ({"host": "a.example", "x-forwarded-proto": "https"}, "https://a.example"),
+        ({"host": "a", "forwarded": "by=1;for=2;host=b.example;proto=https"}, "http://b.example"),
+        ({"host": "a", "x-forwarded-host": "c.example:8"}, "http://c.example:8"),
+        ({"host": 'a"><script>'}, "http://localhost"),
+    ],
+)
+def test_A40_links_follow_what_proxies_say(
+    cloud: Cloud, headers: dict[str, str], base: str
+) -> None:
+    """The root is told by the default route where no stream is; a name that is none is not used."""
+    sent = event(
+        "http_post", routeKey="$default", headers={**headers, "accept": "application/json"}
+    )
+    sent["requestContext"]["http"] |= {"method": "GET", "path": "/"}
+
+    assert json.loads(ingest(sent, None)["body"])["changes"] == f"{base}/changes"
+
+
+def test_a_prefix_is_taken_off(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A custom domain's mapping leaves it in the path; operations are posted below it too."""
+    monkeypatch.setenv("TIDINGS_URL_PREFIX", "foo")
+    start_anew()
+    sent = event("http_post")
+    sent["requestContext"]["http"] |= {"path": "/foo/ops"}
+
+    assert ingest(sent, None)["statusCode"] == 204

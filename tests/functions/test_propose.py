@@ -1,0 +1,78 @@
+"""propose and index: a change from the event to the log, and what the index makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.aws import app, changes_app
+from tidings.core import limits
+from tidings.core.listing import Query
+
+from functions.index.handler import handle as index
+from functions.propose.handler import handle
+from tests.functions.cloud import Cloud, event, start_anew
+
+
+def post(body: str, **changes: Any) -> dict[str, Any]:
+    headers = {"content-type": "application/json", **changes.pop("headers", {})}
+    return handle(event("http_post", body=body, headers=headers, **changes), None)
+
+
+def test_a_change_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
+    """One page of one line that consumers of operations can read; its id is the place."""
+    answer = post('{"data":{"a":1},"tags":["t"]}')
+    [page] = app.log().read("main", 0)
+    found = json.loads(page.lines[0])
+
+    assert (answer["statusCode"], answer["body"]) == (200, f'{{"_id":{page.number << 10}}}')
+    assert (found["event"], found["type"], found["parents"]) == ("insert", "change", ["t"])
+    assert (found["data"], found["change"]) == ({"a": 1}, True)
+    assert app.log().taken("main").operations == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "error"),
+    [
+        ({"body": "{"}, 400, "Invalid JSON"),
+        ({"headers": {"content-type": "text/plain"}}, 415, "Unsupported content type"),
+        ({"pathParameters": {"feed": "other"}}, 404, "feed: no such feed here"),
+        ({"headers": {"idempotency-key": "\n"}}, 400, "Idempotency-Key: must be"),
+    ],
+)
+def test_what_is_wrong_takes_no_number(
+    cloud: Cloud, changes: dict[str, Any], status: int, error: str
+) -> None:
+    """The error is a sentence; nothing is written."""
+    answer = post(changes.pop("body", "1"), **changes)
+
+    assert answer["statusCode"] == status
+    assert json.loads(answer["body"])["error"].startswith(error)
+    assert app.log().head("main") == 0
+
+
+def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows whether it was written: the client is told to try again."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    start_anew()
+    answer = post("1")
+
+    assert answer["statusCode"] == 503
+    assert int(answer["headers"]["retry-after"]) >= 1
+    assert "try again" in json.loads(answer["body"])["error"]
+
+
+def test_the_index_sums_up_every_feed(cloud: Cloud) -> None:
+    """Whole groups of pages; the rest waits for more, and readers read it in the log."""
+    for number in range(limits.SUMMARY_PAGES + 3):
+        post(json.dumps({"data": number, "tags": ["rare" if number == 5 else "often"]}))
+    index({}, None)
+    index({}, None)
+
+    assert changes_app.tags().last("main") == limits.SUMMARY_PAGES
+    [summary] = changes_app.tags().read("main", 0, 10)
+    assert (summary.first, summary.last) == (1, limits.SUMMARY_PAGES)
+    assert summary.may_hold(["rare"]) and not summary.may_hold(["never"])
+    found = changes_app.lister().list("main", Query(tags=frozenset({"rare"})))
+    assert [json.loads(each)["data"] for each in found.entries] == [5]
