@@ -17,6 +17,22 @@ class SyncSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """
+    A name for the HTTP API; *certificate_arn* is its certificate in ACM, in the stage's Region.
+
+    *truststore*, `s3://bucket/key` of certificates in PEM, demands a certificate of each client.
+    *prefix* is the path below which the feed is served, without slashes around it. The name is
+    pointed to the API by whoever holds its zone.
+    """
+
+    name: str
+    certificate_arn: str
+    truststore: str = ""
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """
     One deployment of the feed.
@@ -25,7 +41,8 @@ class Stage:
     this stage ($1 a month and a charge per request) instead of a key AWS manages. *requests_per_s*
     and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once
     (None: whatever the account has). A follower more than *lag_pages_max* behind its feed for a
-    while raises an alarm. *syncs* run by the clock. *environment* overrides defaults of
+    while raises an alarm. *syncs* run by the clock. *domain* is a name
+    of its own for the HTTP API. *environment* overrides defaults of
     `tidings.aws.settings.SETTINGS`.
     """
 
@@ -38,6 +55,7 @@ class Stage:
     streams_max: int | None
     lag_pages_max: int
     syncs: tuple[SyncSchedule, ...] = ()
+    domain: Domain | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 

@@ -69,6 +69,7 @@ class TidingsStack(cdk.Stack):
             | tables
             | {
                 "TIDINGS_STAGE": self.stage.name,
+                "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
                 "TIDINGS_FUNCTION_PREFIX": prefix(self.stage),
                 "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
                 metrics.SERVICE_VARIABLE: metrics.service(self.stage.name),

@@ -12,5 +12,8 @@ from tidings.core.connections import Connection
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    app.connections().open(Connection(sockets.connection_id(event), now_ms()))
+    connection = Connection(
+        sockets.connection_id(event), now_ms(), listener=sockets.listener(event)
+    )
+    app.connections().open(connection)
     return sockets.OK

@@ -13,4 +13,4 @@ _of = root.settings()
 _origins = _of.cors_origins
 _streams = EventStreams(root.streamer, root.manners, now_ms, _origins)
 _changes = ChangeLists(changes_app.lister, changes_app.gate, _of.feeds, _origins, _of.url_prefix)
-app = ByPath(_changes, Attendance(_streams, root.tallies, now_ms, root.new_id()))
+app = ByPath(_changes, Attendance(_streams, root.tallies, now_ms, root.new_id()), _of.url_prefix)

@@ -1,4 +1,4 @@
-"""The HTTP API: every HTTP route of the blueprint that is not streamed."""
+"""The HTTP API: every HTTP route of the blueprint whose answer is not a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tidings.aws import blueprint
 from tidings.aws.http import CORS_HEADERS, PREFLIGHT_AGE_S
 
 from infra.parts.access_log import HTTP_FIELDS, AccessLog
+from infra.parts.domain import FeedDomain
 from infra.parts.function import TidingsFunction
+from infra.parts.stream_function import StreamFunction
 from infra.settings import Stage
 
 
@@ -33,11 +35,14 @@ class FeedHttpApi(Construct):
         cors_origins: Sequence[str],
     ) -> None:
         super().__init__(scope, name)
+        domain = FeedDomain(self, "Domain", domain=stage.domain) if stage.domain else None
         self.api = apigateway.HttpApi(
             self,
             "Api",
             api_name=f"tidings-{stage.name}-http",
             create_default_stage=False,
+            # Its own address would be a way around the certificates of clients.
+            disable_execute_api_endpoint=bool(stage.domain and stage.domain.truststore),
             cors_preflight=apigateway.CorsPreflightOptions(
                 allow_origins=list(cors_origins),
                 allow_methods=[apigateway.CorsHttpMethod.GET, apigateway.CorsHttpMethod.POST],
@@ -51,6 +56,7 @@ class FeedHttpApi(Construct):
             http_api=self.api,
             stage_name="$default",
             auto_deploy=True,
+            domain_mapping=domain.options if domain else None,
             throttle=apigateway.ThrottleSettings(
                 rate_limit=stage.requests_per_s, burst_limit=stage.burst
             ),
@@ -70,7 +76,10 @@ class FeedHttpApi(Construct):
     def _routes(self, target: TidingsFunction) -> None:
         """One integration a function, so that it gets one permission a route and no more."""
         routes = [r for r in blueprint.HTTP_ROUTES if r.function == target.blueprint.name]
-        if target.blueprint.streams or not routes:
+        if isinstance(target, StreamFunction):
+            self._pass_on(target, [route for route in routes if route.waits])
+            return
+        if not routes:
             return
         integration = integrations.HttpLambdaIntegration(
             f"{target.node.id}Integration", target.function
@@ -85,6 +94,23 @@ class FeedHttpApi(Construct):
                     integration=integration,
                 )
                 continue
+            self.api.add_routes(
+                path=route.path,
+                methods=[apigateway.HttpMethod(route.method)],
+                integration=integration,
+            )
+
+    def _pass_on(self, target: StreamFunction, routes: Sequence[blueprint.HttpRoute]) -> None:
+        """Answers that wait but do not stream: to the function's own address and back."""
+        integration = integrations.HttpUrlIntegration(
+            f"{target.node.id}Integration",
+            target.url.url,
+            method=apigateway.HttpMethod.GET,
+            parameter_mapping=apigateway.ParameterMapping().overwrite_path(
+                apigateway.MappingValue.request_path()
+            ),
+        )
+        for route in routes:
             self.api.add_routes(
                 path=route.path,
                 methods=[apigateway.HttpMethod(route.method)],

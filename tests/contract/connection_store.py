@@ -17,6 +17,8 @@ FILTERS = [
     Filter(types=frozenset({"video", "ä€𝄞"})),
     Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"})),
     Filter(parents=frozenset()),
+    Filter(kinds=frozenset({("vm", "nic"), ("vm", "ä"), ("network", "name")})),
+    Filter(kinds=frozenset()),
 ]
 
 

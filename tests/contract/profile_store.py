@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidings.core.profiles import Profile
+from tidings.core.resources import Resource
 
 from tests.contract.stores import Stores
 
-PROFILE = Profile("http://api/{{type}}/{{id}}", "oplog", True, ("new", "old"), ("other",))
+PROFILE = Profile(
+    "http://api/{{type}}/{{id}}",
+    "oplog",
+    True,
+    ("new", "old"),
+    ("other",),
+    resources=(Resource("vm", ("nic", "ä"), "/vms"), Resource("network", (), "/networks?a=b")),
+    max_age_s=28_800,
+)
 
 
 class ProfilesContract:

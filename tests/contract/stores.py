@@ -23,6 +23,7 @@ from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.aws.dynamodb_registry import DynamoDBRegistry
 from tidings.aws.dynamodb_sheets import DynamoDBSheets
 from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
@@ -36,6 +37,7 @@ from tidings.core.memory import (
     MemoryInbox,
     MemoryLog,
     MemoryProfiles,
+    MemoryRegistry,
     MemorySheets,
     MemoryState,
     MemoryTags,
@@ -72,10 +74,11 @@ class Stores:
     watches: ports.WatchStore
     tags: change_ports.TagStore
     sheets: change_ports.Sheets
+    registry: ports.Registry
 
 
 def in_memory() -> Stores:
-    inbox, watches = MemoryInbox(), MemoryWatches()
+    inbox, watches, registry = MemoryInbox(), MemoryWatches(), MemoryRegistry()
     return Stores(
         MemoryLog(),
         MemoryState(),
@@ -84,11 +87,12 @@ def in_memory() -> Stores:
         MemoryClaims(),
         MemoryProfiles(),
         MemoryTallies(),
-        MemoryConnections(inbox, watches),
+        MemoryConnections(inbox, watches, registry),
         inbox,
         watches,
         MemoryTags(),
         MemorySheets(),
+        registry,
     )
 
 
@@ -106,6 +110,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBWatches(client, "connections"),
         DynamoDBTags(client, "state"),
         DynamoDBSheets(client, "control"),
+        DynamoDBRegistry(client, "connections"),
     )
 
 

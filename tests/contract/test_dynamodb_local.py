@@ -28,6 +28,7 @@ from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
+from tests.contract.registry_store import RegistryContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
@@ -126,6 +127,9 @@ class TestInbox(InboxContract): ...
 
 
 class TestWatches(WatchStoreContract): ...
+
+
+class TestRegistry(RegistryContract): ...
 
 
 class TestRaces(RacesContract): ...

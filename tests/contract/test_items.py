@@ -32,6 +32,7 @@ from tidings.core.filters import Filter
 from tidings.core.leases import Lease
 from tidings.core.pages import Page
 from tidings.core.profiles import Profile
+from tidings.core.registrations import Kind, Listener
 from tidings.core.session import State
 from tidings.core.sheets import Sheet
 from tidings.core.state import Row
@@ -43,11 +44,17 @@ NUMBERS = st.integers(min_value=0, max_value=2**53)
 SECONDS = st.integers(min_value=0, max_value=2**40).map(lambda seconds: seconds * 1000)
 # What a key or a line may hold: any text that can be UTF-8, without NUL.
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+PAIRS = st.tuples(st.text(max_size=5), st.text(max_size=5))
 FILTERS = st.builds(
     Filter,
     types=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
     parents=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
     leave=st.booleans(),
+    kinds=st.none() | st.frozensets(PAIRS, max_size=3),
+)
+KINDS = st.builds(Kind, TEXTS, st.lists(TEXTS, max_size=3).map(tuple))
+LISTENERS = st.builds(
+    Listener, st.just(2), TEXTS, TEXTS, TEXTS, st.lists(KINDS, max_size=3).map(tuple)
 )
 CONNECTIONS = {
     "id": TEXTS,
@@ -58,6 +65,7 @@ CONNECTIONS = {
     "progress": st.text(st.characters(codec="utf-8")),
     "since": NUMBERS,
     "runner": st.text(st.characters(codec="utf-8")),
+    "listener": st.none() | LISTENERS,
     "runner_expires_ms": NUMBERS,
     "version": NUMBERS,
 }

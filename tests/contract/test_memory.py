@@ -16,6 +16,7 @@ from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
+from tests.contract.registry_store import RegistryContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.spill import SpillContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
@@ -66,6 +67,9 @@ class TestInbox(InboxContract): ...
 
 
 class TestWatches(WatchStoreContract): ...
+
+
+class TestRegistry(RegistryContract): ...
 
 
 class TestRaces(RacesContract): ...

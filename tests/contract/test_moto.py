@@ -17,6 +17,7 @@ from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.profile_store import ProfilesContract
+from tests.contract.registry_store import RegistryContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, client_in, on_dynamodb
@@ -67,3 +68,6 @@ class TestInbox(InboxContract): ...
 
 
 class TestWatches(WatchStoreContract): ...
+
+
+class TestRegistry(RegistryContract): ...

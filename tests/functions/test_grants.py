@@ -12,20 +12,26 @@ from tidings.aws import app, clients
 from tidings.aws.blueprint import FUNCTIONS
 from tidings.aws.clock import now_ms
 from tidings.core.cursors import parse
+from tidings.core.resources import Resource
 
+from functions.browse.handler import handle as browse
 from functions.connect.handler import handle as connect
 from functions.correct.handler import handle as correct
 from functions.disconnect.handler import handle as disconnect
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
+from functions.publish.handler import handle as publish
 from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
 from functions.report.handler import handle as report
 from functions.sweep.handler import handle as sweep
 from tests.functions import test_correct as plans
+from tests.functions.changing import administering, indexing, proposing
 from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
 
 Asked = set[tuple[str, str]]
+ITEM = '{"changeKind":{"resource":"vm","subResources":["nic"]},"changedResourceId":"x"}'
+REGISTRATION = {"instance": "i", "changeKind": {"resource": "vm", "subResources": ["nic"]}}
 OPERATION = {"event": "update", "type": "video", "id": "x32", "parents": ["user/ann"]}
 
 
@@ -52,6 +58,12 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
     post(**{"idempotency-key": "k"})
     ingest(event("http_post", body="{"), None)
     return asked
+
+
+def declare() -> None:
+    vm = Resource("vm", ("nic",), "/vms")
+    standing = app.profiles().profile("main")
+    assert app.profiles().save("main", replace(standing, resources=(vm,), max_age_s=60))
 
 
 def keep_departures() -> None:
@@ -99,7 +111,11 @@ def disconnecting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -
 def receiving(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     post()
     connect(event("socket_connect"), None)
+    declare()
     asked = watch()
+    receive(message(REGISTRATION), None)
+    disconnect(event("socket_disconnect"), None)
+    connect(event("socket_connect"), None)
     for said in (
         {"action": "subscribe"},
         {"action": "ping"},
@@ -147,6 +163,26 @@ def correcting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> A
     return asked
 
 
+def publishing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    declare()
+    asked = watch()
+    sent = event("http_post", body=ITEM, isBase64Encoded=False)
+    assert publish(sent, None)["statusCode"] == 204
+    keyed = {**sent, "headers": {**sent["headers"], "idempotency-key": "k"}}
+    assert publish(keyed, None)["statusCode"] == 204
+    assert publish({**sent, "body": "{"}, None)["statusCode"] == 400
+    return asked
+
+
+def browsing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    declare()
+    asked = watch()
+    for route in ("/changefeeds", "/changefeeds/stats", "/feeds/{feed}/objects"):
+        answer = browse(event("http_get_status", routeKey=f"GET {route}"), None)
+        assert answer["statusCode"] == 200, answer
+    return asked
+
+
 def reporting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     post()
     ring("state", monkeypatch)
@@ -177,6 +213,11 @@ SCENES = {
     "replay": replaying,
     "stream": streaming,
     "correct": correcting,
+    "publish": publishing,
+    "browse": browsing,
+    "propose": proposing,
+    "administer": administering,
+    "index": indexing,
     "report": reporting,
     "sweep": sweeping,
 }

@@ -113,8 +113,21 @@ def test_http_routes_are_those_of_the_blueprint(template: Template) -> None:
         for route in blueprint.HTTP_ROUTES
         if route.function not in streamed
     }
+    waiting = {(route.key, "") for route in blueprint.HTTP_ROUTES if route.waits}
 
-    assert wanted == _routes(template, "HTTP")
+    assert wanted | waiting == _routes(template, "HTTP")
+
+
+def test_answers_that_wait_are_passed_on_to_the_streaming_url(template: Template) -> None:
+    """With the path as it came: one address is enough for a client of changes."""
+    (passed,) = (
+        each
+        for each in template.resources("AWS::ApiGatewayV2::Integration").values()
+        if each["IntegrationType"] == "HTTP_PROXY"
+    )
+
+    assert passed["RequestParameters"] == {"overwrite:path": "$request.path"}
+    assert "FunctionUrl" in text(passed["IntegrationUri"])
 
 
 def test_socket_routes_are_those_of_the_blueprint(template: Template) -> None:
@@ -189,5 +202,5 @@ def _routes(template: Template, protocol: str) -> set[tuple[str, str]]:
         if apis[route["ApiId"]["Ref"]]["ProtocolType"] == protocol:
             target = text(route["Target"]).removeprefix("integrations/<").removesuffix(">")
             uri = text(integrations[target]["IntegrationUri"])
-            found.add((route["RouteKey"], next(n for arn, n in called.items() if arn in uri)))
+            found.add((route["RouteKey"], next((n for arn, n in called.items() if arn in uri), "")))
     return found

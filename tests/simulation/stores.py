@@ -12,6 +12,7 @@ from tidings.core.memory import (
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
+    MemoryRegistry,
     MemoryState,
     MemoryTallies,
     MemoryWatches,
@@ -120,5 +121,6 @@ class Stores:
         self.tallies = MemoryTallies()
         self.inbox = MemoryInbox()
         self.watches = MemoryWatches()
-        self.connections = connections(self.inbox, self.watches)
+        self.registry = MemoryRegistry()
+        self.connections = connections(self.inbox, self.watches, self.registry)
         self.sockets = Lines(busy, saw)

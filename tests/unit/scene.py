@@ -118,6 +118,11 @@ class Scene:
         )
         self.streamer = Streamer(self.catch_up, FEEDS, self.guard)
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
+        self._sockets()
+        self._followers()
+        self._sweep()
+
+    def _sockets(self) -> None:
         self.registrar = Registrar(
             self.connections,
             self.registry,
@@ -153,8 +158,6 @@ class Scene:
             self.new_id,
             self.profiles,
         )
-        self._followers()
-        self._sweep()
 
     def _followers(self) -> None:
         stores = self.state, self.departures, self.profiles

@@ -11,8 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .buffers import MemoryBuffer as MemoryBuffer
+    from .buffers import SqliteBuffer as SqliteBuffer
     from .consumer import Consumer as Consumer
     from .errors import AccessDenied as AccessDenied
+    from .errors import BackoffFailed as BackoffFailed
     from .errors import ClientError as ClientError
     from .errors import Lost as Lost
     from .errors import Refused as Refused
@@ -21,13 +24,25 @@ if TYPE_CHECKING:
     from .events import Event as Event
     from .following import follow as follow
     from .intake import Delivery as Delivery
+    from .listener import Listener as Listener
     from .post import Poster as Poster
 
-_ERRORS = ("AccessDenied", "ClientError", "Lost", "Refused", "WrongState", "WrongUrl")
+_ERRORS = (
+    "AccessDenied",
+    "BackoffFailed",
+    "ClientError",
+    "Lost",
+    "Refused",
+    "WrongState",
+    "WrongUrl",
+)
 _MODULES = {
+    "MemoryBuffer": "buffers",
+    "SqliteBuffer": "buffers",
     "Consumer": "consumer",
     "Delivery": "intake",
     "Event": "events",
+    "Listener": "listener",
     "Poster": "post",
     "follow": "following",
     **dict.fromkeys(_ERRORS, "errors"),

@@ -34,6 +34,17 @@ def status_url(url: str, feed: str) -> str:
     return urlunsplit((scheme, host, f"{path}{named}/status", "", ""))
 
 
+def base_url(url: str) -> str:
+    """
+    What the paths of a feed are below.
+
+    Raises:
+        WrongUrl: *url* is not http or https with a host.
+    """
+    scheme, host, path = _parts(url, ("http", "https"))
+    return urlunsplit((scheme, host, path, "", ""))
+
+
 def socket_url(url: str, ws_url: str | None = None) -> str:
     """
     Where the WebSocket is: *ws_url* if given, else `/ws` on the host of *url*.

@@ -6,6 +6,7 @@ Every error the client raises.
     * Refused       the server will answer the same again; trying again is useless
         * AccessDenied  no password, or not the right one
     * Lost          the connection failed or ended; `follow` and `Poster` try again
+    * BackoffFailed a listener has tried as often as it was allowed to
     * WrongState    a state file cannot be read or written
     * NoPassword    a password file cannot be read, or holds none
 """
@@ -46,6 +47,10 @@ class Lost(ClientError):
     def __init__(self, reason: str, *, after_s: float = 0) -> None:
         self.reason, self.after_s = reason, after_s
         super().__init__(reason)
+
+
+class BackoffFailed(ClientError):
+    """As many registrations in a row have failed as were to be tried."""
 
 
 class WrongState(ClientError):

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import uvloop
 from tidings.local import twin
-from tidings.local.options import Options
+from tidings.local.options import DEFAULT_MAX_AGE_S, Options
 from tidings.local.problems import Problem
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -43,6 +43,19 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 @click.option("--object-url", metavar="TEMPLATE", help="Links: http://api/{{type}}/{{id}}.")
 @click.option("--compat", type=click.Choice(["", "oplog"]), help="Answer as oplog did.")
 @click.option("--leave/--no-leave", default=None, help="Keep what `leave=true` needs, or do not.")
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME:SUB,SUB[=/ROUTE]",
+    help="Declare a resource to listeners; may be repeated.",
+)
+@click.option(
+    "--max-age",
+    default=DEFAULT_MAX_AGE_S,
+    show_default=True,
+    help="Seconds that items stay, where there is a resource.",
+)
 @click.option("--read-password-file", type=_FILE, help="Ask readers for the password in here.")
 @click.option("--ingest-password-file", type=_FILE, help="Ask producers for the one in here.")
 @click.option("--demo", is_flag=True, help="Post the history of a git repository as a demo.")

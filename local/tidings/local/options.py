@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STAGE = "local"
+DEFAULT_MAX_AGE_S = 28_800
 PREFIX = f"tidings-{STAGE}-"
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
@@ -18,7 +19,7 @@ class Options:
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
     `tidings.aws.settings`. What is None of *object_url*, *compat*, *leave* and the password
-    files stays as it was set before.
+    files stays as it was set before, and so do *resources* and *max_age* without any resource.
     """
 
     host: str = "127.0.0.1"
@@ -32,6 +33,8 @@ class Options:
     object_url: str | None = None
     compat: str | None = None
     leave: bool | None = None
+    resources: tuple[str, ...] = ()
+    max_age: int = DEFAULT_MAX_AGE_S
     read_password_file: Path | None = None
     ingest_password_file: Path | None = None
     demo_repo: Path | None = None

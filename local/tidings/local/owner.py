@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.core.errors import InvalidSetting
+from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.passwords import SALT_BYTES, from_line, hashed
 from tidings.core.profiles import Profile, check_compat, check_object_url
+from tidings.core.resources import check_all, parse
 from tidings.local import clock, tables
 from tidings.local.options import Options
 from tidings.local.problems import Problem
@@ -19,7 +21,7 @@ from tidings.local.problems import Problem
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-Change = Callable[[Profile], Profile]
+Change = Callable[[Profile, str], Profile]  # of the feed with that name
 
 
 def wanted(options: Options) -> Change | None:
@@ -31,18 +33,23 @@ def wanted(options: Options) -> Change | None:
     """
     try:
         values = _settings(options) | _passwords(options)
+        _declared(options, DEFAULT_FEED)
     except InvalidSetting as error:
         raise Problem(f"--{error.field.replace('_', '-')}: {error.rule}") from None
-    if not values:
+    if not values and not options.resources:
         return None
-    return lambda profile: replace(profile, **values)  # type: ignore[arg-type]
+
+    def change(profile: Profile, feed: str) -> Profile:
+        return replace(profile, **values, **_declared(options, feed))  # type: ignore[arg-type]
+
+    return change
 
 
 def apply(client: DynamoDBClient, feeds: Iterable[str], change: Change) -> None:
     """Set it for each of *feeds*; the rest of their profiles stays."""
     profiles = DynamoDBProfiles(client, tables.name_of("control"))
     for feed in feeds:
-        profiles.save(feed, change(profiles.profile(feed)))
+        profiles.save(feed, change(profiles.profile(feed), feed))
 
 
 def _settings(options: Options) -> dict[str, object]:
@@ -54,6 +61,15 @@ def _settings(options: Options) -> dict[str, object]:
     if options.leave is not None:
         values["leave"] = options.leave
     return values
+
+
+def _declared(options: Options, feed: str) -> dict[str, object]:
+    """The resources of *feed*, whose routes may be its own."""
+    if not options.resources:
+        return {}
+    resources = tuple(parse(text, feed) for text in options.resources)
+    check_all(resources, options.max_age)
+    return {"resources": resources, "max_age_s": options.max_age}
 
 
 def _passwords(options: Options) -> dict[str, object]:

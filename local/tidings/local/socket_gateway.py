@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidings.aws.blueprint import SocketRoute
 from tidings.local import asgi, clock, socket_events
@@ -19,6 +20,8 @@ from tidings.local.lambda_api import Invoke
 from tidings.local.socket_events import Caller
 
 PATH = "/ws"
+# Where listeners connect, as a custom domain may lead them to the WebSocket: `sockets.listener`.
+LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
 MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message, either way
 FRAME_BYTES_MAX = 32 * 1024  # and for one frame of a client; above either it closes with 1009
 IDLE_S = 600.0  # a connection without traffic is cut
@@ -93,7 +96,11 @@ class SocketGateway:
         """Serve one connection from its handshake to its end."""
         await receive()
         caller = _caller(scope)
-        status = 404 if scope["path"] != PATH else await self._connect(caller)
+        listens = LISTENERS.fullmatch(scope["path"])
+        if listens:
+            caller = replace(caller, query=_of_listener(caller.query, listens["feed"] or ""))
+        known = listens or scope["path"] == PATH
+        status = await self._connect(caller) if known else 404
         if not 200 <= status < 300:
             await _refuse(send, status)
             return
@@ -194,6 +201,11 @@ class SocketGateway:
 
 
 _FAILED = object()
+
+
+def _of_listener(query: str, feed: str) -> str:
+    named = f"changefeed={feed}"
+    return f"{query}&{named}" if query else named
 
 
 def _caller(scope: asgi.Scope) -> Caller:

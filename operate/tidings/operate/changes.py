@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidings.core.profiles import Profile
+    from tidings.core.resources import Resource
 
     Change = Callable[[Profile], Profile]
 
@@ -44,6 +45,8 @@ def as_json(feed: str, profile: Profile) -> dict[str, object]:
         "object_url": profile.object_url,
         "compat": profile.compat,
         "leave": profile.leave,
+        "resources": [resource.document() for resource in profile.resources],
+        "max_age": profile.max_age_s,
         **{
             f"{role.value}_passwords": [
                 {"set_at": from_ms(set_at_ms(stored))} for stored in passwords_of(profile, role)
@@ -61,10 +64,17 @@ def as_lines(feed: str, profile: Profile) -> list[str]:
         ("object url", profile.object_url or "none"),
         ("compat", profile.compat or "none"),
         ("leave", "on" if profile.leave else "off"),
+        *(("resource", _declared(resource)) for resource in profile.resources),
     ]
+    if profile.max_age_s:
+        rows.append(("max age", f"{profile.max_age_s} s"))
     for role in Role:
         rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
     return [f"{name:<16} {value}" for name, value in rows]
+
+
+def _declared(resource: Resource) -> str:
+    return f"{resource.name}: {', '.join(resource.subs)} ({resource.route})"
 
 
 def _passwords(profile: Profile, role: Role) -> list[str]:

@@ -14,6 +14,7 @@ from tidings.aws.clock import now_ms
 from tidings.core.access import Role
 from tidings.core.passwords import SALT_BYTES, check_password, from_line, hashed
 from tidings.core.profiles import COMPATS, OPLOG
+from tidings.core.resources import parse
 from tidings.operate import changes
 from tidings.operate.target import Target, target_options
 
@@ -54,8 +55,27 @@ def show(target: Target, in_json: bool) -> None:
 @click.option("--object-url", metavar="TEMPLATE", help="Template of `ref`; empty for no `ref`.")
 @click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Answer as oplog did, or do not.")
 @click.option("--leave", type=click.Choice(["on", "off"]), help="Keep what `leave=true` needs.")
-def set_(target: Target, object_url: str | None, compat: str | None, leave: str | None) -> None:
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME:SUB,SUB[=/ROUTE]",
+    help="Declare a resource to listeners, in place of all others; may be repeated.",
+)
+@click.option("--no-resources", is_flag=True, help="Declare none.")
+@click.option("--max-age", type=int, help="Seconds that items stay; 0: as long as any operation.")
+def set_(
+    target: Target,
+    object_url: str | None,
+    compat: str | None,
+    leave: str | None,
+    resources: tuple[str, ...],
+    no_resources: bool,
+    max_age: int | None,
+) -> None:
     """Change settings of a feed; what is not named stays."""
+    if resources and no_resources:
+        raise click.UsageError("these options do not go together")
     named: dict[str, object] = {}
     if object_url is not None:
         named["object_url"] = object_url
@@ -63,8 +83,14 @@ def set_(target: Target, object_url: str | None, compat: str | None, leave: str 
         named["compat"] = COMPATS[0] if compat == NONE else compat
     if leave is not None:
         named["leave"] = leave == "on"
+    if resources or no_resources:
+        named["resources"] = tuple(parse(text, target.feed) for text in resources)
+    if max_age is not None:
+        named["max_age_s"] = max_age
     if not named:
-        raise click.UsageError("name what to set: --object-url, --compat or --leave")
+        raise click.UsageError(
+            "name what to set: --object-url, --compat, --leave, --resource or --max-age"
+        )
     profile = target.change(lambda old: replace(old, **named))  # type: ignore[arg-type]
     click.echo("\n".join(changes.as_lines(target.feed, profile)))
 

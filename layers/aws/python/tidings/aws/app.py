@@ -306,8 +306,18 @@ def corrector() -> Corrector:
 def receiver() -> Receiver:
     from tidings.core.receiving import Receiver
 
+    from .listeners_app import registrar
+
     return Receiver(
-        connections(), inbox(), sockets(), bells(), catch_up(), new_id, settings().feeds, guard()
+        connections(),
+        inbox(),
+        sockets(),
+        bells(),
+        catch_up(),
+        new_id,
+        settings().feeds,
+        guard(),
+        registrar(),
     )
 
 
@@ -332,12 +342,13 @@ def streamer() -> Streamer:
 @cache
 def sweeper() -> Sweeper:
     from tidings.core.configuration import Purges
+    from tidings.core.profiles import MaxAges
     from tidings.core.retention import Trimmer
     from tidings.core.sweeping import Sweeper
 
     from . import changes_app
 
-    kept = settings().retention, now_ms, count, Purges(changes_app.sheets())
+    kept = settings().retention, now_ms, count, Purges(changes_app.sheets()), MaxAges(profiles())
     trimmer = Trimmer(log(), log(), followers(), reader(), *kept)
     return Sweeper(
         log(),

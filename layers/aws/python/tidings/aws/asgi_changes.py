@@ -75,12 +75,13 @@ class ChangeLists:
     async def _text(
         self, scope: Message, headers: dict[str, str], found: re.Match[str], gone: Future[None]
     ) -> str:
+        came_s = asyncio.get_running_loop().time()
         feed = await in_thread(self._admit, found["feed"] or DEFAULT_FEED, headers)
         if found["id"] is not None:
             return await in_thread(self._lister().one, feed, _number(found["id"]))
         query = parse(parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         listing = await in_thread(self._lister().list, feed, query)
-        return (await self._awaited(feed, query, listing, gone)).told()
+        return (await self._awaited(feed, query, listing, gone, came_s)).told()
 
     def _admit(self, name: str, headers: dict[str, str]) -> str:
         feed = check_known(name, self._feeds)
@@ -88,11 +89,11 @@ class ChangeLists:
         return feed
 
     async def _awaited(
-        self, feed: str, query: Query, listing: Listing, gone: Future[None]
+        self, feed: str, query: Query, listing: Listing, gone: Future[None], came_s: float
     ) -> Listing:
-        """*listing*, or what comes behind it while the client waits."""
+        """*listing*, or what comes behind it while the client waits, who came at *came_s*."""
         now_s = asyncio.get_running_loop().time
-        until_s = now_s() + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
+        until_s = came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
         if listing.waiting:  # what is behind the hole may be what the client has posted itself
             until_s = max(until_s, now_s() + limits.CHANGES_HOLE_S)
         lookout = self._lookout(feed)
@@ -145,10 +146,12 @@ def _number(text: str) -> int:
 class ByPath:
     """Hands each request to the app whose paths it is on, else to *others*."""
 
-    def __init__(self, changes: ChangeLists, others: App) -> None:
-        self._changes, self._others = changes, others
+    def __init__(self, changes: ChangeLists, others: App, prefix: str = "") -> None:
+        self._changes, self._others, self._prefix = changes, others, prefix
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if self._prefix and scope.get("path", "").startswith(f"{self._prefix}/"):
+            scope = {**scope, "path": scope["path"].removeprefix(self._prefix)}
         is_ours = scope["type"] == "http" and (
             PATHS.fullmatch(scope["path"])
             or links.wants_links(scope["method"], scope["path"], headers_of(scope))

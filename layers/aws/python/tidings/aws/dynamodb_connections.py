@@ -9,6 +9,8 @@ from tidings.core.connections import Change, Connection, Watch
 from tidings.core.ports import Clock
 
 from .clock import now_ms
+from .dynamodb_queries import query
+from .dynamodb_registry import DynamoDBRegistry
 from .items import change as changes
 from .items import connection as connections
 from .items import watch as watches
@@ -37,7 +39,7 @@ class DynamoDBInbox:
 
     def list(self, feed: str) -> Sequence[Change]:
         kind = text(changes.kind(feed))
-        return [changes.decode(item) for item in _query(self._client, self._table, kind)]
+        return [changes.decode(item) for item in query(self._client, self._table, kind)]
 
     def done(self, feed: str, change: Change) -> None:
         try:
@@ -91,12 +93,12 @@ class DynamoDBWatches:
 
     def find(self, feed: str, key: str) -> Sequence[Watch]:
         kind = text(watches.kind(feed))
-        found = _query(self._client, self._table, kind, prefix=watches.prefix(key))
+        found = query(self._client, self._table, kind, prefix=watches.prefix(key))
         return [watches.decode(item) for item in found]
 
     def all(self, feed: str) -> Sequence[Watch]:
         kind = text(watches.kind(feed))
-        decoded = (watches.decode(item) for item in _query(self._client, self._table, kind))
+        decoded = (watches.decode(item) for item in query(self._client, self._table, kind))
         found = {watch.connection_id: watch for watch in decoded}
         return [watch for _, watch in sorted(found.items())]
 
@@ -113,6 +115,7 @@ class DynamoDBConnections:
         self._client, self._table = client, table
         self._inbox = DynamoDBInbox(client, table)
         self._watches = DynamoDBWatches(client, table)
+        self._registry = DynamoDBRegistry(client, table)
 
     def open(self, connection: Connection) -> None:
         with translated():
@@ -152,6 +155,8 @@ class DynamoDBConnections:
             self._client.delete_item(TableName=self._table, Key=connections.key(connection_id))
 
     def _clear(self, connection: Connection) -> None:
+        if connection.listener is not None:
+            self._registry.leave(connection.feed, connection.id, connection.listener)
         change = self._inbox.forget(connection.feed, connection.id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._watches.remove(connection.feed, Watch(connection.id, wanted, since=0))
@@ -172,29 +177,3 @@ class DynamoDBConnections:
             if "LastEvaluatedKey" not in answer:
                 return sorted(found, key=lambda connection: connection.id)
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-
-
-def _query(
-    client: DynamoDBClient, table: str, kind: Item, *, prefix: str | None = None
-) -> list[Item]:
-    """All items of *kind* whose name begins with *prefix*, in name order, as of now."""
-    condition, names, values = "#kind = :kind", {"#kind": "kind"}, {":kind": kind}
-    if prefix is not None:
-        condition += " AND begins_with(#name, :prefix)"
-        names["#name"], values[":prefix"] = "name", text(prefix)
-    found: list[Item] = []
-    start: Item = {}
-    while True:
-        with translated():
-            answer = client.query(
-                TableName=table,
-                KeyConditionExpression=condition,
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-                ConsistentRead=True,
-                **start,
-            )
-        found += [dict(item) for item in answer["Items"]]
-        if "LastEvaluatedKey" not in answer:
-            return found
-        start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

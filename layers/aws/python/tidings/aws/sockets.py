@@ -5,15 +5,34 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from tidings.core.feeds import DEFAULT_FEED
+from tidings.core.registrations import Listener, version_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_FEED = "changefeed"
 OK: dict[str, Any] = {"statusCode": 200}
 
 
 def connection_id(event: Mapping[str, Any]) -> str:
     found: str = event["requestContext"]["connectionId"]
     return found
+
+
+def listener(event: Mapping[str, Any]) -> Listener | None:
+    """
+    What a handshake says of its client: None for one of our own.
+
+    A listener names its feed in the query parameter `changefeed`, or sends Accept-Version; a
+    browser, which can send no header, says the version in the parameter `version`.
+    """
+    query = event.get("queryStringParameters") or {}
+    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+    version = query.get("version", headers.get("accept-version"))
+    if _FEED not in query and version is None:
+        return None
+    return Listener(version_of(version), query.get(_FEED) or DEFAULT_FEED)
 
 
 def text(event: Mapping[str, Any]) -> str:

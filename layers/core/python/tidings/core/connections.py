@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from .filters import EVERYTHING, Filter
+from .registrations import Listener
 from .session import State
 
 
@@ -24,7 +25,8 @@ class Connection:
 
     *progress* is where its catch-up stands (an encoded `catchup.Progress`), empty once it was
     handed over behind page *since*; so it also tells who serves it. *runner* and
-    *runner_expires_ms* say which replay works on it. *version* guards every update.
+    *runner_expires_ms* say which replay works on it. *listener* is set for one that registers as
+    Triton's listeners do. *version* guards every update.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Connection:
     since: int = 0
     runner: str = ""
     runner_expires_ms: int = 0
+    listener: Listener | None = None
     version: int = 0
 
     def changed(self, **fields: object) -> Connection:

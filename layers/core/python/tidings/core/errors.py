@@ -18,6 +18,8 @@ Every error the feed raises.
         * NoPasswordSet         the feed is closed until its owner sets a password
         * WrongPassword         not the password of the feed for this role, or none
         * InvalidSetting        what is to be set for a feed breaks its rule
+        * InvalidItem           what is to be published is no item of a declared resource
+        * InvalidRegistration   a listener cannot be registered with what it said
         * InvalidSync           a request for a sync breaks its rule
         * InvalidChange         what is posted as a change, or asked of changes, breaks its rule
         * UnknownChange         no such change in the log
@@ -136,6 +138,16 @@ class InvalidSetting(Rejected):
     code = "invalid_setting"
 
 
+class InvalidItem(Rejected):
+    code = "invalid_item"
+
+
+class InvalidRegistration(Rejected):
+    """Its text, without a code, is told to the listener before the connection ends."""
+
+    code = "invalid_registration"
+
+
 class InvalidSync(Rejected):
     code = "invalid_sync"
 
@@ -201,6 +213,10 @@ class PlanTooOld(TidingsError):
         )
 
 
+class PlanMissing(TidingsError):
+    """A mistake of ours."""
+
+
 class LogIncomplete(TidingsError):
     """Nothing can be said of the state from this log."""
 
@@ -210,10 +226,6 @@ class LogIncomplete(TidingsError):
             f"{feed}: the log cannot be read beyond page {page:,}, and the state has handled it"
             f" up to page {checkpoint:,}"
         )
-
-
-class PlanMissing(TidingsError):
-    """A mistake of ours."""
 
 
 class Unavailable(TidingsError):

@@ -17,22 +17,26 @@ from . import limits
 from .connections import Watch
 from .filters import keys_of, parent_key
 from .frames import leave_of, of_line, pack, to_json
-from .operations import parse_line
+from .items import concerned, told
 from .refs import with_ref
 
 if TYPE_CHECKING:
     from .departures import Left
     from .operations import Operation
     from .pages import Page
+    from .resources import Resource
 
 Find = Callable[[str], Sequence[Watch]]
+Resources = Mapping[str, "Resource"]  # those that the feed declares, by name
 Lefts = Mapping[int, "Left"]  # by page, what its operations took away; unknown where missing
+_NONE: Resources = {}
 
 
 @dataclass(slots=True)
 class Plan:
     """
-    *events* are the operations somebody wants, in log order, as JSON; *wanted* names for each
+    *events* are the operations somebody wants, in log order, as JSON; *items* are the indexes of
+    those that are told to listeners, each a message of its own. *wanted* names for each
     subscription the indexes of its events, ascending. *cursor* is the place behind the *pages*
     it is for; *deliveries* counts events times those who want them.
     """
@@ -41,6 +45,7 @@ class Plan:
     pages: int = 0
     deliveries: int = 0
     events: list[str] = field(default_factory=list)
+    items: set[int] = field(default_factory=set)
     wanted: dict[str, list[int]] = field(default_factory=dict)
     watches: dict[str, Watch] = field(default_factory=dict)
 
@@ -50,7 +55,12 @@ class Plan:
         for connection_id, indexes in self.wanted.items():
             alike.setdefault(tuple(indexes), []).append(connection_id)
         for chosen, connection_ids in alike.items():
-            yield connection_ids, list(pack((self.events[at] for at in chosen), self.cursor))
+            yield connection_ids, self._messages(chosen)
+
+    def _messages(self, chosen: Sequence[int]) -> list[str]:
+        """A subscription has events or items, never both."""
+        texts = [self.events[at] for at in chosen]
+        return texts if chosen[0] in self.items else list(pack(texts, self.cursor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +120,17 @@ class _Finding:
 
 
 def plan(
-    pages: Sequence[Page], index: Index, lefts: Lefts | None = None, template: str = ""
+    pages: Sequence[Page],
+    index: Index,
+    lefts: Lefts | None = None,
+    template: str = "",
+    resources: Resources = _NONE,
 ) -> Plan:
     """
     What to send for as many of *pages* as a turn has time for, one at least.
 
-    Without *lefts* nobody is told of leaves; *template* is the feed's for `refs`.
+    Without *lefts* nobody is told of leaves; *template* is the feed's for `refs`, *resources* are
+    those it declares to listeners.
     """
     found = Plan()
     for page in pages:
@@ -124,8 +139,10 @@ def plan(
         found.pages, found.cursor = found.pages + 1, page.end.encode()
         left = lefts.get(page.number) if lefts is not None else {}
         for slot, line in enumerate(page.lines):
-            operation = parse_line(line)
+            operation = concerned(line, resources)
             matching = index.matching(operation)
+            if operation.changed:
+                matching = _without_listeners(found, page, line, operation, matching)
             if matching and _want(found, page, matching):
                 event = of_line(page.id_prefix, slot, line)
                 found.events.append(to_json(with_ref(event, template)))
@@ -136,6 +153,16 @@ def plan(
                 event = leave_of(of_line(page.id_prefix, slot, line))
                 found.events.append(to_json(with_ref(event, template)))
     return found
+
+
+def _without_listeners(
+    found: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Watch]
+) -> list[Watch]:
+    """Give the listeners among *matching* their item; the others."""
+    if _want(found, page, (watch for watch in matching if watch.filter.listens)):
+        found.items.add(len(found.events))
+        found.events.append(told(line, operation, page.at_ms))
+    return [watch for watch in matching if not watch.filter.listens]
 
 
 def _want(found: Plan, page: Page, watches: Iterable[Watch]) -> bool:

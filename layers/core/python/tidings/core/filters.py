@@ -33,13 +33,17 @@ class Filter:
     None: not filtered. An empty set matches nothing (`types=,`).
 
     *leave*: an operation that takes one of *parents* away is told too. Made by `wanting`.
+    *kinds*, of a listener, stands alone: pairs of a type and what must be among `changed`.
     """
 
     types: frozenset[str] | None = None
     parents: frozenset[str] | None = None
     leave: bool = False
+    kinds: frozenset[tuple[str, str]] | None = None
 
     def matches(self, operation: Operation) -> bool:
+        if self.kinds is not None:
+            return any((operation.type, sub) in self.kinds for sub in operation.changed)
         if self.types is not None and operation.type not in self.types:
             return False
         return self.parents is None or not self.parents.isdisjoint(operation.parents)
@@ -65,12 +69,19 @@ class Filter:
 
     @property
     def is_everything(self) -> bool:
-        return self.types is None and self.parents is None
+        return self.types is None and self.parents is None and self.kinds is None
+
+    @property
+    def listens(self) -> bool:
+        """Whether it is a listener's, who is told items instead of events."""
+        return self.kinds is not None
 
     def keys(self) -> list[str]:
         """What this filter is filed under, sorted."""
         if self == LEAVERS:
             return [ALL_KEY]
+        if self.kinds is not None:
+            return sorted(kind_key(name, sub) for name, sub in self.kinds)
         if self.parents is not None:
             return sorted(parent_key(parent) for parent in self.parents)
         if self.types is not None:
@@ -110,12 +121,18 @@ def type_key(name: str) -> str:
     return f"t/{name}"
 
 
+def kind_key(name: str, sub: str) -> str:
+    return f"k/{name}/{sub}"
+
+
 def keys_of(operation: Operation) -> Iterator[str]:
     """Every key under which a filter that matches *operation* may be filed."""
     yield ALL_KEY
     yield type_key(operation.type)
     for parent in operation.parents:
         yield parent_key(parent)
+    for sub in operation.changed:
+        yield kind_key(operation.type, sub)
 
 
 def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:

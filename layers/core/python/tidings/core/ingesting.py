@@ -6,11 +6,11 @@ import hashlib
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from . import feeds, limits
 from .access import Role
-from .errors import InvalidKey, InvalidOperation, Rejected, TooLarge, Unavailable
+from .errors import InvalidItem, InvalidKey, InvalidOperation, Rejected, TooLarge, Unavailable
 from .requests import lines_from
 
 if TYPE_CHECKING:
@@ -33,14 +33,28 @@ class Request:
     password: str | None = field(default=None, repr=False)
 
 
+class Lines(Protocol):
+    """The lines of the log that the body of a request means."""
+
+    def __call__(self, feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]: ...
+
+
+def _operations(feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]:
+    """Implements `Lines`: the same for every feed."""
+    return lines_from(body, content_type, now_ms=now_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class Ingester:
+    """*lines* reads a body; by default one of operations."""
+
     appender: Appender
     clock: Clock
     count: Count
     feeds: frozenset[str]
     tallies: Tallies
     guard: Guard
+    lines: Lines = _operations
 
     def accept(self, request: Request) -> list[str]:
         """
@@ -54,7 +68,7 @@ class Ingester:
             page = self._append(request)
         except Rejected as error:
             self.count("RequestsRejected", 1)
-            if isinstance(error, InvalidOperation | TooLarge):
+            if isinstance(error, InvalidOperation | InvalidItem | TooLarge):
                 self._tally(request.feed)
             raise
         self.count("OperationsIngested", len(page.lines))
@@ -69,7 +83,7 @@ class Ingester:
         feed = feeds.check_known(request.feed, self.feeds)
         self.guard.check(feed, Role.INGEST, request.password)
         key = None if request.key is None else check_key(request.key)
-        lines = lines_from(request.body, request.content_type, now_ms=self.clock())
+        lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         if key is None:
             return self.appender.append(feed, lines)
         fingerprint = hashlib.sha256(request.body).hexdigest()

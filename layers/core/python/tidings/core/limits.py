@@ -129,6 +129,16 @@ SUMMARY_BITS = 12  # of each tag: 0.3 % of what is read for it does not hold it
 INDEX_RUN_MS = 40_000  # one run yields after this; the next one comes within a minute
 INDEX_TIMEOUT_S = 55  # Lambda kills a run here
 
+# --- listeners -------------------------------------------------------------------------------
+RESOURCES_MAX = 32  # of a feed; each is sent with every list of them, and kept in its profile
+MAX_AGE_S_MIN = 60  # the sweep looks once a minute; followers bound the floor in any case
+INSTANCE_BYTES_MAX = 512  # with a resource it must fit DynamoDB's 1,024 B sort key
+SERVICE_BYTES_MAX = 1024  # a name for people, stored with each resource that is registered
+REGISTERING_MS = 15_000  # outlives the function that answers: nobody else serves it meanwhile
+OBJECTS_MAX = 1000  # of one page of a bootstrap: some hundred kilobytes
+OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # of one page; Lambda answers with 6 MB at most
+OBJECTS_READS_MAX = 64  # of one page: every bucket of a small state, two seconds of a large one
+
 # --- what an operator writes down ------------------------------------------------------------
 SHEET_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds
 SHEET_BYTES_MAX = 256 * 1024  # an item holds 400 KB; three thousand users

@@ -49,6 +49,16 @@ def parse(text: str, known_feeds: frozenset[str]) -> Message:
     )
 
 
+def act_of(text: str) -> Act:
+    """
+    What *text* asks for, whatever else is in it.
+
+    Raises:
+        InvalidMessage, TooLarge: it is no message of ours.
+    """
+    return _act(_object(text).get("action"))
+
+
 def _object(text: str) -> dict[str, Any]:
     """Its errors do not repeat the text: it may hold a password."""
     encoded = text.encode("utf-8", "replace")

@@ -31,12 +31,13 @@ _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a filter needs to know of a line."""
+    """What a filter needs to know of a line; *changed* is set where listeners are served."""
 
     event: str
     type: str
     id: str
     parents: tuple[str, ...]
+    changed: tuple[str, ...] = ()
 
 
 def event_of(line: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .leases import Lease
     from .pages import Page
     from .profiles import Profile
+    from .registrations import Listener, Registered
     from .state import Lines, Row
     from .tallies import Taken, Totals
     from .verifying import Difference
@@ -302,6 +303,22 @@ class Inbox(Protocol):
 
     def done(self, feed: str, change: Change) -> None:
         """Remove *change* unless it was replaced since."""
+        ...
+
+
+class Registry(Protocol):
+    """Which connection listens for a resource of a feed under an instance's name: the last one."""
+
+    def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
+        """File the connection for each of its resources; the connections it took one from."""
+        ...
+
+    def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
+        """Take out what is still filed for this connection."""
+        ...
+
+    def registered(self, feed: str) -> Sequence[Registered]:
+        """All entries of *feed*, by instance and resource. Strongly consistent."""
         ...
 
 

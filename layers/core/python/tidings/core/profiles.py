@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .errors import InvalidSetting
+from .feeds import Retention
+from .resources import Resource, check_all
 
 if TYPE_CHECKING:
     from .ports import Clock, Profiles
@@ -27,7 +29,8 @@ _PLACEHOLDERS = {"type", "id"}
 class Profile:
     """
     *object_url* is the template of `ref`, empty for none. *compat* `oplog` answers as oplog
-    did. *leave* keeps what consumers with `leave=true` need.
+    did. *leave* keeps what consumers with `leave=true` need. *resources* are those that listeners
+    may register for, and *max_age_s* is how long the log keeps their items; 0: as long as any.
 
     The passwords are hashes of `passwords`, newest first, at most `limits.PASSWORDS_MAX` a role
     so that clients can move from one to the next. *version* guards every update.
@@ -39,6 +42,8 @@ class Profile:
     read_passwords: tuple[str, ...] = field(default=(), repr=False)
     ingest_passwords: tuple[str, ...] = field(default=(), repr=False)
     version: int = 0
+    resources: tuple[Resource, ...] = ()
+    max_age_s: int = 0
 
 
 def check_object_url(template: str) -> str:
@@ -81,11 +86,23 @@ def checked(profile: Profile) -> Profile:
     """
     check_object_url(profile.object_url)
     check_compat(profile.compat)
+    check_all(profile.resources, profile.max_age_s)
     for name in ("read_passwords", "ingest_passwords"):
         if len(getattr(profile, name)) > limits.PASSWORDS_MAX:
             rule = f"a feed has at most {limits.PASSWORDS_MAX} passwords of each role"
             raise InvalidSetting(rule, field=name)
     return profile
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAges:
+    """What the trimmer asks for each feed: items older than `maxAge` are gone."""
+
+    profiles: Profiles
+
+    def __call__(self, feed: str) -> Retention | None:
+        seconds = self.profiles.profile(feed).max_age_s
+        return Retention(age_ms=seconds * 1000, records_min=0) if seconds else None
 
 
 class RecentProfiles:

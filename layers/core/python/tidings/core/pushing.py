@@ -21,16 +21,21 @@ from .catchup import page_events
 from .connections import Change, Connection, Watch
 from .filters import ALL_KEY, LEAVERS
 from .followers import PUSH
+from .items import items_of
 from .refs import with_ref
+from .resources import declared
 from .session import Event, State, after
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .delivery import Delivery
     from .departure_reader import DepartureReader
+    from .departures import Left
+    from .filters import Filter
     from .pages import Page
     from .ports import ConnectionStore, Inbox, Profiles, Spread, WatchStore
+    from .profiles import Profile
     from .reader import Reader
 
 _SOMEBODY = Watch("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
@@ -82,8 +87,9 @@ class Pusher:
         if not settled:
             return 0
         lefts = self.departures.left(feed, settled) if leave else None
-        template = self.profiles.profile(feed).object_url
-        found = fanout.plan(settled, index, lefts, template)
+        profile = self.profiles.profile(feed)
+        resources = declared(profile.resources)
+        found = fanout.plan(settled, index, lefts, profile.object_url, resources)
         self._send(feed, settled[: found.pages], index, found)
         return found.pages
 
@@ -118,8 +124,7 @@ class Pusher:
         if self._time_to_tell(feed, pages):
             self._forget_leavers(feed, index.everybody())
             moved = list(frames.pack((), found.cursor))
-            idle = (watch for watch in index.everybody() if watch != _SOMEBODY)
-            for watch in idle:
+            for watch in filter(_minds_cursors, index.everybody()):
                 if watch.connection_id not in messages and watch.since < pages[-1].number:
                     messages[watch.connection_id] = moved
                     found.watches[watch.connection_id] = watch
@@ -163,19 +168,14 @@ class Pusher:
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
         """What lies between the page the connection has and the page we have."""
         behind = connection.since
-        template = self.profiles.profile(connection.feed).object_url
+        profile = self.profiles.profile(connection.feed)
         while behind < checkpoint:
             pages = self.reader.read(connection.feed, behind, checkpoint - behind).pages
             if not pages:  # it fell off the log: let it come back and start from its cursor
                 self.delivery.cut(connection.id)
                 return False
             lefts = self.departures.left(connection.feed, pages) if connection.filter.leave else {}
-            events = (
-                frames.to_json(with_ref(event, template))
-                for page in pages
-                for event in page_events(page, connection.filter, left=lefts.get(page.number))
-            )
-            messages = list(frames.pack(events, pages[-1].end.encode()))
+            messages = _messages(pages, connection.filter, lefts, profile)
             if not self.delivery.send(connection.id, messages):
                 return False
             behind = pages[-1].number
@@ -189,6 +189,25 @@ class Pusher:
         elif connection.feed == feed and leaves_push(connection):
             self.watches.remove(feed, Watch(connection.id, connection.filter, connection.since))
             let_go(self.connections, self.delivery, connection)
+
+
+def _minds_cursors(watch: Watch) -> bool:
+    """A listener never resumes; nobody reads what the watch of nobody is sent."""
+    return watch != _SOMEBODY and not watch.filter.listens
+
+
+def _messages(
+    pages: Sequence[Page], wanted: Filter, lefts: Mapping[int, Left], profile: Profile
+) -> list[str]:
+    """What *pages* hold for one connection."""
+    if wanted.listens:
+        return list(items_of(pages, wanted, declared(profile.resources)))
+    events = (
+        frames.to_json(with_ref(event, profile.object_url))
+        for page in pages
+        for event in page_events(page, wanted, left=lefts.get(page.number))
+    )
+    return list(frames.pack(events, pages[-1].end.encode()))
 
 
 def leaves_push(connection: Connection) -> bool:

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 
 from . import frames
 from .access import Role
-from .connections import Change, Connection
 from .cursors import Now
 from .errors import Rejected, Unavailable
 from .followers import PUSH
+from .inboxes import hand_over, take_back
 from .messages import Message, parse
+from .registering import listens
 from .session import Act, Event, State, after
 
 if TYPE_CHECKING:
     from .access import Guard
     from .catchup import CatchUp, Progress
+    from .connections import Connection
     from .ports import Bells, ConnectionStore, Inbox, NewId, Sockets
+    from .registering import Registrar
 
 _UPDATE_ATTEMPTS = 5  # each loss means that the connection's server made a step meanwhile
 
@@ -36,6 +39,7 @@ class Receiver:
     new_id: NewId
     feeds: frozenset[str]
     guard: Guard
+    registrar: Registrar
 
     def receive(self, connection_id: str, text: str) -> None:
         """
@@ -44,22 +48,26 @@ class Receiver:
         Raises:
             Unavailable: a store did not answer, the client repeats its message.
         """
+        connection = self.connections.get(connection_id)
+        if connection is not None and listens(connection, text):
+            self.registrar.hear(connection, text)
+            return
         try:
-            self._act(connection_id, parse(text, self.feeds))
+            self._act(connection_id, parse(text, self.feeds), connection)
         except Rejected as error:
             self.sockets.send(connection_id, frames.error(error.body()))
 
-    def _act(self, connection_id: str, message: Message) -> None:
+    def _act(self, connection_id: str, message: Message, connection: Connection | None) -> None:
         if message.act in (Act.SUBSCRIBE, Act.RESUME):
             self.guard.check(message.feed, Role.READ, message.password)
             self.guard.check_leave(message.feed, message.filter)
         for _ in range(_UPDATE_ATTEMPTS):
-            connection = self.connections.get(connection_id)
             if connection is None:
                 self.sockets.close(connection_id)  # forgotten: the client has to come back
                 return
             if self._step(connection, message):
                 return
+            connection = self.connections.get(connection_id)
         raise Unavailable(f"connection {connection_id} changed {_UPDATE_ATTEMPTS} times in a row")
 
     def _step(self, connection: Connection, message: Message) -> bool:
@@ -118,15 +126,3 @@ class Receiver:
                 take_back(self.inbox, connection, self.new_id())
                 self.bells.ring(connection.feed, PUSH)
         return True
-
-
-def hand_over(inbox: Inbox, connection: Connection, token: str) -> None:
-    """Ask the push follower to make *connection* live."""
-    change = Change(connection.id, True, connection.filter, connection.since, token)
-    inbox.post(connection.feed, change)
-
-
-def take_back(inbox: Inbox, connection: Connection, token: str) -> None:
-    """Ask the push follower to let *connection* go."""
-    change = Change(connection.id, False, connection.filter, 0, token)
-    inbox.post(connection.feed, change)

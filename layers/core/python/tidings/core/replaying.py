@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from . import frames, limits
 from .catchup import CatchUp, Progress
 from .followers import PUSH
+from .inboxes import hand_over
 from .pushing import let_go
-from .receiving import hand_over
 from .refs import with_ref
 from .session import Event, State, after
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from . import limits
 from .errors import InvalidOperation, Rejected, TooLarge, WrongContentType
@@ -23,7 +23,15 @@ NDJSON_TYPE = "application/x-ndjson"
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
-def lines_from(body: bytes, content_type: str, *, now_ms: int) -> list[str]:
+class LineOf(Protocol):
+    """Makes one decoded JSON value of a request a line of the log; `line_from` of operations."""
+
+    def __call__(self, raw: object, *, now_ms: int, where: str) -> str: ...
+
+
+def lines_from(
+    body: bytes, content_type: str, *, now_ms: int, line_of: LineOf = line_from
+) -> list[str]:
     """
     The operations of one request as lines of the log, in their order.
 
@@ -39,7 +47,7 @@ def lines_from(body: bytes, content_type: str, *, now_ms: int) -> list[str]:
     if len(body) > limits.REQUEST_BYTES_MAX:
         rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {len(body)}"
         raise TooLarge(rule, field="body")
-    lines = [line_from(raw, now_ms=now_ms, where=where) for where, raw in read(body)]
+    lines = [line_of(raw, now_ms=now_ms, where=where) for where, raw in read(body)]
     if not lines:
         raise InvalidOperation("needs at least one operation", field="body")
     return lines

@@ -32,7 +32,7 @@ def _nothing(feed: str) -> Retention | None:
 @dataclass(frozen=True, slots=True)
 class Trimmer:
     """
-    *purge* is what the operator of a feed allows beside *retention*.
+    *purge* is what the operator of a feed allows beside *retention*, *aged* what its `maxAge` does.
     """
 
     log: LogStore
@@ -43,6 +43,7 @@ class Trimmer:
     clock: Clock
     count: Count
     purge: Callable[[str], Retention | None] = _nothing
+    aged: Callable[[str], Retention | None] = _nothing
 
     def run(self, feed: str) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
@@ -56,7 +57,7 @@ class Trimmer:
         return raised
 
     def _rules(self, feed: str) -> list[Retention]:
-        found = (self.purge(feed),)
+        found = (self.purge(feed), self.aged(feed))
         return [self.retention, *(rule for rule in found if rule)]
 
     def _raised(self, feed: str, floor: int, rule: Retention, now: int) -> int:

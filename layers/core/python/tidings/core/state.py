@@ -52,8 +52,12 @@ class Lines:
 
 def object_key(operation: Operation) -> str:
     """Unambiguous and readable: a type holds no bare `/`, so the first one ends it."""
-    escaped = operation.type.replace("%", "%25").replace("/", "%2F")
-    return f"{escaped}/{operation.id}"
+    return f"{type_prefix(operation.type)}{operation.id}"
+
+
+def type_prefix(name: str) -> str:
+    """What the keys of all objects of a type begin with, and no other key."""
+    return name.replace("%", "%25").replace("/", "%2F") + "/"
 
 
 def bucket_of(key: str) -> int:

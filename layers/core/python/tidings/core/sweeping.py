@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .followers import FOLLOWERS, PUSH
-from .receiving import hand_over, take_back
+from .inboxes import hand_over, take_back
 from .replaying import serves
 from .session import State
 
@@ -75,6 +75,8 @@ class Sweeper:
             if now >= connection.runner_expires_ms:
                 self.bells.replay(connection.id)
         elif connection.state is State.JOINING:
+            if now < connection.runner_expires_ms:
+                return  # a listener that is being answered: no item may come before that
             hand_over(self.inbox, connection, self.new_id())
             self.bells.ring(connection.feed, PUSH)
         elif connection.state is State.LEAVING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core.connections import Connection
 from tidings.core.session import State
 
-from . import wanted
+from . import listener, wanted
 from .attributes import Item, expiry, number, number_of, text, text_of, without_empty
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def encode(connection: Connection) -> Item:
             }
         ),
         **wanted.encode(connection.filter),
+        **listener.encode(connection.listener),
         "since": number(connection.since),
         "runner_until": number(connection.runner_expires_ms),
         "version": number(connection.version),
@@ -57,5 +58,6 @@ def decode(item: Mapping[str, Any]) -> Connection:
         since=number_of(item, "since"),
         runner=text_of(item, "runner"),
         runner_expires_ms=number_of(item, "runner_until"),
+        listener=listener.decode(item),
         version=number_of(item, "version"),
     )

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.profiles import Profile
+from tidings.core.resources import Resource
 
-from .attributes import Item, number, number_of, text, text_of, without_empty
+from .attributes import Item, Value, number, number_of, text, text_of, without_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ def encode(feed: str, profile: Profile) -> Item:
         **({"leave": {"BOOL": True}} if profile.leave else {}),
         **_texts("read", profile.read_passwords),
         **_texts("ingest", profile.ingest_passwords),
+        **_resources(profile),
         "version": number(profile.version),
     }
 
@@ -41,7 +43,27 @@ def decode(item: Mapping[str, Any]) -> Profile:
         read_passwords=_texts_of(item, "read"),
         ingest_passwords=_texts_of(item, "ingest"),
         version=number_of(item, "version"),
+        resources=tuple(_resource_of(value) for value in item.get("resources", {"L": []})["L"]),
+        max_age_s=number_of(item, "max_age"),
     )
+
+
+def _resources(profile: Profile) -> Item:
+    found: Item = {"max_age": number(profile.max_age_s)} if profile.max_age_s else {}
+    if profile.resources:
+        found["resources"] = {"L": [_resource(resource) for resource in profile.resources]}
+    return found
+
+
+def _resource(resource: Resource) -> Value:
+    subs = {"L": [text(sub) for sub in resource.subs]}
+    return {"M": {"name": text(resource.name), "subs": subs, "route": text(resource.route)}}
+
+
+def _resource_of(value: Value) -> Resource:
+    fields = value["M"]
+    subs = tuple(sub["S"] for sub in fields["subs"]["L"])
+    return Resource(text_of(fields, "name"), subs, text_of(fields, "route"))
 
 
 def _texts(name: str, values: tuple[str, ...]) -> Item:

@@ -27,6 +27,8 @@ def encode(wanted: Filter) -> Item:
     }
     if wanted.leave:
         given["leave"] = True
+    if wanted.kinds is not None:
+        given["kinds"] = sorted(wanted.kinds)
     return {_NAME: text(json.dumps(given, separators=(",", ":")))} if given else {}
 
 
@@ -35,4 +37,6 @@ def decode(item: Mapping[str, Any]) -> Filter:
         return EVERYTHING
     given = json.loads(item[_NAME]["S"])
     leave = given.pop("leave", False)
+    if "kinds" in given:
+        given["kinds"] = map(tuple, given["kinds"])
     return Filter(**{name: frozenset(values) for name, values in given.items()}, leave=leave)

@@ -5,7 +5,7 @@ They pass the same contract as the stores of `tidings.aws` and bound their answe
 that code which relies on more than the ports promise fails here too.
 """
 
-from .connections import MemoryConnections, MemoryInbox, MemoryWatches
+from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryWatches
 from .control import MemoryClaims, MemoryFollowers
 from .departures import MemoryDepartures
 from .log import MemoryLog
@@ -26,6 +26,7 @@ __all__ = [
     "MemoryInbox",
     "MemoryLog",
     "MemoryProfiles",
+    "MemoryRegistry",
     "MemorySheets",
     "MemorySockets",
     "MemorySpill",

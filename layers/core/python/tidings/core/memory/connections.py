@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ..connections import Change, Connection, Watch
+from ..registrations import Listener, Registered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,17 +73,51 @@ class MemoryWatches:
             return [watch for _, watch in sorted(found.items())]
 
 
+class MemoryRegistry:
+    """Implements `Registry`."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str, str], Registered] = {}
+        self._lock = Lock()
+
+    def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
+        replaced: set[str] = set()
+        with self._lock:
+            for kind in listener.kinds:
+                at = (feed, listener.instance, kind.resource)
+                if at in self._entries:
+                    replaced.add(self._entries[at].connection_id)
+                self._entries[at] = Registered(
+                    connection_id, listener.instance, listener.service, kind
+                )
+        return sorted(replaced - {connection_id})
+
+    def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
+        with self._lock:
+            for kind in listener.kinds:
+                at = (feed, listener.instance, kind.resource)
+                if at in self._entries and self._entries[at].connection_id == connection_id:
+                    del self._entries[at]
+
+    def registered(self, feed: str) -> Sequence[Registered]:
+        with self._lock:
+            return [entry for (of, *_), entry in sorted(self._entries.items()) if of == feed]
+
+
 class MemoryConnections:
     """
     Implements `ConnectionStore` and `Roster`.
 
     Removing a connection also clears *inbox* and *watches* of what it left there: under the
     feed and filter it has, and the filter of a change on its way. Nothing else is found, as
-    in DynamoDB, where nobody lists what belongs to a connection.
+    in DynamoDB, where nobody lists what belongs to a connection. So is what *registry* has of it.
     """
 
-    def __init__(self, inbox: MemoryInbox, watches: MemoryWatches) -> None:
+    def __init__(
+        self, inbox: MemoryInbox, watches: MemoryWatches, registry: MemoryRegistry | None = None
+    ) -> None:
         self._inbox, self._watches = inbox, watches
+        self._registry = registry or MemoryRegistry()
         self._connections: dict[str, Connection] = {}
         self._lock = Lock()
 
@@ -108,6 +143,8 @@ class MemoryConnections:
             connection = self._connections.pop(connection_id, None)
         if connection is None or not connection.feed:
             return
+        if connection.listener is not None:
+            self._registry.leave(connection.feed, connection_id, connection.listener)
         change = self._inbox.forget(connection.feed, connection_id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._watches.remove(connection.feed, Watch(connection_id, wanted, since=0))

@@ -1,0 +1,42 @@
+"""The routes that listeners read: `/changefeeds`, `/changefeeds/stats`, `/feeds/{feed}/objects`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.access import basic_password
+from tidings.core.feeds import DEFAULT_FEED
+
+from . import http
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidings.core.changefeeds import ChangeFeeds, ObjectPage
+
+
+def answer(
+    event: Mapping[str, Any], asked: ChangeFeeds, origins: tuple[str, ...]
+) -> dict[str, Any]:
+    """
+    What the route of *event* tells.
+
+    Raises:
+        Rejected: who asks may not know, or asks wrongly.
+    """
+    feed = (event.get("pathParameters") or {}).get("feed", DEFAULT_FEED)
+    password = basic_password((event.get("headers") or {}).get("authorization"))
+    route: str = event["routeKey"]
+    if route.endswith("/stats"):
+        return http.told(event, 200, asked.stats(feed, password), origins)
+    if not route.endswith("/objects"):
+        return http.told(event, 200, asked.resources(feed), origins)
+    query = event.get("queryStringParameters") or {}
+    page = asked.objects(feed, query.get("type", ""), query.get("after", ""), password)
+    return http.told_text(event, page_text(page), origins)
+
+
+def page_text(page: ObjectPage) -> str:
+    """The objects stand in it as the log has them."""
+    return f'{{"objects":[{",".join(page.objects)}],"next":{json.dumps(page.after)}}}'

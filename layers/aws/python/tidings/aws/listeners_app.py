@@ -1,0 +1,60 @@
+"""The composition root's part for listeners and publishers (PROTOCOL 13)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from . import app, clients
+from .clock import now_ms
+
+if TYPE_CHECKING:
+    from tidings.core.changefeeds import ChangeFeeds
+    from tidings.core.ingesting import Ingester
+    from tidings.core.registering import Registrar
+
+    from .dynamodb_registry import DynamoDBRegistry
+
+
+@cache
+def registry() -> DynamoDBRegistry:
+    from .dynamodb_registry import DynamoDBRegistry
+
+    return DynamoDBRegistry(clients.dynamodb(), app.settings().connections_table)
+
+
+@cache
+def registrar() -> Registrar:
+    from tidings.core.registering import Registrar
+
+    return Registrar(
+        app.connections(),
+        registry(),
+        app.inbox(),
+        app.sockets(),
+        app.bells(),
+        app.followers(),
+        app.profiles(),
+        app.guard(),
+        app.settings().feeds,
+        now_ms,
+        app.new_id,
+        app.count,
+    )
+
+
+@cache
+def changefeeds() -> ChangeFeeds:
+    from tidings.core.changefeeds import ChangeFeeds
+
+    return ChangeFeeds(app.profiles(), registry(), app.state(), app.guard(), app.settings().feeds)
+
+
+@cache
+def publisher() -> Ingester:
+    """An ingester of items."""
+    from dataclasses import replace
+
+    from tidings.core.items import Items
+
+    return replace(app.ingester(), lines=Items(app.profiles()))

@@ -1,0 +1,120 @@
+"""
+What a feed tells listeners over HTTP: its resources, who is registered, and every object there
+is, page by page, for services that have no route to bootstrap from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from . import limits
+from .access import Role
+from .errors import InvalidCursor
+from .feeds import check_known
+from .operations import data_of, event_of, parse_line
+from .state import object_key, type_prefix
+
+if TYPE_CHECKING:
+    from .access import Guard
+    from .ports import Profiles, Registry, StateStore
+    from .state import Lines
+
+_AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)
+
+
+@dataclass(slots=True)
+class ObjectPage:
+    """*objects* as JSON; *after* asks for the next page, None at the end."""
+
+    objects: list[str] = field(default_factory=list)
+    size: int = 0
+    after: str | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self.objects) >= limits.OBJECTS_MAX or self.size >= limits.OBJECTS_BYTES_MAX
+
+    def add(self, line: str) -> None:
+        self.objects.append(data_of(line))
+        self.size += len(line)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFeeds:
+    profiles: Profiles
+    registry: Registry
+    states: StateStore
+    guard: Guard
+    feeds: frozenset[str]
+
+    def resources(self, name: str) -> dict[str, object]:
+        """
+        What may be registered for; no secret, so no password.
+
+        Raises:
+            InvalidFeed, UnknownFeed: no such feed here.
+        """
+        found = self.profiles.profile(check_known(name, self.feeds)).resources
+        return {"resources": [resource.document() for resource in found]}
+
+    def stats(self, name: str, password: str | None) -> dict[str, object]:
+        """
+        Who is registered now. A listener of several resources is one, with an entry for each.
+
+        Raises:
+            InvalidFeed, UnknownFeed, NoPasswordSet, WrongPassword: who asks may not know.
+        """
+        feed = check_known(name, self.feeds)
+        self.guard.check(feed, Role.READ, password)
+        found = self.registry.registered(feed)
+        return {
+            "listeners": len({entry.connection_id for entry in found}),
+            "registrations": [entry.document() for entry in found],
+        }
+
+    def objects(self, name: str, kind: str, after: str, password: str | None) -> ObjectPage:
+        """
+        The objects of the type *kind*, empty for all, behind *after*, empty for the first page.
+
+        A page may hold few or none before the last one: it is the answer to a bounded search.
+
+        Raises:
+            InvalidFeed, UnknownFeed, NoPasswordSet, WrongPassword: who asks may not know.
+            InvalidCursor: *after* is none that we gave.
+        """
+        feed = check_known(name, self.feeds)
+        self.guard.check(feed, Role.READ, password)
+        bucket, key = _place(after)
+        found, prefix = ObjectPage(), type_prefix(kind) if kind else ""
+        for _ in range(limits.OBJECTS_READS_MAX):
+            read = self.states.lines(feed, bucket, max(key, prefix) or None)
+            last = _take(found, read, prefix)
+            bucket, key = (bucket, last) if last else (bucket + 1, "")
+            if found.full or bucket == limits.BUCKETS:
+                break
+        found.after = None if bucket == limits.BUCKETS else f"{bucket}/{key}"
+        return found
+
+
+def _place(after: str) -> tuple[int, str]:
+    if not after:
+        return 0, ""
+    given = _AFTER.fullmatch(after)
+    if given is None or int(given[1]) >= limits.BUCKETS:
+        raise InvalidCursor("must be what the page before gave", field="after", value=after)
+    return int(given[1]), given[2]
+
+
+def _take(found: ObjectPage, read: Lines, prefix: str) -> str:
+    """Add what lives of *read* until the page is full; where to go on, "" at the bucket's end."""
+    for line in read.lines:
+        key = object_key(parse_line(line))
+        if not key.startswith(prefix):
+            return ""
+        if event_of(line) != "delete":
+            found.add(line)
+        if found.full:
+            return key
+    return read.after or ""

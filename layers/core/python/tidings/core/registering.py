@@ -1,0 +1,128 @@
+"""
+Registering: what a listener says first makes it a registration, or ends the connection.
+
+A registration is filed before it is answered and answered before any item. It starts where the
+state stands, so that what is not in a bootstrap from the state comes as an item behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import frames, limits
+from .access import Role
+from .errors import InvalidMessage, Rejected, TooLarge
+from .feeds import DEFAULT_FEED, check_known
+from .followers import PUSH, STATE
+from .inboxes import hand_over
+from .messages import act_of
+from .registrations import V1, Listener, answer, looks_like, parse
+from .resources import declared
+from .session import Act, Event, State, after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .access import Guard
+    from .connections import Connection
+    from .ports import (
+        Bells,
+        Checkpoints,
+        Clock,
+        ConnectionStore,
+        Count,
+        Inbox,
+        NewId,
+        Profiles,
+        Registry,
+        Sockets,
+    )
+    from .resources import Resource
+
+
+def listens(connection: Connection, text: str) -> bool:
+    """Whether *connection* is a listener's, by its handshake or by what it says first."""
+    if connection.listener is not None:
+        return True
+    return connection.state is State.OPEN and looks_like(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    connections: ConnectionStore
+    registry: Registry
+    inbox: Inbox
+    sockets: Sockets
+    bells: Bells
+    checkpoints: Checkpoints
+    profiles: Profiles
+    guard: Guard
+    feeds: frozenset[str]
+    clock: Clock
+    new_id: NewId
+    count: Count
+
+    def hear(self, connection: Connection, text: str) -> None:
+        """The first text registers; of all that follow only a ping is answered."""
+        listener = connection.listener or Listener(V1, DEFAULT_FEED)
+        if listener.kinds:
+            self._pong(connection, text)
+            return
+        try:
+            resources = self._resources(listener.feed)
+            request = parse(text, listener, resources)
+            self.guard.check(listener.feed, Role.READ, request.password)
+        except Rejected as error:
+            self._refuse(connection, str(error))
+            return
+        self._register(connection, request.listener, resources)
+
+    def _resources(self, feed: str) -> Mapping[str, Resource]:
+        return declared(self.profiles.profile(check_known(feed, self.feeds)).resources)
+
+    def _pong(self, connection: Connection, text: str) -> None:
+        try:
+            act = act_of(text)
+        except (InvalidMessage, TooLarge):
+            return  # the heartbeat of a listener, or anything else
+        if act is Act.PING:
+            self.sockets.send(connection.id, frames.reply("pong", state=connection.state.value))
+
+    def _refuse(self, connection: Connection, sentence: str) -> None:
+        """API Gateway lets nobody say why it closes, so it is said before."""
+        self.count("RegistrationsRefused", 1)
+        self.sockets.send(connection.id, sentence)
+        self._end(connection.id)
+
+    def _register(
+        self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        joining = connection.changed(
+            state=after(after(connection.state, Act.SUBSCRIBE), Event.REACHED_FRONTIER),
+            feed=listener.feed,
+            filter=listener.filter,
+            since=self.checkpoints.checkpoints(listener.feed).get(STATE, 0),
+            runner_expires_ms=self.clock() + limits.REGISTERING_MS,
+            listener=listener,
+        )
+        replaced = self.registry.enter(listener.feed, connection.id, listener)
+        stands = self.connections.update(connection, joining)
+        if not stands:
+            self.registry.leave(listener.feed, connection.id, listener)
+        for other in replaced:
+            self._end(other)
+        if stands:
+            self._confirm(joining, listener, resources)
+
+    def _confirm(
+        self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        self.count("ListenersRegistered", 1)
+        self.sockets.send(joining.id, answer(listener, resources))
+        hand_over(self.inbox, joining, self.new_id())
+        self.bells.ring(joining.feed, PUSH)
+
+    def _end(self, connection_id: str) -> None:
+        self.sockets.close(connection_id)
+        self.connections.remove(connection_id)

@@ -1,0 +1,31 @@
+"""One twin for every row of Triton's change feed, and a feed of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tidings.local.running import Twin
+
+from tests.triton.wire import ChangeFeed
+
+FEEDS = [f"t{number:02}" for number in range(80)]
+RESOURCES = ("vm:nic,alias=/vms", "network:routes,name=/networks", "own:a,b")
+
+
+@pytest.fixture(scope="session")
+def twin() -> Iterator[Twin]:
+    declared = [part for resource in RESOURCES for part in ("--resource", resource)]
+    with Twin("--feeds", ",".join(["main", *FEEDS]), *declared, "--max-age", "3600") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spare(twin: Twin) -> Iterator[str]:
+    return iter(FEEDS)
+
+
+@pytest.fixture
+def feed(twin: Twin, spare: Iterator[str]) -> ChangeFeed:
+    """One that no other test has touched."""
+    return ChangeFeed(twin.port, next(spare))

@@ -1,0 +1,72 @@
+"""What a feed tells listeners over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidings.core import limits
+from tidings.core.changefeeds import ChangeFeeds
+from tidings.core.errors import InvalidCursor, UnknownFeed, WrongPassword
+from tidings.core.passwords import hashed
+
+from tests.unit.scene import FEED, FEEDS, NOW, Scene, op
+
+
+def feeds(scene: Scene) -> ChangeFeeds:
+    return ChangeFeeds(scene.profiles, scene.registry, scene.state, scene.guard, FEEDS)
+
+
+def told(scene: Scene, kind: str = "") -> list[str]:
+    """Every page, one after the other."""
+    found: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        page = feeds(scene).objects(FEED, kind, after, None)
+        found += page.objects
+        after = page.after
+    return found
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+@pytest.mark.parametrize("reads", [1, 64])
+def test_every_object_is_told_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, most: int, reads: int
+) -> None:
+    """However the pages are cut; a type is not the beginning of another, and no delete is told."""
+    monkeypatch.setattr(limits, "OBJECTS_MAX", most)
+    monkeypatch.setattr(limits, "OBJECTS_READS_MAX", reads)
+    types = ("vm", "vm/x", "v", "vmx")
+    operations: list[dict[str, Any]] = [
+        op(f"{number}", type=kind) for kind in types for number in range(40)
+    ]
+    scene.post(*operations)
+    scene.post(op("3", "delete", type="vm"), op("new", type="vm"))
+    scene.project()
+    assert len(told(scene)) == len(set(told(scene))) == 160
+    assert len(told(scene, "vm")) == 40
+    assert len(told(scene, "vm/x")) == 40
+    assert all('"type":"vm"' in each for each in told(scene, "vm"))
+    assert told(scene, "other") == []
+
+
+@pytest.mark.parametrize("after", ["x", "64/a", "-1/a", "1", "٣/a", "1000/"])
+def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(InvalidCursor):
+        feeds(scene).objects(FEED, "", after, None)
+
+
+def test_who_listens_and_what_there_is_takes_the_read_password(scene: Scene) -> None:
+    """The resources do not; an unknown feed is unknown first."""
+    stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
+    scene.profiles.save(FEED, replace(scene.profiles.profile(FEED), read_passwords=(stored,)))
+    with pytest.raises(WrongPassword):
+        feeds(scene).stats(FEED, None)
+    with pytest.raises(WrongPassword):
+        feeds(scene).objects(FEED, "", "", "another one")
+    assert feeds(scene).stats(FEED, "a good password") == {"listeners": 0, "registrations": []}
+    assert feeds(scene).resources(FEED) == {"resources": []}
+    with pytest.raises(UnknownFeed):
+        feeds(scene).stats("none", None)
