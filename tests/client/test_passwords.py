@@ -94,6 +94,7 @@ def test_help_names_the_variable_and_never_its_value() -> None:
 def test_tail_sends_it(server: Running, transport: str) -> None:
     """HTTP Basic on Server-Sent Events, a field of the subscription on a WebSocket."""
     server.append({"event": "insert", "type": "a", "id": "b"})
+    server.feed.password = "geheim"
     options = ("--url", server.url, "--from", "0", "--count", "1", "--transport", transport)
     assert _run("tail", *options, variable="geheim").returncode == 0
 
