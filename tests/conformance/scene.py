@@ -13,6 +13,7 @@ from tests.conformance import values
 from tests.conformance.catalogue import Case
 from tests.conformance.listeners import (
     PATIENCE_S,
+    TRUSTED,
     Heard,
     Listener,
     SocketListener,
@@ -38,7 +39,7 @@ class Scene:
         self.listeners: dict[str, Listener] = {}
         self.stack = ExitStack()
         self.http = self.stack.enter_context(
-            httpx.Client(base_url=target.base_url, timeout=PATIENCE_S * 3)
+            httpx.Client(base_url=target.base_url, timeout=PATIENCE_S * 3, verify=TRUSTED)
         )
 
     def close(self) -> None:

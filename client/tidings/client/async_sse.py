@@ -10,6 +10,7 @@ from .errors import Lost
 from .events import Event, Moved
 from .sse import Connection, failures
 from .subscription import Subscription
+from .tls import trusted
 
 
 async def listen(
@@ -19,7 +20,7 @@ async def listen(
     connection = Connection(cursor, wanted)
     with failures(url):
         async with (
-            httpx.AsyncClient() as client,
+            httpx.AsyncClient(verify=trusted()) as client,
             client.stream("GET", url, **connection.request()) as answer,
         ):
             if answer.status_code != httpx.codes.OK:

@@ -18,6 +18,7 @@ from .errors import Lost, WrongUrl
 from .events import Event, Moved, from_text
 from .refusals import raise_for_status
 from .subscription import Subscription
+from .tls import trusted
 
 CONNECT_S = 10.0
 SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two missing: it is dead
@@ -135,7 +136,10 @@ def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Mov
         WrongUrl: httpx cannot use *url*.
     """
     connection = Connection(cursor, wanted)
-    with failures(url), httpx.stream("GET", url, **connection.request()) as answer:
+    with (
+        failures(url),
+        httpx.stream("GET", url, verify=trusted(), **connection.request()) as answer,
+    ):
         yield from connection.opened(answer)
         for chunk in answer.iter_bytes():
             yield from connection.feed(chunk)
