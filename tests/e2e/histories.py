@@ -1,4 +1,4 @@
-"""A git repository with a few hundred commits of everything a history can do to files."""
+"""A git repository with a hundred commits of everything a history can do to files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import subprocess
 from pathlib import Path
 
-COMMITS = 200
+COMMITS = 100
 CHANGES_MAX = 8
 FILES_MIN = 30  # below it files are only added
 _WORDS = (
@@ -25,6 +25,15 @@ def create(folder: Path, seed: int) -> Path:
     )
     subprocess.run(["git", "symbolic-ref", "HEAD", "refs/heads/told"], cwd=repo, check=True)
     return repo
+
+
+def latest(repo: Path, folder: Path, count: int) -> Path:
+    """A clone in *folder* of the last *count* commits of *repo*, the first with all files."""
+    clone = folder / "latest"
+    depth = f"--depth={count}"
+    command = ["git", "clone", "--quiet", "--no-checkout", depth, repo.as_uri(), str(clone)]
+    subprocess.run(command, check=True)
+    return clone
 
 
 def files(repo: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from . import copies, syncs
 from .story import Outcome, Plan, tell
 from .weather import MANNERS, RATES
 
-SEEDS = 80
+SEEDS = 40
 SEEDS_OF_COPIES = 10  # each is several times the work
 SEEDS_OF_SYNCS = 8
 _LEADS_TO = (
