@@ -1,0 +1,83 @@
+"""`tidings verify` and `tidings rebuild` of a stage whose stack and tables are moto's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+from moto import mock_aws
+from tidings.aws.blueprint import TABLES
+from tidings.aws.dynamodb_followers import DynamoDBFollowers
+from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.aws.stages import SETTING_OUTPUTS
+from tidings.client.cli import main
+from tidings.core.operations import line_from
+from tidings.core.pages import Page, encode
+
+from tests.contract.stores import create
+from tests.operate.cloudformation import describing
+
+NOW = 1_763_000_000_000
+HOURS = 3
+WEEK_MS = 7 * 24 * 3_600_000
+SETTINGS = {
+    "TIDINGS_LOG_TABLE": "log",
+    "TIDINGS_STATE_TABLE": "state",
+    "TIDINGS_CONTROL_TABLE": "control",
+    "TIDINGS_FEEDS": "main,orders",
+    "TIDINGS_RETENTION_HOURS": str(HOURS),
+}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The tables of the stage `dev`."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
+    outputs = {name: SETTINGS[variable] for name, variable in SETTING_OUTPUTS.items()}
+    with mock_aws(), describing("tidings-dev", outputs) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
+        made = boto3.client("dynamodb")
+        for table in TABLES:
+            create(made, table)
+        yield made
+
+
+def run(command: str, feed: str = "orders", stage: str = "dev", *options: str) -> Result:
+    return CliRunner().invoke(main, [command, "--feed", feed, "--stage", stage, *options])
+
+
+def test_a_stage_whose_state_was_lost(client: Any) -> None:
+    """Found by its name; what comes back is owed as long as the stage's retention says."""
+    log, followers = DynamoDBLog(client, "log", "control"), DynamoDBFollowers(client, "control")
+    raw = {"event": "delete", "type": "video", "id": "a"}
+    line = line_from(raw, now_ms=NOW)
+    body = encode([line_from(raw | {"event": "insert", "id": "b"}, now_ms=NOW), line])
+    far = 4_102_444_800_000 - WEEK_MS - HOURS * 3_600_000  # its tombstone has not expired
+    log.put("orders", Page(log.take("orders", 2), body, "a", far))
+    lease = followers.take("orders", "state", owner="x", now_ms=NOW)
+    assert lease is not None
+    followers.save(lease, 1, now_ms=NOW)
+
+    lost = run("verify")
+    assert (lost.exit_code, "2 missing" in lost.stdout) == (3, True)
+    assert "Repaired 2" in run("rebuild").stdout
+    assert run("verify").exit_code == 0
+    (row,) = DynamoDBState(client, "state").find("orders", ["video/a"])
+    assert (row.line, row.expires_ms) == (line, 4_102_444_800_000)
+
+
+def test_a_stage_or_feed_that_is_not_there(client: Any) -> None:
+    """It is said in one sentence."""
+    for found, sentence in [
+        (run("verify", stage="prod"), "tidings-prod"),
+        (run("rebuild", feed="films"), "no such feed here"),
+    ]:
+        assert (found.exit_code, sentence in found.stderr) == (1, True)
+        assert found.stderr.count("\n") == 1
