@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tidings.local.dynamodb_local import is_fetched
 
 from infra import node
 from tests.client import chromium
+from tests.scheduling import InGroups, in_order
 
 JAVA_MIN = 17
 
@@ -64,13 +66,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Random examples are the same in every run, and no machine is too slow for them.
+settings.register_profile(
+    "same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("same")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for need in NEEDS:
         config.addinivalue_line("markers", f"{need.marker}: {need.sentence}")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InGroups | None:
+    """`--dist loadfile` keeps more than a file together where more than a file shares a thing."""
+    return InGroups(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A machine without a tool skips what needs it, and says so in one sentence each."""
+    """
+    A machine without a tool skips what needs it, and says so in one sentence each; what takes
+    long comes first.
+    """
+    items[:] = in_order(items)
     for need in NEEDS:
         marked = [item for item in items if need.marker in item.keywords]
         if marked and not need.there():

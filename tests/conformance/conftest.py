@@ -11,7 +11,7 @@ from tests.conformance.target import Target, parse_skips, socket_url
 pytest.register_assert_rewrite("tests.conformance.steps", "tests.conformance.transport_steps")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     option = request.config.getoption
     base_url = option("--base-url")

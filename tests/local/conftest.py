@@ -9,7 +9,7 @@ from tidings.local.running import Twin
 FUNCTIONS = Path(__file__).parent / "functions"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def twin() -> Iterator[Twin]:
     with Twin("--functions", str(FUNCTIONS)) as running:
         yield running

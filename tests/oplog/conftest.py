@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pytest
 from tidings.local.running import Twin
 
+from tests.oplog.bereft import Bereft, bereave
 from tests.oplog.feed import Feed
 from tests.oplog.wire import Ended
 
 FEEDS = [f"o{number:02}" for number in range(80)]
-QUIET, SHARED = "quiet", "shared"
+QUIET, SHARED, BEREFT = "quiet", "shared", "bereft"
 
 
 class Heartbeats(threading.Thread):
@@ -40,13 +41,24 @@ class Heartbeats(threading.Thread):
                 self.moments.append(time.monotonic())
 
 
-@pytest.fixture(scope="session")
-def twin() -> Iterator[Twin]:
-    with Twin("--feeds", ",".join(["main", QUIET, SHARED, *FEEDS])) as running:
+@pytest.fixture(scope="package")
+def started() -> Iterator[Twin]:
+    with Twin("--feeds", ",".join(["main", QUIET, SHARED, BEREFT, *FEEDS])) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def bereft(started: Twin) -> Bereft:
+    """Killed before anybody else listens, so that the test of it finds the time nearly over."""
+    return bereave(started, BEREFT)
+
+
+@pytest.fixture(scope="package")
+def twin(started: Twin, bereft: Bereft) -> Twin:
+    return started
+
+
+@pytest.fixture(scope="package")
 def heartbeats(twin: Twin) -> Heartbeats:
     """Started with the twin, so that the test that waits for one finds it nearly due."""
     found = Heartbeats(Feed(twin.port, QUIET))
@@ -54,7 +66,7 @@ def heartbeats(twin: Twin) -> Heartbeats:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spare(twin: Twin, heartbeats: Heartbeats) -> Iterator[str]:
     return iter(FEEDS)
 

@@ -80,6 +80,12 @@ class Feed:
         with self.listening(last_id, **filters) as listener:
             return listener.until("live")
 
+    def status(self) -> dict[str, Any]:
+        answer = ask(self.port, "GET", f"/feeds/{self.name}/status")
+        assert answer.status == 200, answer
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
+
     def settle(self) -> None:
         """Return when the state holds everything that was posted."""
         until(lambda: all(block.is_row for block in self.copied("1")[:-1]))

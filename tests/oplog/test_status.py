@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import time
 
 import pytest
 from tidings.core import limits
-from tidings.local.running import Twin
 
+from tests.oplog.bereft import LISTENERS, Bereft
 from tests.oplog.feed import Feed, ask, op
-from tests.oplog.wire import STREAM, Connection, until
+from tests.oplog.wire import PATIENCE_S, STREAM, until
 
 pytestmark = pytest.mark.java
 
@@ -34,15 +30,8 @@ TEN = [
 FORGOTTEN_S = limits.PRESENCE_MS / 1000 + 20  # and what a busy machine needs
 
 
-def status(feed: Feed) -> dict[str, Any]:
-    answer = ask(feed.port, "GET", f"/feeds/{feed.name}/status")
-    assert answer.status == 200, answer
-    found: dict[str, Any] = json.loads(answer.body)
-    return found
-
-
 def told(feed: Feed, **wanted: int) -> bool:
-    found = status(feed)
+    found = feed.status()
     return {name: found[name] for name in wanted} == wanted
 
 
@@ -74,12 +63,12 @@ def test_O63_the_counters_mean_what_they_meant(feed: Feed) -> None:
     feed.post(op("c"))
     assert feed.send(b'{"event":"insert"}').status == 400
     until(lambda: told(feed, events_received=3, events_ingested=3, events_error=1))
-    found = status(feed)
+    found = feed.status()
     assert found["head"] == found["frontier"]["page"] == 2
 
     assert [block.name for block in feed.copied()][0::4] == ["reset", "live"]
     until(lambda: told(feed, events_sent=5, connections=1, clients=0))
-    assert [status(feed)[name] for name in ("events_discarded", "queue_size")] == [0, 0]
+    assert [feed.status()[name] for name in ("events_discarded", "queue_size")] == [0, 0]
 
 
 def test_O64_clients_go_up_and_come_back(feed: Feed) -> None:
@@ -128,32 +117,9 @@ def test_an_unknown_feed_has_no_status(feed: Feed) -> None:
     assert ask(feed.port, "GET", "/feeds/nope/status").status == 404
 
 
-@pytest.fixture
-def alone() -> Iterator[Twin]:
-    """A twin whose processes may be killed."""
-    with Twin() as running:
-        yield running
-
-
-def test_O64_clients_of_a_killed_process_are_forgotten(alone: Twin) -> None:
+def test_O64_clients_of_a_killed_process_are_forgotten(bereft: Bereft) -> None:
     """`kill -9` says goodbye to nobody: the number comes back within a minute all the same."""
-    feed = Feed(alone.port, "main")
-    listeners = [Connection(alone.port, "GET", "/", [("accept", STREAM)]) for _ in range(3)]
-    until(lambda: told(feed, clients=3, connections=3))
-
-    os.kill(stream_process(alone.pid), signal.SIGKILL)
-    for listener in listeners:
-        listener.close()
-    until(lambda: ask(alone.port, "GET", "/").status == 406)  # a new process refuses us
+    feed, over_s = bereft.feed, time.monotonic() - bereft.killed_s
     with feed.listening():
-        until(lambda: told(feed, connections=4))
-        until(lambda: told(feed, clients=1), within_s=FORGOTTEN_S)
-
-
-def stream_process(twin: int) -> int:
-    """The child of *twin* that serves streams."""
-    children = Path(f"/proc/{twin}/task/{twin}/children").read_text().split()
-    (found,) = (
-        int(pid) for pid in children if b"handler:app" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
-    return found
+        until(lambda: told(feed, connections=LISTENERS + 1))
+        until(lambda: told(feed, clients=1), within_s=max(PATIENCE_S, FORGOTTEN_S - over_s))

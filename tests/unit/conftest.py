@@ -1,16 +1,12 @@
-"""Unit tests see no network, and their random examples are the same in every run."""
+"""Unit tests see no network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 from tests.unit.scene import Scene
-
-settings.register_profile("unit", deadline=None, derandomize=True, database=None)
-settings.load_profile("unit")
 
 
 @pytest.fixture(autouse=True)
