@@ -16,6 +16,7 @@ from pathlib import Path
 from . import (
     agent,
     apply,
+    changes,
     cold_start,
     diff,
     ingest,
@@ -45,6 +46,8 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "agent": agent.measure,
     "diff": diff.measure,
     "apply": apply.measure,
+    "changes": changes.measure,
+    "waiting": changes.measure_waiting,
 }
 _HEAD = """# Measurements
 

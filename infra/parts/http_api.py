@@ -36,13 +36,14 @@ class FeedHttpApi(Construct):
     ) -> None:
         super().__init__(scope, name)
         domain = FeedDomain(self, "Domain", domain=stage.domain) if stage.domain else None
+        closed = bool(stage.domain and stage.domain.truststore)
         self.api = apigateway.HttpApi(
             self,
             "Api",
             api_name=f"tidings-{stage.name}-http",
             create_default_stage=False,
             # Its own address would be a way around the certificates of clients.
-            disable_execute_api_endpoint=bool(stage.domain and stage.domain.truststore),
+            disable_execute_api_endpoint=closed,
             cors_preflight=apigateway.CorsPreflightOptions(
                 allow_origins=list(cors_origins),
                 allow_methods=[apigateway.CorsHttpMethod.GET, apigateway.CorsHttpMethod.POST],
@@ -69,7 +70,9 @@ class FeedHttpApi(Construct):
             ),
             detailed_metrics_enabled=True,
         )
-        self.url = self.api.api_endpoint
+        self.url = (
+            f"https://{stage.domain.name}" if stage.domain and closed else self.api.api_endpoint
+        )
         for function in functions.values():
             self._routes(function)
 

@@ -26,6 +26,7 @@ from tidings.core.changes import (
 from tidings.core.cursors import START, Place
 from tidings.core.errors import InvalidChange, TooLarge
 from tidings.core.operations import data_of, line_from, parse_line
+from tidings.core.state import project
 
 from tests.unit.scene import NOW, line, op, page
 
@@ -87,6 +88,14 @@ def test_no_producer_of_operations_can_make_a_change(data: Any) -> None:
     ]
 
     assert not any(map(is_change, forged))
+
+
+def test_the_state_leaves_changes_out() -> None:
+    """They have no object; operations beside them on a page are kept at their own places."""
+    kept = line_of(Change("1", ("t",)), name="n", now_ms=NOW)
+    found = project([page(1, kept, line("x1"), kept)], tombstone_ms=0)
+
+    assert [(row.key, row.slot) for row in found] == [("video/x1", 1)]
 
 
 def test_an_operation_is_tagged_by_what_it_is_about() -> None:

@@ -135,6 +135,18 @@ def test_with_and_without_an_index_it_is_the_same(
     assert feed.ids("a", limit=1000) == wanted
 
 
+def test_what_has_no_summary_is_read() -> None:
+    """Also where the summaries behind it rule themselves out."""
+    feed = Feed()
+    numbers = [feed.post("a" if at == 5 else "b") for at in range(3 * limits.SUMMARY_PAGES)]
+    feed.indexer.run(FEED)
+    later = MemoryTags()
+    later.write(FEED, feed.tags.read(FEED, limits.SUMMARY_PAGES, 10))
+    feed.lister.index = later
+
+    assert feed.ids("a") == [numbers[5]]
+
+
 def test_a_hole_is_the_end_and_not_the_end() -> None:
     """What is behind it may not be told yet, and the reply does not say that it is the end."""
     feed = Feed()
