@@ -152,6 +152,7 @@ class TidingsStack(cdk.Stack):
         cdk.CfnOutput(self, "SocketsUrl", value=self.sockets.url)
         for name, variable in SETTING_OUTPUTS.items():
             cdk.CfnOutput(self, name, value=self.values[variable])
+        cdk.CfnOutput(self, "OutboxTable", value=self.values["TIDINGS_OUTBOX_TABLE"])
         cdk.CfnOutput(self, "SyncBucket", value=self.syncs.bucket.bucket_name)
         cdk.CfnOutput(self, "SyncMachine", value=self.sync.arn)
         cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)

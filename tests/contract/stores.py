@@ -22,12 +22,14 @@ from tidings.aws.dynamodb_connections import (
 from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_outbox import DynamoDBOutbox
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.dynamodb_registry import DynamoDBRegistry
 from tidings.aws.dynamodb_sheets import DynamoDBSheets
 from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
+from tidings.aws.items import letter as letters
 from tidings.core import change_ports, ports
 from tidings.core.memory import (
     MemoryClaims,
@@ -36,6 +38,7 @@ from tidings.core.memory import (
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
+    MemoryOutbox,
     MemoryProfiles,
     MemoryRegistry,
     MemorySheets,
@@ -44,6 +47,7 @@ from tidings.core.memory import (
     MemoryTallies,
     MemoryWatches,
 )
+from tidings.core.outboxes import Letter
 
 _COLD_S = 30  # an engine that has just started may need longer than a function would wait
 
@@ -55,6 +59,17 @@ class State(ports.StateStore, ports.Repairs, Protocol): ...
 
 
 class Followers(ports.FollowerStore, ports.Checkpoints, Protocol): ...
+
+
+class Outbox(ports.Outbox, Protocol):
+    def leave(self, feed: str, letter: Letter) -> None: ...
+
+
+class OwnersOutbox(DynamoDBOutbox):
+    """With what an owner's transaction does."""
+
+    def leave(self, feed: str, letter: Letter) -> None:
+        self._client.put_item(TableName=self._table, Item=letters.encode(feed, letter))
 
 
 class Connections(ports.ConnectionStore, ports.Roster, Protocol): ...
@@ -75,6 +90,7 @@ class Stores:
     tags: change_ports.TagStore
     sheets: change_ports.Sheets
     registry: ports.Registry
+    outbox: Outbox
 
 
 def in_memory() -> Stores:
@@ -93,6 +109,7 @@ def in_memory() -> Stores:
         MemoryTags(),
         MemorySheets(),
         registry,
+        MemoryOutbox(),
     )
 
 
@@ -111,6 +128,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBTags(client, "state"),
         DynamoDBSheets(client, "control"),
         DynamoDBRegistry(client, "connections"),
+        OwnersOutbox(client, "outbox"),
     )
 
 

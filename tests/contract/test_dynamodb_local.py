@@ -26,6 +26,7 @@ from tests.contract.connection_store import (
 from tests.contract.departure_store import DepartureStoreContract, departures
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
+from tests.contract.outbox_store import OutboxContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.registry_store import RegistryContract
@@ -130,6 +131,9 @@ class TestWatches(WatchStoreContract): ...
 
 
 class TestRegistry(RegistryContract): ...
+
+
+class TestOutbox(OutboxContract): ...
 
 
 class TestRaces(RacesContract): ...

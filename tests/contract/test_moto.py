@@ -16,6 +16,7 @@ from tests.contract.connection_store import (
 from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
+from tests.contract.outbox_store import OutboxContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.registry_store import RegistryContract
 from tests.contract.sheet_store import SheetsContract
@@ -71,3 +72,6 @@ class TestWatches(WatchStoreContract): ...
 
 
 class TestRegistry(RegistryContract): ...
+
+
+class TestOutbox(OutboxContract): ...

@@ -11,6 +11,7 @@ import pytest
 from tidings.aws import app, clients
 from tidings.aws.blueprint import FUNCTIONS
 from tidings.aws.clock import now_ms
+from tidings.client import publish_with
 from tidings.core.cursors import parse
 from tidings.core.resources import Resource
 
@@ -19,6 +20,7 @@ from functions.connect.handler import handle as connect
 from functions.correct.handler import handle as correct
 from functions.disconnect.handler import handle as disconnect
 from functions.follow.handler import handle as follow
+from functions.forward.handler import handle as forward
 from functions.ingest.handler import handle as ingest
 from functions.publish.handler import handle as publish
 from functions.receive.handler import handle as receive
@@ -174,6 +176,16 @@ def publishing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> A
     return asked
 
 
+def forwarding(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    declare()
+    for name in ("x", "y\0"):
+        item = {"event": "update", "type": "video", "id": name}
+        publish_with(clients.dynamodb(), [], outbox="outbox", operations=[item])
+    asked = watch()
+    forward({}, None)
+    return asked
+
+
 def browsing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     declare()
     asked = watch()
@@ -215,6 +227,7 @@ SCENES = {
     "correct": correcting,
     "publish": publishing,
     "browse": browsing,
+    "forward": forwarding,
     "propose": proposing,
     "administer": administering,
     "index": indexing,

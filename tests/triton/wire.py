@@ -113,11 +113,13 @@ class ChangeFeed:
             yield socket
 
     def ask(self, path: str = "", **query: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port}{self.path}{path}", params=query)
+        return httpx.get(
+            f"http://127.0.0.1:{self.port}{self.path}{path}", params=query, timeout=PATIENCE_S
+        )
 
     def objects(self, **query: str) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self.port}/feeds/{self.name}/objects"
-        answer = httpx.get(url, params=query)
+        answer = httpx.get(url, params=query, timeout=PATIENCE_S)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .following import follow as follow
     from .intake import Delivery as Delivery
     from .listener import Listener as Listener
+    from .outbox import publish_with as publish_with
     from .post import Poster as Poster
 
 _ERRORS = (
@@ -45,6 +46,7 @@ _MODULES = {
     "Listener": "listener",
     "Poster": "post",
     "follow": "following",
+    "publish_with": "outbox",
     **dict.fromkeys(_ERRORS, "errors"),
 }
 __all__ = sorted(_MODULES)

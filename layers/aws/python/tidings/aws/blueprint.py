@@ -120,6 +120,7 @@ TABLES = (
     Table("state", "TIDINGS_STATE_TABLE", "bucket", ("key", "S"), "expires"),
     Table("control", "TIDINGS_CONTROL_TABLE", "kind", ("name", "S"), "expires"),
     Table("connections", "TIDINGS_CONNECTIONS_TABLE", "kind", ("name", "S"), "expires"),
+    Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
 
 FUNCTIONS = (
@@ -246,6 +247,17 @@ FUNCTIONS = (
         grants=(Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ)),
     ),
     Function(
+        "forward",
+        "forward",
+        timeout_s=55,
+        memory_mb=512,
+        grants=(
+            Grant("log", _READ + _PUT),
+            Grant("control", _UPDATE + _PUT + _READ),
+            Grant("outbox", _READ + _PUT + _DELETE),
+        ),
+    ),
+    Function(
         "browse",
         "browse",
         timeout_s=20,
@@ -348,6 +360,11 @@ SOCKET_ROUTES = (
 STREAM_SOURCES = (
     StreamSource("log", "follow-state", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
     StreamSource("log", "follow-push", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
+    StreamSource("outbox", "forward", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
 )
 
-SCHEDULES = (Schedule("sweep", every_minutes=1), Schedule("index", every_minutes=1))
+SCHEDULES = (
+    Schedule("sweep", every_minutes=1),
+    Schedule("index", every_minutes=1),
+    Schedule("forward", every_minutes=1),
+)

@@ -11,6 +11,7 @@ from .clock import now_ms
 if TYPE_CHECKING:
     from tidings.core.changefeeds import ChangeFeeds
     from tidings.core.ingesting import Ingester
+    from tidings.core.outboxes import Forwarder
     from tidings.core.registering import Registrar
 
     from .dynamodb_registry import DynamoDBRegistry
@@ -58,3 +59,15 @@ def publisher() -> Ingester:
     from tidings.core.items import Items
 
     return replace(app.ingester(), lines=Items(app.profiles()))
+
+
+@cache
+def forwarder() -> Forwarder:
+    from tidings.core.items import Items
+    from tidings.core.outboxes import ITEMS, OPERATIONS, Forwarder
+
+    from .dynamodb_outbox import DynamoDBOutbox
+
+    outbox = DynamoDBOutbox(clients.dynamodb(), app.settings().outbox_table)
+    lines = {OPERATIONS: app.ingester().lines, ITEMS: Items(app.profiles())}
+    return Forwarder(outbox, app.appender(), lines, now_ms, app.count)

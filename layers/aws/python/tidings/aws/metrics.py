@@ -30,6 +30,8 @@ METRICS = (
     Metric("HolesFilled", "Count", "page numbers whose writer never came back"),
     Metric("FollowerFellOff", "Count", "a follower's next page is no longer in the log"),
     Metric("FramesSent", "Count", "WebSocket messages delivered"),
+    Metric("LettersForwarded", "Count", "letters of the outbox that are in the log"),
+    Metric("LettersRefused", "Count", "letters of the outbox put aside: their feed refuses them"),
     Metric("ListenersRegistered", "Count", "registrations of listeners that were accepted"),
     Metric("RegistrationsRefused", "Count", "registrations of listeners that were refused"),
     Metric("ConnectionsClosed", "Count", "connections cut: too slow, too far behind, or too old"),

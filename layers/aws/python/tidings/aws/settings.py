@@ -33,6 +33,7 @@ SETTINGS = (
     Setting("TIDINGS_STATE_TABLE", None, "table of the latest operation of each object"),
     Setting("TIDINGS_CONTROL_TABLE", None, "table of counters, floors, followers and claims"),
     Setting("TIDINGS_CONNECTIONS_TABLE", None, "table of WebSocket connections"),
+    Setting("TIDINGS_OUTBOX_TABLE", "", "table where owners of other tables leave operations"),
     Setting("TIDINGS_FUNCTION_PREFIX", None, "what precedes a function's name when it is woken"),
     Setting("TIDINGS_SOCKETS_URL", "", "https endpoint to post to WebSocket connections"),
     Setting("TIDINGS_FEEDS", DEFAULT_FEED, "names of the feeds, comma-separated"),
@@ -53,6 +54,7 @@ class Settings:
     state_table: str
     control_table: str
     connections_table: str
+    outbox_table: str
     function_prefix: str
     sockets_url: str
     feeds: frozenset[str]
@@ -101,6 +103,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         state_table=values["TIDINGS_STATE_TABLE"],
         control_table=values["TIDINGS_CONTROL_TABLE"],
         connections_table=values["TIDINGS_CONNECTIONS_TABLE"],
+        outbox_table=values["TIDINGS_OUTBOX_TABLE"],
         function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
         sockets_url=values["TIDINGS_SOCKETS_URL"],
         feeds=frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"])),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .connections import Change, Connection, Outcome, Watch
     from .departures import Departures
     from .leases import Lease
+    from .outboxes import Letter
     from .pages import Page
     from .profiles import Profile
     from .registrations import Listener, Registered
@@ -319,6 +320,22 @@ class Registry(Protocol):
 
     def registered(self, feed: str) -> Sequence[Registered]:
         """All entries of *feed*, by instance and resource. Strongly consistent."""
+        ...
+
+
+class Outbox(Protocol):
+    """What owners of other tables left for each feed."""
+
+    def pending(self, feed: str) -> Sequence[Letter]:
+        """The oldest letters, some 1 MB at most; none where none is left. Strongly consistent."""
+        ...
+
+    def done(self, feed: str, letter: Letter) -> None:
+        """Remove it: its page is in the log."""
+        ...
+
+    def put_aside(self, feed: str, letter: Letter, reason: str) -> None:
+        """Remove it and keep it elsewhere, with the reason why it never can be appended."""
         ...
 
 

@@ -19,6 +19,7 @@ as well as values, and bills a write per KB; attributes are few and short.
 | connection | connections | `connection#<id>`, `-`                       | its connection         |
 | change     | connections | `inbox#<feed>`, connection id                | until it is applied    |
 | watch      | connections | `watch#<feed>`, filter key NUL connection id | its subscription       |
+| letter     | outbox      | feed, id; `refused#<feed>` once refused      | until it is in the log |
 | registered | connections | `registered#<feed>`, instance NUL resource   | its connection         |
 
 Every `expires` is in whole seconds, as DynamoDB's TTL wants it, rounded up: an item may live

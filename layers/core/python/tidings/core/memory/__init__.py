@@ -9,6 +9,7 @@ from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryW
 from .control import MemoryClaims, MemoryFollowers
 from .departures import MemoryDepartures
 from .log import MemoryLog
+from .outbox import MemoryOutbox
 from .profiles import MemoryProfiles
 from .sheets import MemorySheets
 from .sockets import MemoryBells, MemorySockets
@@ -25,6 +26,7 @@ __all__ = [
     "MemoryFollowers",
     "MemoryInbox",
     "MemoryLog",
+    "MemoryOutbox",
     "MemoryProfiles",
     "MemoryRegistry",
     "MemorySheets",

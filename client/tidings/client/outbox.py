@@ -1,0 +1,63 @@
+"""
+Write to your own DynamoDB table and to a feed in one transaction.
+
+What changed lies in the feed's outbox if, and only if, the writes were done, and is forwarded
+from there: a crash in between cannot lose it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+BODY_BYTES_MAX = 380_000  # an item of DynamoDB holds 400 KB; the rest is for names
+ID_BYTES = 12
+
+
+class DynamoDB(Protocol):
+    """A client of boto3's for DynamoDB, or anything like it."""
+
+    @property
+    def transact_write_items(self) -> Callable[..., Any]: ...
+
+
+def publish_with(
+    client: DynamoDB,
+    writes: Sequence[Mapping[str, Any]],
+    *,
+    outbox: str,
+    feed: str = "main",
+    operations: Iterable[Mapping[str, Any]] = (),
+    items: Iterable[Mapping[str, Any]] = (),
+) -> str:
+    """
+    Do *writes* and leave *operations*, or *items*, for *feed*, all of it or nothing; the id.
+
+    *writes* are `TransactItems` of DynamoDB, 99 at most, in the region and account of *outbox*,
+    the table that the stage names `OutboxTable`. What is left is appended as one request, within
+    seconds, in the order of the writers' clocks. What a feed would refuse is put aside there.
+
+    Raises:
+        ValueError: neither operations nor items, both, or more than an item of DynamoDB holds.
+        botocore.exceptions.ClientError: the transaction was refused; nothing was written.
+    """
+    told = {"operations": list(operations), "items": list(items)}
+    kinds = [kind for kind, entries in told.items() if entries]
+    if len(kinds) != 1:
+        raise ValueError("give either operations or items")
+    body = "\n".join(json.dumps(entry, separators=(",", ":")) for entry in told[kinds[0]])
+    if len(body) > BODY_BYTES_MAX:
+        raise ValueError(f"holds at most {BODY_BYTES_MAX} bytes, got {len(body)}")
+    letter_id = f"{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(ID_BYTES)}"
+    letter = {
+        "feed": {"S": feed},
+        "id": {"S": letter_id},
+        "kind": {"S": kinds[0]},
+        "body": {"S": body},
+    }
+    put = {"TableName": outbox, "Item": letter}
+    client.transact_write_items(TransactItems=[*writes, {"Put": put}])
+    return letter_id

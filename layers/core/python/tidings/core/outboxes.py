@@ -1,0 +1,74 @@
+"""
+The outbox: what owners of other tables leave in one transaction with their own writes.
+
+A letter stays until its page is in the log, and is appended under its id, so that it is appended
+once however often it is tried. One that never can be is put aside with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import Rejected
+from .requests import NDJSON_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .append import Appender
+    from .ingesting import Lines
+    from .ports import Clock, Count, Outbox
+
+OPERATIONS, ITEMS = "operations", "items"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """*body* is NDJSON of what *kind* says. Letters are taken in the order of their ids."""
+
+    id: str
+    kind: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarder:
+    """*lines* reads the body of each kind."""
+
+    outbox: Outbox
+    appender: Appender
+    lines: Mapping[str, Lines]
+    clock: Clock
+    count: Count
+
+    def run(self, feed: str) -> int:
+        """
+        Append every letter that waits for *feed*; how many there were.
+
+        Raises:
+            Unavailable: a store did not answer; the letters that are left come again.
+        """
+        done = 0
+        while letters := self.outbox.pending(feed):
+            for letter in letters:
+                self._forward(feed, letter)
+            done += len(letters)
+        return done
+
+    def _forward(self, feed: str, letter: Letter) -> None:
+        try:
+            self._append(feed, letter)
+        except Rejected as error:
+            self.outbox.put_aside(feed, letter, str(error))
+            self.count("LettersRefused", 1)
+            return
+        self.outbox.done(feed, letter)
+        self.count("LettersForwarded", 1)
+
+    def _append(self, feed: str, letter: Letter) -> None:
+        body = letter.body.encode()
+        lines = self.lines[letter.kind](feed, body, NDJSON_TYPE, now_ms=self.clock())
+        fingerprint = hashlib.sha256(body).hexdigest()
+        self.appender.append_once(feed, lines, f"outbox/{letter.id}", fingerprint)
