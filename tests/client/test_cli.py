@@ -16,7 +16,8 @@ import pytest
 from tidings.client import render
 from tidings.client.events import Event
 
-from tests.client.fake_feed import Running, event_id
+from tests.client.fake_feed import Running
+from tests.client.fake_log import event_id
 
 TIDINGS = [sys.executable, "-m", "tidings.client.cli"]
 WITHIN_S = 20.0

@@ -9,7 +9,8 @@ import pytest
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
-from tests.client.fake_feed import CONSOLE, Running, event_id
+from tests.client.fake_feed import CONSOLE, Running
+from tests.client.fake_log import event_id
 
 pytestmark = pytest.mark.browser
 

@@ -16,7 +16,8 @@ import pytest
 from tidings.client import AccessDenied, Consumer, Delivery, Lost, Refused, WrongState, WrongUrl
 from tidings.client.following import Transport
 
-from tests.client.fake_feed import Running, event_id
+from tests.client.fake_feed import Running
+from tests.client.fake_log import event_id
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)

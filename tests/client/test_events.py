@@ -6,7 +6,7 @@ import pytest
 from tidings.client.errors import Lost
 from tidings.client.events import Event, Handled, from_text
 
-from tests.client.fake_feed import event_id
+from tests.client.fake_log import event_id
 
 ROW = "000000000000000005800003"
 

@@ -11,7 +11,8 @@ from tidings.client.errors import AccessDenied, Lost, Refused, WrongUrl
 from tidings.client.events import Event, Moved
 from tidings.client.following import Transport, follow, resume
 
-from tests.client.fake_feed import Running, event_id
+from tests.client.fake_feed import Running
+from tests.client.fake_log import event_id
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)

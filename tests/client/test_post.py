@@ -11,7 +11,8 @@ from tidings.client import batches
 from tidings.client.errors import Lost, Refused
 from tidings.client.post import Poster
 
-from tests.client.fake_feed import Running, event_id
+from tests.client.fake_feed import Running
+from tests.client.fake_log import event_id
 
 ONE = {"event": "insert", "type": "video", "id": "x1"}
 

@@ -9,7 +9,7 @@ import pytest
 from tidings.client.errors import WrongState
 from tidings.client.state_file import StateFile, start
 
-from tests.client.fake_feed import event_id
+from tests.client.fake_log import event_id
 
 
 def test_what_was_noted_is_loaded(tmp_path: Path) -> None:
