@@ -13,7 +13,7 @@ from tidings.local.running import Twin
 
 from tests.pipeline.debian import FEED, Synced, dumped, indexes, objects, text_of
 
-SAMPLE = 5_000
+SAMPLE = 1_500
 _DAYS = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]
 
 
