@@ -43,7 +43,7 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-IAM5",
         "ListStreams is authorised against all streams of a table; it is one table.",
-        r"Resource::<TablesLog.*>/stream/\*$",
+        r"Resource::<Tables(Log|Outbox).*>/stream/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",

@@ -12,14 +12,14 @@ from tests.changeagent.client import Changes
 FEEDS = [f"a{number:02}" for number in range(90)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def twin() -> Iterator[Twin]:
     settings = ("--setting", "TIDINGS_HOOKS_PRIVATE=true", "--setting", "TIDINGS_URL_PREFIX=foo")
     with Twin("--feeds", ",".join(["main", *FEEDS]), *settings) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spare(twin: Twin) -> Iterator[str]:
     return iter(FEEDS)
 

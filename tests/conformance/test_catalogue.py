@@ -25,6 +25,10 @@ UNSEEN = {
 UNSEEN_CODES = {
     "wrong_password": "the suite's target is open; tests/oplog has one that is not",
     "no_password_set": "only a deployed stage is closed; tests/functions has one",
+    "invalid_change": "told in changeagent's form: tests/changeagent",
+    "unknown_change": "told in changeagent's form: tests/changeagent",
+    "below_floor": "told in changeagent's form: tests/changeagent",
+    "wrong_user": "told in changeagent's form: tests/changeagent",
 }
 
 

@@ -26,6 +26,7 @@ from functions.publish.handler import handle as publish
 from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
 from functions.report.handler import handle as report
+from functions.steer.handler import handle as steer
 from functions.sweep.handler import handle as sweep
 from tests.functions import test_correct as plans
 from tests.functions.changing import administering, indexing, proposing
@@ -165,6 +166,14 @@ def correcting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> A
     return asked
 
 
+def steering(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    ring("state", monkeypatch)
+    asked = watch()
+    assert steer({"step": "base", "feed": "main"}, None) == {"through": 1}
+    return asked
+
+
 def publishing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     declare()
     asked = watch()
@@ -225,6 +234,7 @@ SCENES = {
     "replay": replaying,
     "stream": streaming,
     "correct": correcting,
+    "steer": steering,
     "publish": publishing,
     "browse": browsing,
     "forward": forwarding,

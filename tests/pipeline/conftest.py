@@ -13,7 +13,7 @@ from tidings.local.running import Twin
 from tests.pipeline.feeds import FEEDS, UNUSED
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def twin() -> Iterator[Twin]:
     with Twin("--feeds", ",".join(FEEDS)) as running:
         yield running
@@ -25,7 +25,7 @@ def feed() -> str:
     return next(UNUSED)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")

@@ -13,14 +13,14 @@ FEEDS = [f"t{number:02}" for number in range(80)]
 RESOURCES = ("vm:nic,alias=/vms", "network:routes,name=/networks", "own:a,b")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def twin() -> Iterator[Twin]:
     declared = [part for resource in RESOURCES for part in ("--resource", resource)]
     with Twin("--feeds", ",".join(["main", *FEEDS]), *declared, "--max-age", "3600") as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spare(twin: Twin) -> Iterator[str]:
     return iter(FEEDS)
 
