@@ -5,7 +5,12 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 from tidings.aws import blueprint, metrics, settings
-from tidings.aws.stages import SETTING_OUTPUTS, stack_name
+from tidings.aws.stages import (
+    SETTING_OUTPUTS,
+    SYNC_BUCKET_OUTPUT,
+    SYNC_MACHINE_OUTPUT,
+    stack_name,
+)
 
 from infra import suppressions
 from infra.names import prefix
@@ -153,8 +158,8 @@ class TidingsStack(cdk.Stack):
         for name, variable in SETTING_OUTPUTS.items():
             cdk.CfnOutput(self, name, value=self.values[variable])
         cdk.CfnOutput(self, "OutboxTable", value=self.values["TIDINGS_OUTBOX_TABLE"])
-        cdk.CfnOutput(self, "SyncBucket", value=self.syncs.bucket.bucket_name)
-        cdk.CfnOutput(self, "SyncMachine", value=self.sync.arn)
+        cdk.CfnOutput(self, SYNC_BUCKET_OUTPUT, value=self.syncs.bucket.bucket_name)
+        cdk.CfnOutput(self, SYNC_MACHINE_OUTPUT, value=self.sync.arn)
         cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)
         cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
         for function in self.functions.values():

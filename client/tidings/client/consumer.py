@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from .async_following import listener
+from .closing import Closing
 from .errors import Lost
 from .following import Transport
 from .intake import Delivery, Intake
@@ -25,7 +26,7 @@ from .subscription import Subscription
 IN_FLIGHT_MAX = 1000  # some MB at most: an operation is rarely above 1 KB, never above 64 KB
 
 
-class Consumer:
+class Consumer(Closing):
     """
     The events of *feed*, each one a `Delivery` to be acknowledged.
 
@@ -82,17 +83,6 @@ class Consumer:
     def cursor(self) -> str:
         """The cursor behind which everything is acknowledged; `now` before anything is known."""
         return self._intake.cursor
-
-    def __enter__(self) -> Consumer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Consumer:
         return self

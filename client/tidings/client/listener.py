@@ -11,12 +11,12 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from urllib.parse import urlencode
 
 from . import listener_signals as signals
 from .address import socket_url
 from .buffers import Buffer, MemoryBuffer
+from .closing import Closing
 from .errors import BackoffFailed, Lost
 from .listener_signals import Ended, Fetch, Live, Object, RefusedRegistration, Signal
 from .listener_socket import Registration, message
@@ -61,7 +61,7 @@ class Delays:
         self._failures = 0
 
 
-class Listener:
+class Listener(Closing):
     """
     A registration of *service* for *resources* (sub-resources by resource), kept for ever.
 
@@ -105,17 +105,6 @@ class Listener:
         self._heartbeat_s = heartbeat_s
         self._closed = threading.Event()
         self._current: Registration | None = None
-
-    def __enter__(self) -> Listener:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the connection and the iteration; nothing connects again. Any thread may."""

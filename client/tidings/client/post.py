@@ -6,7 +6,6 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import httpx
@@ -14,6 +13,7 @@ import httpx
 from . import passwords
 from .address import operations_url
 from .backoff import Backoff
+from .closing import Closing
 from .errors import Lost, WrongUrl
 from .refusals import error_of, retry_after_s
 from .tls import trusted
@@ -23,7 +23,7 @@ ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
 ATTEMPTS_MAX = 8  # some two minutes: longer than a deployment, shorter than a person waits
 
 
-class Poster:
+class Poster(Closing):
     """
     A connection to post to one feed, kept open between batches. Close it, or use `with`.
 
@@ -49,17 +49,6 @@ class Poster:
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
             verify=trusted(),
         )
-
-    def __enter__(self) -> Poster:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._client.close()

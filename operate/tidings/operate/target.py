@@ -93,15 +93,19 @@ def _told() -> Iterator[None]:
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    if stage is not None:
-        found = stages.find(stage, boto3.client("cloudformation"))
-        check_known(feed, found.feeds)
-        return Target(feed, DynamoDBProfiles(boto3.client("dynamodb"), found.control_table))
-    table = f"{stages.stack_name('local')}-control"
-    return Target(feed, DynamoDBProfiles(twin_client(str(endpoint_url)), table))
+    return Target(feed, DynamoDBProfiles(*control_table(feed, stage, endpoint_url)))
 
 
 target_options = feed_options(_find)
+
+
+def control_table(feed: str, stage: str | None, endpoint_url: str | None) -> tuple[Any, str]:
+    """A client of DynamoDB and the table that holds what operators set; a stage has *feed*."""
+    if stage is None:
+        return twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
+    found = stages.find(stage, boto3.client("cloudformation"))
+    check_known(feed, found.feeds)
+    return boto3.client("dynamodb"), found.control_table
 
 
 def twin_client(endpoint_url: str, config: Config = _TWIN) -> Any:

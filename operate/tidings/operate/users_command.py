@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
-from tidings.aws import stages
 from tidings.aws.dynamodb_sheets import DynamoDBSheets
 from tidings.core import users as core
-from tidings.core.feeds import check_known
 from tidings.core.sheets import USERS, Sheet
-from tidings.operate.target import SAVE_ATTEMPTS_MAX, feed_options, twin_client
+from tidings.operate.target import SAVE_ATTEMPTS_MAX, control_table, feed_options
 
 if TYPE_CHECKING:
     from tidings.core.change_ports import Sheets
@@ -27,12 +24,7 @@ class Target:
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    if stage is not None:
-        found = stages.find(stage, boto3.client("cloudformation"))
-        check_known(feed, found.feeds)
-        return Target(feed, DynamoDBSheets(boto3.client("dynamodb"), found.control_table))
-    table = f"{stages.stack_name('local')}-control"
-    return Target(feed, DynamoDBSheets(twin_client(str(endpoint_url)), table))
+    return Target(feed, DynamoDBSheets(*control_table(feed, stage, endpoint_url)))
 
 
 target_options = feed_options(_find)

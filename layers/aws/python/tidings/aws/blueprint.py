@@ -123,13 +123,16 @@ TABLES = (
     Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
 
+# What takes a number, keeps a claim, and puts a page.
+_APPENDS = (Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ))
+
 FUNCTIONS = (
     Function(
         "ingest",
         "ingest",
         timeout_s=10,
         memory_mb=512,
-        grants=(Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ)),
+        grants=_APPENDS,
     ),
     Function(
         "follow-state",
@@ -237,14 +240,14 @@ FUNCTIONS = (
         "propose",
         timeout_s=20,  # its webhooks have ten seconds
         memory_mb=512,
-        grants=(Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ)),
+        grants=_APPENDS,
     ),
     Function(
         "publish",
         "publish",
         timeout_s=10,
         memory_mb=512,
-        grants=(Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ)),
+        grants=_APPENDS,
     ),
     Function(
         "forward",

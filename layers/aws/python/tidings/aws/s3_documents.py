@@ -6,9 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from tidings.core.errors import TooLarge
 
-from .weather import translated
+from .s3_objects import read_whole
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -31,14 +30,12 @@ class S3Documents:
             Unavailable: S3 does not answer.
         """
         try:
-            with translated():
-                answer = self._client.get_object(Bucket=bucket, Key=key)
-                if answer["ContentLength"] > DOCUMENT_BYTES_MAX:
-                    rule = f"a document holds at most {DOCUMENT_BYTES_MAX} bytes"
-                    raise TooLarge(rule, field="key", value=key)
-                found: dict[str, Any] = json.loads(answer["Body"].read())
+            text = read_whole(
+                self._client, bucket, key, what="document", bytes_max=DOCUMENT_BYTES_MAX
+            )
         except ClientError as error:
             if error.response["Error"]["Code"] in _MISSING:
                 return None
             raise
+        found: dict[str, Any] = json.loads(text)
         return found

@@ -10,9 +10,9 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.errors import InvalidOperation, TooLarge
+from tidings.core.errors import InvalidOperation
 
-from .weather import translated
+from .s3_objects import read_whole
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -34,13 +34,7 @@ class S3Parts:
             InvalidOperation: not gzip, or its end is missing; told where the reading gets there.
             Unavailable: S3 does not answer.
         """
-        with translated():
-            answer = self._client.get_object(Bucket=bucket, Key=key)
-            if answer["ContentLength"] > PART_BYTES_MAX:
-                raise TooLarge(
-                    f"a part holds at most {PART_BYTES_MAX} bytes", field="key", value=key
-                )
-            packed = answer["Body"].read()
+        packed = read_whole(self._client, bucket, key, what="part", bytes_max=PART_BYTES_MAX)
         return _unpacked(packed, key)
 
 
