@@ -33,6 +33,22 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
+class Producer:
+    """
+    A table of somebody else's, whose writes are told by a feed (docs/TABLES.md).
+
+    *stream_arn* is of its stream, *capture* what its writes mean, as `tidings.core.captures` reads
+    it, *key_arn* the KMS key of the table where its owner manages one. *name* tells producers of a
+    stage apart.
+    """
+
+    name: str
+    stream_arn: str
+    capture: dict[str, object]
+    key_arn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """
     One deployment of the feed.
@@ -41,8 +57,8 @@ class Stage:
     this stage ($1 a month and a charge per request) instead of a key AWS manages. *requests_per_s*
     and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once
     (None: whatever the account has). A follower more than *lag_pages_max* behind its feed for a
-    while raises an alarm. *syncs* run by the clock. *domain* is a name
-    of its own for the HTTP API. *environment* overrides defaults of
+    while raises an alarm. *syncs* run by the clock. *producers* are tables it follows. *domain* is
+    a name of its own for the HTTP API. *environment* overrides defaults of
     `tidings.aws.settings.SETTINGS`.
     """
 
@@ -55,6 +71,7 @@ class Stage:
     streams_max: int | None
     lag_pages_max: int
     syncs: tuple[SyncSchedule, ...] = ()
+    producers: tuple[Producer, ...] = ()
     domain: Domain | None = None
     environment: dict[str, str] = field(default_factory=dict)
 

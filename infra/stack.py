@@ -29,6 +29,7 @@ from infra.parts.sync_bucket import SyncBucket
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_machine import SyncMachine
 from infra.parts.sync_starts import SyncStarts
+from infra.parts.table_producer import Reach, TableProducer, export
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
@@ -61,6 +62,7 @@ class TidingsStack(cdk.Stack):
             FunctionSchedule(self, f"{_id(name)}Clock", schedule=schedule, target=target)
         self.sync = self._sync()
         self._watch()
+        self._producers()
         self._outputs()
         suppressions.apply(self)
 
@@ -110,7 +112,8 @@ class TidingsStack(cdk.Stack):
                 self,
                 f"{_id(source.table)}To{_id(source.function)}",
                 source=source,
-                table=self.tables.by_name[source.table],
+                stream_arn=self.tables.by_name[source.table].table_stream_arn or "",
+                table_arn=self.tables.by_name[source.table].table_arn,
                 target=self.functions[source.function],
                 given_up=given_up,
             )
@@ -132,6 +135,18 @@ class TidingsStack(cdk.Stack):
         )
         SyncStarts(self, "SyncStarts", stage=self.stage, syncs=self.syncs, machine=machine)
         return machine
+
+    def _producers(self) -> None:
+        reach = Reach(self.tables.by_name, self.key, self.layers.shared, self.values, self.alarms)
+        export(self, reach, self.stage)
+        for producer in self.stage.producers:
+            TableProducer(
+                self,
+                f"Producer{_id(producer.name)}",
+                stage=self.stage,
+                producer=producer,
+                reach=reach,
+            )
 
     def _watch(self) -> None:
         self.alarms = Alarms(self, "Alarms", stage=self.stage, key=self.key)

@@ -33,16 +33,27 @@ _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 class Alarms(Construct):
     """`topic` is what to subscribe to. An alarm without data is a quiet feed, not a broken one."""
 
-    def __init__(self, scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        stage: Stage,
+        key: kms.IKey | None = None,
+        topic: sns.ITopic | None = None,
+    ) -> None:
+        """To *topic*, or one of its own under *key*."""
         super().__init__(scope, name)
         self.stage = stage
-        self.topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
+        self.topic = topic or self._topic(key)
+        self.made: list[cloudwatch.Alarm] = []
+
+    def _topic(self, key: kms.IKey | None) -> sns.Topic:
+        topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
         # A topic with a policy of its own is closed to CloudWatch unless the policy says otherwise.
         account = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
-        self.topic.grant_publish(
-            iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account)
-        )
-        self.made: list[cloudwatch.Alarm] = []
+        topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account))
+        return topic
 
     def watch_function(self, target: TidingsFunction) -> None:
         """Any error and any refused invocation."""
@@ -57,6 +68,11 @@ class Alarms(Construct):
         called = source.target.function.function_name
         age = measures.of_function("IteratorAge", called, statistic="Maximum")
         self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
+
+    def watch_refusals(self, source: StreamSource) -> None:
+        """Writes that no operation can be made of; of any producer of the stage."""
+        refused = measures.of_feed("WritesRefused", self.stage)
+        self._any(f"{source.node.id}WritesRefused", refused)
 
     def watch_followers(self) -> None:
         """A follower far behind its feed for a while, or one that retention overtook."""

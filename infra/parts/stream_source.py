@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -19,7 +18,7 @@ _READ = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIte
 
 
 class GivenUp(Construct):
-    """Where stream records go that could not be handled. Nothing is lost: the log is the truth."""
+    """Where stream records go that could not be handled, whole."""
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
         super().__init__(scope, name)
@@ -35,21 +34,21 @@ class StreamSource(Construct):
         name: str,
         *,
         source: blueprint.StreamSource,
-        table: dynamodb.Table,
+        stream_arn: str,
+        table_arn: str,
         target: TidingsFunction,
         given_up: GivenUp,
     ) -> None:
         super().__init__(scope, name)
-        assert table.table_stream_arn is not None
         self.source = source
         self.target = target
-        _allow(target.role, table, given_up.bucket)
+        _allow(target.role, stream_arn, table_arn, given_up.bucket)
         # The CDK's own mapping would grant reading, writing and deleting in the whole bucket.
         self.mapping = lambda_.CfnEventSourceMapping(
             self,
             "Mapping",
             function_name=target.function.function_name,
-            event_source_arn=table.table_stream_arn,
+            event_source_arn=stream_arn,
             starting_position="TRIM_HORIZON",
             batch_size=source.batch_size,
             maximum_batching_window_in_seconds=source.window_s,
@@ -64,11 +63,11 @@ class StreamSource(Construct):
         self.mapping.node.add_dependency(target.role)
 
 
-def _allow(role: iam.Role, table: dynamodb.Table, bucket: s3.Bucket) -> None:
+def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.Bucket) -> None:
     for actions, resource in (
-        (_READ, table.table_stream_arn or ""),
+        (_READ, stream_arn),
         # Authorised against all streams of the table; there is nothing narrower.
-        (("dynamodb:ListStreams",), f"{table.table_arn}/stream/*"),
+        (("dynamodb:ListStreams",), f"{table_arn}/stream/*"),
         (("s3:ListBucket",), bucket.bucket_arn),
         (("s3:PutObject",), bucket.arn_for_objects(f"{KEY_PREFIX}/*")),
     ):

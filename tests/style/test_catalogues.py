@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tidings.aws.blueprint import FUNCTIONS
+from tidings.aws.blueprint import CAPTURE, FUNCTIONS
 from tidings.aws.metrics import METRICS
 from tidings.aws.settings import SETTINGS, Setting
 
@@ -56,7 +56,7 @@ def test_the_functions_are_those_of_the_blueprint() -> None:
     """Every folder is deployed, everything deployed has its folder."""
     folders = {path.parent.name for path in (ROOT / "functions").glob("*/handler.py")}
 
-    assert folders == {function.folder for function in FUNCTIONS}
+    assert folders == {function.folder for function in (*FUNCTIONS, CAPTURE)}
 
 
 def test_settings_are_named_alike() -> None:

@@ -279,6 +279,13 @@ FUNCTIONS = (
         grants=(Grant("log", _READ), Grant("control", _READ + _PUT)),
     ),
     Function(
+        "consume",
+        "consume",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(Grant("log", ("dynamodb:Query",)), Grant("control", _READ + _PUT + _DELETE)),
+    ),
+    Function(
         "index",
         "index",
         timeout_s=limits.INDEX_TIMEOUT_S,
@@ -311,6 +318,15 @@ FUNCTIONS = (
     ),
 )
 
+# Deployed once for each table that produces (docs/TABLES.md), under a name of its own.
+CAPTURE = Function(
+    "capture",
+    "capture",
+    timeout_s=55,
+    memory_mb=512,
+    grants=(*_APPENDS, Grant("outbox", _PUT + _DELETE)),
+)
+
 HTTP_ROUTES = (
     HttpRoute("POST", "/", "ingest"),
     HttpRoute("POST", "/ops", "ingest"),
@@ -333,6 +349,14 @@ HTTP_ROUTES = (
     HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish"),
     HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse"),
     HttpRoute("GET", "/feeds/{feed}/objects", "browse"),
+    HttpRoute("GET", "/feeds/{feed}/log", "consume"),
+    HttpRoute("GET", "/feeds/{feed}/consumers", "consume"),
+    HttpRoute("PUT", "/feeds/{feed}/consumers/{name}", "consume"),
+    HttpRoute("GET", "/feeds/{feed}/consumers/{name}", "consume"),
+    HttpRoute("DELETE", "/feeds/{feed}/consumers/{name}", "consume"),
+    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/parked", "consume"),
+    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/notes", "consume"),
+    HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume"),
     HttpRoute("GET", "/health", "administer"),
     HttpRoute("PUT", "/health", "administer"),
     HttpRoute("POST", "/health", "administer"),
@@ -364,6 +388,12 @@ STREAM_SOURCES = (
     StreamSource("log", "follow-state", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
     StreamSource("log", "follow-push", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
     StreamSource("outbox", "forward", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
+)
+
+# A record is no doorbell here but the only word of a write. One that nothing can be made of is put
+# aside at once, so what fails is the weather: it is tried for half of the day that a stream keeps.
+CAPTURE_SOURCE = StreamSource(
+    "", CAPTURE.name, batch_size=1000, window_s=0, age_max_s=12 * 3600, retries_max=10_000
 )
 
 SCHEDULES = (

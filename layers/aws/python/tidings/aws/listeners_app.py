@@ -1,4 +1,4 @@
-"""The composition root's part for listeners and publishers (PROTOCOL 13)."""
+"""The composition root's part for listeners, publishers and owners of tables (PROTOCOL 13)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from . import app, clients
 from .clock import now_ms
 
 if TYPE_CHECKING:
+    from tidings.core.capturing import Capturer
     from tidings.core.changefeeds import ChangeFeeds
     from tidings.core.ingesting import Ingester
     from tidings.core.outboxes import Forwarder
     from tidings.core.registering import Registrar
 
+    from .dynamodb_outbox import DynamoDBOutbox
     from .dynamodb_registry import DynamoDBRegistry
 
 
@@ -62,12 +64,24 @@ def publisher() -> Ingester:
 
 
 @cache
+def outbox() -> DynamoDBOutbox:
+    from .dynamodb_outbox import DynamoDBOutbox
+
+    return DynamoDBOutbox(clients.dynamodb(), app.settings().outbox_table)
+
+
+@cache
 def forwarder() -> Forwarder:
     from tidings.core.items import Items
     from tidings.core.outboxes import ITEMS, OPERATIONS, Forwarder
 
-    from .dynamodb_outbox import DynamoDBOutbox
-
-    outbox = DynamoDBOutbox(clients.dynamodb(), app.settings().outbox_table)
     lines = {OPERATIONS: app.ingester().lines, ITEMS: Items(app.profiles())}
-    return Forwarder(outbox, app.appender(), lines, now_ms, app.count)
+    return Forwarder(outbox(), app.appender(), lines, now_ms, app.count)
+
+
+@cache
+def capturer() -> Capturer:
+    from tidings.core.captures import parse
+    from tidings.core.capturing import Capturer
+
+    return Capturer(parse(app.settings().capture), app.appender(), outbox(), app.count)

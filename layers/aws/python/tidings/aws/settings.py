@@ -38,8 +38,10 @@ SETTINGS = (
     Setting("TIDINGS_SOCKETS_URL", "", "https endpoint to post to WebSocket connections"),
     Setting("TIDINGS_FEEDS", DEFAULT_FEED, "names of the feeds, comma-separated"),
     Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
+    Setting("TIDINGS_CONSUMER_HOURS", "720", "age up to which a log waits for named consumers"),
     Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
     Setting("TIDINGS_FOLLOWER", "", "which follower a follow function runs: state or push"),
+    Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
     Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
     Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
     Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
@@ -59,7 +61,9 @@ class Settings:
     sockets_url: str
     feeds: frozenset[str]
     retention: Retention
+    consumer_cap: Retention
     follower: str
+    capture: str
     open: bool
     cors_origins: tuple[str, ...]
     hooks_private: bool
@@ -108,7 +112,9 @@ def parse(environment: Mapping[str, str]) -> Settings:
         sockets_url=values["TIDINGS_SOCKETS_URL"],
         feeds=frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"])),
         retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
+        consumer_cap=_consumer_cap(values),
         follower=values["TIDINGS_FOLLOWER"],
+        capture=values["TIDINGS_CAPTURE"],
         open=_yes_or_no(values, "TIDINGS_OPEN"),
         cors_origins=tuple(_list(values["TIDINGS_CORS_ORIGINS"])),
         hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
@@ -143,6 +149,13 @@ def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:
 def _retention_ms(values: Mapping[str, str]) -> int:
     least = limits.RETENTION_MS_MIN // 3_600_000
     return _whole(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
+
+
+def _consumer_cap(values: Mapping[str, str]) -> Retention:
+    """Never shorter than the retention that a log has without consumers."""
+    hours = _whole(values, "TIDINGS_CONSUMER_HOURS", 1)
+    age_ms = max(_retention_ms(values), hours * 3_600_000)
+    return Retention(age_ms, _whole(values, "TIDINGS_RECORDS_MIN", 0))
 
 
 def _prefix(values: Mapping[str, str]) -> str:

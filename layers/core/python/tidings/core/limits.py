@@ -137,7 +137,26 @@ SERVICE_BYTES_MAX = 1024  # a name for people, stored with each resource that is
 REGISTERING_MS = 15_000  # outlives the function that answers: nobody else serves it meanwhile
 OBJECTS_MAX = 1000  # of one page of a bootstrap: some hundred kilobytes
 OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # of one page; Lambda answers with 6 MB at most
+CAPTURE_BYTES = 370_000  # of a page of writes: deflated or not it fits, so none is refused for it
 OBJECTS_READS_MAX = 64  # of one page: every bucket of a small state, two seconds of a large one
+
+# --- named consumers -------------------------------------------------------------------------
+CONSUMER_NAME_CHARS_MAX = 63  # as of a feed
+CONSUMERS_MAX = 100  # of a feed: one query lists them, once a minute
+CONSUMER_LEASE_MS = 30_000  # a worker renews it with each acknowledgement, three times at least
+WORKER_CHARS_MAX = 128  # a host, a process and something random
+CONSUMER_SPANS_MAX = 1000  # acknowledged beyond what is not: 30 KB, thirty write units at worst
+ACK_IDS_MAX = 1000  # of one request: a batch of as many as one page may hold
+ACK_PAGES_MAX = 64  # that one request names entries of: each is read, to be sure that they exist
+ADVANCE_READS_MAX = 4  # of a request, 1 MB each, in search of the first that is not acknowledged
+PARKED_MAX = 90  # of a consumer: with their consumer and a note they fit one transaction of 100
+ERROR_CHARS_MAX = 1000  # of a worker's error: its sentence, without pages of stack
+WHY_CHARS_MAX = 500  # an operator's reason
+NOTES_MAX = 100  # told at once, the latest first
+NOTE_MS = 365 * 24 * 3600 * 1000  # a year: when an audit asks, the note is there
+LOG_ENTRIES_MAX = 1000  # of the log told at once
+LOG_BYTES_MAX = 2 * 1024 * 1024  # likewise; Lambda answers with 6 MB at most
+CONSUMER_ATTEMPTS_MAX = 5  # each loss means that a worker or an operator wrote at the same moment
 
 # --- what an operator writes down ------------------------------------------------------------
 SHEET_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds

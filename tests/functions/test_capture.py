@@ -1,0 +1,101 @@
+"""capture: records of an owner's stream become operations, or are put aside, or come again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.aws import app, clients
+from tidings.aws.table_writes import write_of
+from tidings.core.errors import InvalidSetting
+
+from functions.capture.handler import handle
+from tests.functions.cloud import Cloud, start_anew
+from tests.functions.tables import VIDEOS, record, told
+
+
+@pytest.fixture(autouse=True)
+def videos(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function of a table of videos."""
+    monkeypatch.setenv("TIDINGS_CAPTURE", VIDEOS)
+    start_anew()
+
+
+def logged() -> list[dict[str, Any]]:
+    return [json.loads(line) for page in app.log().read("main", 0) for line in page.lines]
+
+
+def test_a_batch_of_records_is_one_page() -> None:
+    """Inserts, updates and deletes with what the item was, at the time of the write."""
+    image = {"id": {"S": "a"}, "owner": {"S": "ann"}}
+    answer = handle(
+        told(
+            record("a", NewImage=image),
+            record("b", "MODIFY"),
+            record("c", "REMOVE", OldImage=image),
+        ),
+        None,
+    )
+
+    assert answer == {"batchItemFailures": []}
+    assert [(each["event"], each["id"], each["parents"]) for each in logged()] == [
+        ("insert", "a", ["user/ann"]),
+        ("update", "b", []),
+        ("delete", "c", ["user/ann"]),
+    ]
+    assert logged()[0]["timestamp"] == "2026-11-21T07:11:46Z"
+    assert app.log().head("main") == 1
+
+
+def test_a_batch_that_comes_again_is_there_once() -> None:
+    """As after an answer that was lost."""
+    for _ in range(2):
+        handle(told(record("a"), record("b")), None)
+    assert [each["id"] for each in logged()] == ["a", "b"]
+
+
+def test_what_breaks_a_rule_lies_in_the_outbox() -> None:
+    """With its key and the reason; it holds up nothing, and the function does not fail."""
+    answer = handle(told(record("x" * 600), record("b")), None)
+    (aside,) = clients.dynamodb().scan(TableName="outbox")["Items"]
+
+    assert answer == {"batchItemFailures": []}
+    assert [each["id"] for each in logged()] == ["b"]
+    assert aside["feed"] == {"S": "refused#main"}
+    assert aside["reason"] == {"S": "id: holds at most 512 bytes, got 600"}
+    assert json.loads(aside["body"]["S"]) == {"event": "insert", "keys": {"id": "x" * 600}}
+
+
+def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lambda is told to bring all of the batch again."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    start_anew()
+    answer = handle(told(record("a"), record("b")), None)
+
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "1-a"}]}
+
+
+def test_without_a_capture_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that would drop records fails instead."""
+    monkeypatch.setenv("TIDINGS_CAPTURE", "")
+    start_anew()
+    with pytest.raises(InvalidSetting):
+        handle(told(record("a")), None)
+
+
+def test_attributes_are_texts() -> None:
+    """Numbers as they are spelled, what a list or set holds; what is neither is not there."""
+    image = {
+        "n": {"N": "1.5"},
+        "set": {"NS": ["2", "1"]},
+        "names": {"SS": ["b", "a"]},
+        "list": {"L": [{"S": "b"}, {"N": "1"}, {"M": {}}, {"S": ""}]},
+        **{"empty": {"S": ""}, "flag": {"BOOL": True}, "bytes": {"B": "eA=="}, "none": {"NULL": 1}},
+    }
+    assert write_of(record("a", NewImage=image)).after == {
+        "n": "1.5",
+        "set": ("1", "2"),
+        "names": ("a", "b"),
+        "list": ("b", "1"),
+    }

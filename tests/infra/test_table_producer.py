@@ -1,0 +1,179 @@
+"""A table that produces: one function, one mapping, and no right more than they need."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import aws_cdk as cdk
+import cdk_nag
+import pytest
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk.assertions import Annotations, Match
+from aws_cdk.assertions import Template as Synthesised
+from tidings.aws import blueprint, settings
+from tidings.core.captures import Capture, parse
+from tidings.core.errors import InvalidSetting
+
+from infra.parts.table_producer import TableProducer, reach_of
+from infra.settings import STAGES, Producer
+from infra.stack import TidingsStack
+from tests.infra.templates import Template, as_list, text
+
+pytestmark = pytest.mark.node
+
+STREAM = "arn:aws:dynamodb:eu-west-1:123456789012:table/videos/stream/2026-01-01T00:00:00.000"
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1"
+CAPTURE: dict[str, object] = {"type": "video", "id": "{{id}}", "parents": ["user/{{owner}}"]}
+VIDEOS = Producer("videos", STREAM, CAPTURE, KEY)
+STAGE = next(stage for stage in STAGES if stage.customer_key)
+
+
+class Owner(cdk.Stack):
+    """A stack of somebody else's, with a table and what makes it produce."""
+
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, "Owner")
+        table = dynamodb.Table(
+            self,
+            "Videos",
+            partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+        )
+        self.producer = TableProducer(
+            self,
+            "Feed",
+            stage=STAGE,
+            producer=replace(VIDEOS, stream_arn=table.table_stream_arn or ""),
+            reach=reach_of(self, STAGE),
+        )
+
+
+@pytest.fixture(scope="module")
+def owner() -> Owner:
+    app = cdk.App()
+    stack = Owner(app)
+    cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
+    return stack
+
+
+@pytest.fixture(scope="module")
+def theirs(owner: Owner) -> Template:
+    return Template(STAGE, Synthesised.from_stack(owner).to_json())
+
+
+@pytest.fixture(scope="module")
+def ours() -> Template:
+    """The stage itself, with a table that stands in its settings."""
+    stack = TidingsStack(cdk.App(), replace(STAGE, producers=(VIDEOS,)))
+    return Template(STAGE, Synthesised.from_stack(stack).to_json())
+
+
+@pytest.fixture(params=["theirs", "ours"])
+def template(request: pytest.FixtureRequest) -> Template:
+    """By its owner's app, and by the stage's settings."""
+    found: Template = request.getfixturevalue(request.param)
+    return found
+
+
+def may(template: Template) -> set[tuple[str, str]]:
+    """What the function is allowed, by action and resource."""
+    return {
+        (action, text(resource))
+        for statement in template.statements(template.role_of("capture-videos"))
+        for action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }
+
+
+def mapping(template: Template) -> dict[str, Any]:
+    name = template.function("capture-videos")[0]
+    (found,) = (
+        each
+        for each in template.resources("AWS::Lambda::EventSourceMapping").values()
+        if each["FunctionName"] == {"Ref": name}
+    )
+    return found
+
+
+def test_the_function_is_told_what_writes_mean(template: Template) -> None:
+    """Its settings parse, in the stage's words, and the capture is the owner's."""
+    variables = template.function("capture-videos")[1]["Environment"]["Variables"]
+    found = settings.parse({name: text(value) for name, value in variables.items()})
+
+    assert parse(found.capture) == Capture("main", "video", "{{id}}", ("user/{{owner}}",))
+    assert (found.stage, found.open) == (STAGE.name, False)
+    assert len({found.log_table, found.control_table, found.outbox_table}) == 3
+
+
+def test_the_stream_is_read_until_it_is_in_the_log(template: Template) -> None:
+    """From its beginning, split on failure, tried for half a day, then kept whole."""
+    found = mapping(template)
+    source = blueprint.CAPTURE_SOURCE
+
+    assert found["StartingPosition"] == "TRIM_HORIZON"
+    assert found["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert found["BisectBatchOnFunctionError"]
+    assert found["MaximumRecordAgeInSeconds"] == source.age_max_s == 43_200
+    assert found["BatchSize"] == blueprint.CAPTURE_SOURCE.batch_size
+    assert "GivenUp" in text(found["DestinationConfig"]["OnFailure"]["Destination"])
+
+
+def test_it_may_read_one_stream_and_append(template: Template) -> None:
+    """The tables of the stage as granted, one stream, one bucket to put to, two keys, its log."""
+    allowed = may(template)
+    tables = {action for grant in blueprint.CAPTURE.grants for action in grant.actions}
+    stream = {f"dynamodb:{each}" for each in ("DescribeStream", "GetRecords", "GetShardIterator")}
+
+    assert {a for a, _ in allowed if a.startswith("dynamodb:")} == (
+        tables | stream | {"dynamodb:ListStreams"}
+    )
+    assert {a for a, _ in allowed if a.startswith("s3:")} == {"s3:ListBucket", "s3:PutObject"}
+    assert {a for a, r in allowed if r == KEY} == {"kms:Decrypt"}
+    assert not any(r == "*" for _, r in allowed)
+    arn = text(mapping(template)["EventSourceArn"])
+    assert {r for a, r in allowed if a in stream} == {arn}
+
+
+def test_what_goes_wrong_is_told(template: Template) -> None:
+    """Errors, late or lost records, and writes put aside alarm the stage's topic."""
+    told = {
+        each["MetricName"]: text(each["AlarmActions"][0])
+        for name, each in template.resources("AWS::CloudWatch::Alarm").items()
+        if "Feed" in name or "ProducerVideos" in name
+    }
+
+    assert told.keys() == {
+        *("Errors", "Throttles", "IteratorAge", "WritesRefused"),
+        *("DroppedEventCount", "OnFailureDestinationDeliveredEventCount"),
+    }
+    assert len(set(told.values())) == 1
+
+
+def test_what_another_stack_needs_is_exported(theirs: Template, ours: Template) -> None:
+    """Each import of an owner's stack is an export of the stage's."""
+    exports = {each["Export"]["Name"] for each in ours.body["Outputs"].values() if "Export" in each}
+    found = json.dumps(theirs.body)
+    imported = {name for name in exports if f'{{"Fn::ImportValue": "{name}"}}' in found}
+
+    assert len(exports) == 5
+    assert imported == exports
+    assert found.count("Fn::ImportValue") >= 5
+
+
+def test_an_owner_has_nothing_to_explain(owner: Owner) -> None:
+    """cdk-nag finds nothing in what is added to their stack."""
+    found = Annotations.from_stack(owner).find_error("*", Match.string_like_regexp("AwsSol.*"))
+
+    assert [each.entry.data for each in found] == []
+
+
+def test_a_mistake_is_seen_before_it_is_deployed() -> None:
+    """The sentence names the field."""
+    broken = replace(VIDEOS, capture={"type": "video", "id": "fixed"})
+    with pytest.raises(InvalidSetting, match="id: needs the attributes of the key"):
+        TidingsStack(cdk.App(), replace(STAGE, producers=(broken,)))
