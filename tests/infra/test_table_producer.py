@@ -63,14 +63,14 @@ def owner() -> Owner:
 
 @pytest.fixture(scope="module")
 def theirs(owner: Owner) -> Template:
-    return Template(STAGE, Synthesised.from_stack(owner).to_json())
+    return Template(STAGE, dict(Synthesised.from_stack(owner).to_json()))
 
 
 @pytest.fixture(scope="module")
 def ours() -> Template:
     """The stage itself, with a table that stands in its settings."""
     stack = TidingsStack(cdk.App(), replace(STAGE, producers=(VIDEOS,)))
-    return Template(STAGE, Synthesised.from_stack(stack).to_json())
+    return Template(STAGE, dict(Synthesised.from_stack(stack).to_json()))
 
 
 @pytest.fixture(params=["theirs", "ours"])

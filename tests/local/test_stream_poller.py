@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tidings.aws.blueprint import StreamSource
 from tidings.local import dynamodb_local, engine, stream_poller, stream_records, tables
+from tidings.local.pace import Pace
 from tidings.local.runtime_api import Answer, failure
 from tidings.local.stream_batches import Batch, Condition, Record
 from tidings.local.stream_poller import StreamPoller
@@ -103,7 +104,8 @@ def run(
         source.write(1, 2, 3)
         client = engine.streams_client(url)
         poller = StreamPoller(
-            settings, client, arn, source.deliver, source.give_up, retry_first_s=0.01
+            *(settings, client, arn, source.deliver, source.give_up, Pace(idle_s=0.05)),
+            retry_first_s=0.01,
         )
         polling = asyncio.ensure_future(poller.run())
         try:
@@ -239,7 +241,7 @@ def test_records_that_have_become_too_old_are_given_up_untried(tmp_path: Path) -
     async def scenario() -> None:
         client: Any = None
         poller = StreamPoller(
-            SOURCE, client, "arn", deliver, lambda s, b, c: given_up.append((b, c))
+            *(SOURCE, client, "arn", deliver, lambda s, b, c: given_up.append((b, c)), Pace())
         )
         await poller.process(Shard("arn", "shard"), Batch((old, young)))
 

@@ -56,6 +56,13 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
     show_default=True,
     help="Seconds that items stay, where there is a resource.",
 )
+@click.option(
+    "--capture",
+    "captures",
+    multiple=True,
+    metavar="TABLE=JSON",
+    help="Tell what is written in a table of the same DynamoDB; may be repeated.",
+)
 @click.option("--read-password-file", type=_FILE, help="Ask readers for the password in here.")
 @click.option("--ingest-password-file", type=_FILE, help="Ask producers for the one in here.")
 @click.option("--demo", is_flag=True, help="Post the history of a git repository as a demo.")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidings.aws import blueprint, metrics, settings
 from tidings.core import errors
-from tidings.local import engine, tables
+from tidings.local import engine, table_producers, tables
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
 from tidings.local.workers import Program
@@ -59,12 +59,23 @@ def check(options: Options) -> None:
     for variable in options.settings:
         if variable not in known:
             raise Problem(f"--setting {variable}: there is no such setting")
-    for function in blueprint.FUNCTIONS:
+    for function in functions(options):
         program(function, options, _NOWHERE)
     try:
         settings.parse(_settings(options, _NOWHERE, None))
     except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
         raise Problem(str(error)) from None
+
+
+def functions(options: Options) -> tuple[blueprint.Function, ...]:
+    """
+    Those of the blueprint, and one for each table that produces.
+
+    Raises:
+        Problem: a capture has a mistake.
+    """
+    producers = table_producers.wanted(options)
+    return (*blueprint.FUNCTIONS, *(each.function for each in producers))
 
 
 def feeds(options: Options) -> frozenset[str]:

@@ -20,6 +20,7 @@ class Options:
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
     `tidings.aws.settings`. What is None of *object_url*, *compat*, *leave* and the password
     files stays as it was set before, and so do *resources* and *max_age* without any resource.
+    *captures* are tables of the store that produce.
     """
 
     host: str = "127.0.0.1"
@@ -34,6 +35,7 @@ class Options:
     compat: str | None = None
     leave: bool | None = None
     resources: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ()
     max_age: int = DEFAULT_MAX_AGE_S
     read_password_file: Path | None = None
     ingest_password_file: Path | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see engine.py
 from tidings.aws.blueprint import StreamSource
 from tidings.local import clock, stream_batches, stream_records
+from tidings.local.pace import Pace
 from tidings.local.runtime_api import Answer
 from tidings.local.stream_batches import Batch, Condition, Record
 from tidings.local.stream_records import Shard
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
         ShardTypeDef,
     )
 
-# AWS polls a shard 4 times a second. A laptop has nobody to share the stream with, and a
-# developer waits for every doorbell; each look costs the engine about a millisecond.
-POLL_S = 0.05
 SHARDS_EVERY_S = 5.0  # a shard is split or closed every few hours
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially without saying how
 TROUBLE_S = 0.5  # the engine does not answer: it is starting, or gone
@@ -76,6 +74,7 @@ class StreamPoller:
         stream_arn: str,
         deliver: Deliver,
         give_up: GiveUp,
+        pace: Pace,
         *,
         retry_first_s: float = RETRY_FIRST_S,
     ) -> None:
@@ -84,6 +83,7 @@ class StreamPoller:
         self._stream_arn = stream_arn
         self._deliver = deliver
         self._give_up = give_up
+        self._pace = pace
         self._retry_first_s = retry_first_s
         self._shards: dict[str, asyncio.Task[None]] = {}
 
@@ -173,7 +173,7 @@ class StreamPoller:
             if until_s is not None and loop.time() >= until_s:
                 break
             if not found:
-                await asyncio.sleep(POLL_S if reading.iterator else TROUBLE_S)
+                await (self._pace.pause() if reading.iterator else asyncio.sleep(TROUBLE_S))
         return records
 
     def _read(self, reading: _Reading) -> list[Record]:

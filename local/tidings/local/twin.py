@@ -25,6 +25,7 @@ from tidings.local import (
     public_server,
     schedules,
     stream_records,
+    table_producers,
     tables,
 )
 from tidings.local.connections_api import ConnectionsApi
@@ -33,12 +34,13 @@ from tidings.local.http_gateway import HttpGateway
 from tidings.local.internal_apis import InternalApis
 from tidings.local.lambda_api import LambdaApi
 from tidings.local.options import Options
+from tidings.local.pace import Pace
 from tidings.local.problems import DataInUse, EngineFailed
 from tidings.local.runtime_api import Answer
 from tidings.local.socket_gateway import PATH, SocketGateway
 from tidings.local.stream_batches import Batch, Condition
 from tidings.local.stream_function import StreamFunction
-from tidings.local.stream_poller import StreamPoller
+from tidings.local.stream_poller import GiveUp, StreamPoller
 from tidings.local.stream_records import Shard
 from tidings.local.workers import Functions, Pool, Program
 
@@ -88,8 +90,10 @@ async def _compose(
     await apis.start()
     stack.push_async_callback(apis.stop)
     places = Places(dynamodb_url, apis.url)
-    programs = {f.name: environment.program(f, options, places) for f in blueprint.FUNCTIONS}
-    functions, streams = _functions(programs, log)
+    deployed = environment.functions(options)
+    programs = {f.name: environment.program(f, options, places) for f in deployed}
+    pace = Pace()
+    functions, streams = _functions(programs, log, pace)
     stack.push_async_callback(functions.stop)
     for stream in streams.values():
         stack.push_async_callback(stream.stop)
@@ -107,29 +111,39 @@ async def _compose(
         prefix=environment.url_prefix(options),
     )
     await stack.enter_async_context(public_server.serving(http, sockets, listener))
-    arns = await asyncio.to_thread(_stream_arns, dynamodb_url)
-    for source in blueprint.STREAM_SOURCES:
-        poller = StreamPoller(
-            source,
-            engine.streams_client(dynamodb_url),
-            arns[source.table],
-            _delivery(functions, source),
-            _giving_up(folder / "discarded", programs[source.function]),
-        )
-        await stack.enter_async_context(_background(poller.run()))
+    followed = [(tables.name_of(source.table), source) for source in blueprint.STREAM_SOURCES]
+    followed += [(each.table, each.source) for each in table_producers.wanted(options)]
+    for table, source in followed:
+        give_up = _giving_up(folder / "discarded", programs[source.function])
+        following = _follow(dynamodb_url, table, source, functions, give_up, pace)
+        await stack.enter_async_context(_background(following))
     for schedule in blueprint.SCHEDULES:
         await stack.enter_async_context(_background(schedules.run(schedule, functions.invoke)))
 
 
 def _functions(
-    programs: dict[str, Program], log: IO[bytes]
+    programs: dict[str, Program], log: IO[bytes], pace: Pace
 ) -> tuple[Functions, dict[str, StreamFunction]]:
-    answering = [f.name for f in blueprint.FUNCTIONS if not f.streams]
     streaming = [f.name for f in blueprint.FUNCTIONS if f.streams]
+    answering = [name for name in programs if name not in streaming]
     return (
-        Functions({name: Pool(programs[name], log) for name in answering}),
+        Functions({name: Pool(programs[name], log) for name in answering}, pace.stir),
         {name: StreamFunction(programs[name], log) for name in streaming},
     )
+
+
+async def _follow(
+    url: str,
+    table: str,
+    source: StreamSource,
+    functions: Functions,
+    give_up: GiveUp,
+    pace: Pace,
+) -> None:
+    arn = await table_producers.stream_of(url, table)
+    deliver = _delivery(functions, source)
+    client = await asyncio.to_thread(engine.streams_client, url)
+    await StreamPoller(source, client, arn, deliver, give_up, pace).run()
 
 
 def _delivery(functions: Functions, source: StreamSource) -> Callable[[bytes], Awaitable[Answer]]:
@@ -139,7 +153,7 @@ def _delivery(functions: Functions, source: StreamSource) -> Callable[[bytes], A
     return deliver
 
 
-def _giving_up(folder: Path, program: Program) -> Callable[[Shard, Batch, Condition], None]:
+def _giving_up(folder: Path, program: Program) -> GiveUp:
     def give_up(shard: Shard, batch: Batch, condition: Condition) -> None:
         stream_records.save_given_up(folder, shard, program.arn, batch, condition)
 
@@ -171,18 +185,6 @@ def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
         tables.free_leases(client, environment.feeds(options))
     if change is not None:
         owner.apply(client, environment.feeds(options), change)
-
-
-def _stream_arns(url: str) -> dict[str, str]:
-    """The stream of each table that has one."""
-    client = engine.tables_client(url)
-    return {
-        table.name: client.describe_table(TableName=tables.name_of(table.name))["Table"][
-            "LatestStreamArn"
-        ]
-        for table in blueprint.TABLES
-        if table.stream
-    }
 
 
 async def _demo(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -153,17 +153,25 @@ class Pool:
 
 
 class Functions:
-    """Every function of the blueprint that answers events, by its name there."""
+    """
+    Every function that answers events, by its name in the blueprint.
 
-    def __init__(self, pools: Mapping[str, Pool]) -> None:
-        self._pools = pools
+    *stir* is called when one begins and when it ends: it may have written something.
+    """
+
+    def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:
+        self._pools, self._stir = pools, stir
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._pools)
 
     async def invoke(self, name: str, payload: bytes) -> Answer:
-        return await self._pools[name].invoke(payload)
+        self._stir()
+        try:
+            return await self._pools[name].invoke(payload)
+        finally:
+            self._stir()
 
     async def stop(self) -> None:
         await asyncio.gather(*(pool.stop() for pool in self._pools.values()))

@@ -1,0 +1,52 @@
+"""How long a poller pauses: not while functions run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tidings.local import pace
+from tidings.local.pace import Pace
+
+LONG_S = 30.0
+
+
+def timed(scenario: Callable[[Pace], Awaitable[None]], idle_s: float = LONG_S) -> float:
+    """How long *scenario* takes."""
+
+    async def whole() -> float:
+        loop = asyncio.get_running_loop()
+        began, made = loop.time(), Pace(idle_s=idle_s)
+        await asyncio.wait_for(scenario(made), 10)
+        return loop.time() - began
+
+    return asyncio.run(whole())
+
+
+def test_while_nothing_runs_pauses_are_long() -> None:
+    """As long as AWS's own."""
+    assert 0.1 <= timed(lambda made: made.pause(), idle_s=0.1) < 5
+    assert pace.BUSY_S < pace.IDLE_S < 1
+
+
+def test_everybody_who_pauses_goes_on_when_a_function_is_invoked() -> None:
+    """At once, however long they would have paused."""
+
+    async def scenario(made: Pace) -> None:
+        pausing = [asyncio.ensure_future(made.pause()) for _ in range(3)]
+        await asyncio.sleep(0)
+        made.stir()
+        await asyncio.gather(*pausing)
+
+    assert timed(scenario) < 5
+
+
+def test_for_a_while_afterwards_pauses_are_short() -> None:
+    """What a function wrote is in the stream a moment later."""
+
+    async def scenario(made: Pace) -> None:
+        made.stir()
+        for _ in range(3):
+            await made.pause()
+
+    assert 3 * pace.BUSY_S <= timed(scenario) < 5
