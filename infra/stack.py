@@ -155,6 +155,7 @@ class TidingsStack(cdk.Stack):
         for source in self.sources:
             self.alarms.watch_source(source)
         self.alarms.watch_followers()
+        self.alarms.watch_consumers()
         self.alarms.watch_tables(self.tables)
         self.alarms.watch_apis(self.http, self.sockets)
         self.alarms.watch_syncs(self.sync.arn)

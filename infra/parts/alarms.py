@@ -80,6 +80,11 @@ class Alarms(Construct):
         self._above("FollowerLag", lag, self.stage.lag_pages_max, periods=LAG_PERIODS)
         self._any("FollowerFellOff", measures.of_feed("FollowerFellOff", self.stage))
 
+    def watch_consumers(self) -> None:
+        """A named consumer for whom the log outlives its retention, or one that it overtook."""
+        for metric in ("ConsumersLate", "ConsumersFellOff"):
+            self._any(metric, measures.of_feed(metric, self.stage, statistic="Maximum"))
+
     def watch_tables(self, tables: Tables) -> None:
         """DynamoDB refusing reads or writes."""
         for name, table in tables.by_name.items():

@@ -14,7 +14,10 @@ from infra.parts.function import TidingsFunction
 from infra.settings import Stage
 
 FULL_WIDTH, WIDTH = 24, 8  # CloudWatch's grid has 24 columns
-_STATISTICS = {"FollowerLag": "Maximum"}  # all others are counts
+_STATISTICS = {
+    name: "Maximum"
+    for name in ("FollowerLag", "ConsumerLag", "ConsumersLate", "ConsumersFellOff")
+}  # all others are counts
 _PER_SYNC = ("ExecutionsStarted", "ExecutionsSucceeded", "ExecutionsFailed")
 _PER_FUNCTION = (("Invocations", "Sum"), ("Errors", "Sum"), ("Duration", "p99"))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import uuid4
 
 import boto3
 import pytest
@@ -19,6 +20,7 @@ from tidings.aws.dynamodb_connections import (
     DynamoDBInbox,
     DynamoDBWatches,
 )
+from tidings.aws.dynamodb_consumers import DynamoDBConsumers
 from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
@@ -30,10 +32,11 @@ from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
 from tidings.aws.items import letter as letters
-from tidings.core import change_ports, ports
+from tidings.core import change_ports, consumer_ports, ports
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
+    MemoryConsumers,
     MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
@@ -91,9 +94,12 @@ class Stores:
     sheets: change_ports.Sheets
     registry: ports.Registry
     outbox: Outbox
+    consumers: consumer_ports.ConsumerStore
+    shelf: consumer_ports.ConsumerShelf
 
 
 def in_memory() -> Stores:
+    consumers = MemoryConsumers()
     inbox, watches, registry = MemoryInbox(), MemoryWatches(), MemoryRegistry()
     return Stores(
         MemoryLog(),
@@ -110,10 +116,13 @@ def in_memory() -> Stores:
         MemorySheets(),
         registry,
         MemoryOutbox(),
+        consumers,
+        consumers,
     )
 
 
 def on_dynamodb(client: DynamoDBClient) -> Stores:
+    consumers = DynamoDBConsumers(client, "control", lambda: uuid4().hex)
     return Stores(
         DynamoDBLog(client, "log", "control"),
         DynamoDBState(client, "state"),
@@ -129,6 +138,8 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBSheets(client, "control"),
         DynamoDBRegistry(client, "connections"),
         OwnersOutbox(client, "outbox"),
+        consumers,
+        consumers,
     )
 
 

@@ -23,6 +23,7 @@ from tests.contract.connection_store import (
     InboxContract,
     WatchStoreContract,
 )
+from tests.contract.consumer_store import ConsumersContract
 from tests.contract.departure_store import DepartureStoreContract, departures
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
@@ -134,6 +135,9 @@ class TestRegistry(RegistryContract): ...
 
 
 class TestOutbox(OutboxContract): ...
+
+
+class TestConsumers(ConsumersContract): ...
 
 
 class TestRaces(RacesContract): ...

@@ -13,6 +13,7 @@ from tests.contract.connection_store import (
     InboxContract,
     WatchStoreContract,
 )
+from tests.contract.consumer_store import ConsumersContract
 from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
@@ -75,3 +76,6 @@ class TestRegistry(RegistryContract): ...
 
 
 class TestOutbox(OutboxContract): ...
+
+
+class TestConsumers(ConsumersContract): ...

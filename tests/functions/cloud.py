@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-from tidings.aws import app, changes_app, clients, listeners_app
+from tidings.aws import app, changes_app, clients, consumers_app, listeners_app
 
 from tests.contract.answering import Answer, Answering
 
@@ -42,7 +42,7 @@ def forget(*modules: ModuleType) -> None:
 
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
-    forget(app, listeners_app, changes_app, clients)
+    forget(app, listeners_app, changes_app, consumers_app, clients)
 
 
 @dataclass(frozen=True)

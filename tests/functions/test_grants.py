@@ -33,6 +33,7 @@ from tests.functions import tables
 from tests.functions import test_correct as plans
 from tests.functions.changing import administering, indexing, proposing
 from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
+from tests.functions.consuming import consuming
 
 Asked = set[tuple[str, str]]
 ITEM = '{"changeKind":{"resource":"vm","subResources":["nic"]},"changedResourceId":"x"}'
@@ -251,6 +252,7 @@ SCENES = {
     "capture": capturing,
     "propose": proposing,
     "administer": administering,
+    "consume": consuming,
     "index": indexing,
     "report": reporting,
     "sweep": sweeping,
@@ -263,8 +265,11 @@ def watched() -> Asked:
 
     def note(model: Any, params: dict[str, Any], **_: object) -> None:
         sent = json.loads(params["body"])
-        for table in sent.get("RequestItems", {sent.get("TableName"): ()}):
+        named = {sent["TableName"]: ()} if "TableName" in sent else {}
+        for table in sent.get("RequestItems", named):
             asked.add((table, f"dynamodb:{model.name}"))
+        for part in sent.get("TransactItems", ()):
+            asked.update((each["TableName"], f"dynamodb:{kind}Item") for kind, each in part.items())
 
     for client in (clients.dynamodb(), clients.dynamodb_once()):
         client.meta.events.register("before-call.dynamodb", note)

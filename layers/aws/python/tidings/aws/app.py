@@ -346,9 +346,10 @@ def sweeper() -> Sweeper:
     from tidings.core.retention import Trimmer
     from tidings.core.sweeping import Sweeper
 
-    from . import changes_app
+    from . import changes_app, consumers_app
 
-    kept = settings().retention, now_ms, count, Purges(changes_app.sheets()), MaxAges(profiles())
+    ages = Purges(changes_app.sheets()), MaxAges(profiles())
+    kept = settings().retention, now_ms, count, *ages, consumers_app.holds()
     trimmer = Trimmer(log(), log(), followers(), reader(), *kept)
     return Sweeper(
         log(),
@@ -362,6 +363,7 @@ def sweeper() -> Sweeper:
         new_id,
         count,
         tallies(),
+        consumers_app.watch(),
     )
 
 

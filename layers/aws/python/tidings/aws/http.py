@@ -108,7 +108,7 @@ def check_routed(method: str, path: str, wanted: str) -> re.Match[str]:
 
 def _methods_of(path: str) -> set[str]:
     """What the routes of the blueprint take at *path*; only a refusal has to load them."""
-    from .blueprint import HTTP_ROUTES
+    from .routes import HTTP_ROUTES
 
     return {
         route.method

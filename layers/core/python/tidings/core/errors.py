@@ -26,6 +26,13 @@ Every error the feed raises.
         * BelowFloor            the log does not reach back to where a strict reader stands
         * RefusedByHook         a webhook did not accept a change
         * WrongUser             not one of the users of the feed with their password
+        * InvalidConsumer       what is said of a named consumer breaks its rule
+        * UnknownConsumer       no named consumer of that name
+        * UnknownParked         no message of that id is parked
+        * ConsumerHeld          another worker holds the consumer
+        * FenceLost             the worker that says so does not hold the consumer any more
+        * NothingDone           an operator asks for what would change nothing
+        * ConsumerFellOff       the log does not reach back to where a consumer stands
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
     * PlanTooOld            nobody can tell any more what moved since a plan was made
@@ -186,6 +193,40 @@ class RefusedByHook(Rejected):
 class WrongUser(Rejected):
     status = 401
     code = "wrong_user"
+
+
+class InvalidConsumer(Rejected):
+    code = "invalid_consumer"
+
+
+class UnknownConsumer(Rejected):
+    status = 404
+    code = "unknown_consumer"
+
+
+class UnknownParked(Rejected):
+    status = 404
+    code = "unknown_parked"
+
+
+class ConsumerHeld(Rejected):
+    status = 409
+    code = "consumer_held"
+
+
+class FenceLost(Rejected):
+    status = 409
+    code = "fence_lost"
+
+
+class NothingDone(Rejected):
+    status = 409
+    code = "nothing_done"
+
+
+class ConsumerFellOff(Rejected):
+    status = 410
+    code = "fell_off"
 
 
 class LeaseLost(TidingsError):

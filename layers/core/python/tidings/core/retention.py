@@ -2,8 +2,10 @@
 Retention: how far the floor may rise, and which pages must be kept from expiring.
 
 A page is given up by age, but never one of the last *records_min* pages and never one that a
-built-in follower has not handled. DynamoDB deletes a page a day after that; what must stay
-longer is extended in time instead, because deleting by TTL is free and deleting by hand is not.
+built-in follower has not handled. A named consumer is waited for likewise, but not for ever: at
+the age of a cap its pages are given up in spite of it. DynamoDB deletes a page a day after that;
+what must stay longer is extended in time instead, because deleting by TTL is free and deleting
+by hand is not.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from .followers import PUSH, STATE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .consumer_holds import Holds
     from .feeds import Retention
     from .ports import Checkpoints, Clock, Count, LogStore, TrimStore
     from .reader import Reader
@@ -33,6 +36,7 @@ def _nothing(feed: str) -> Retention | None:
 class Trimmer:
     """
     *purge* is what the operator of a feed allows beside *retention*, *aged* what its `maxAge` does.
+    *holds* are its named consumers.
     """
 
     log: LogStore
@@ -44,11 +48,15 @@ class Trimmer:
     count: Count
     purge: Callable[[str], Retention | None] = _nothing
     aged: Callable[[str], Retention | None] = _nothing
+    holds: Holds | None = None
 
     def run(self, feed: str) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
         now, floor = self.clock(), self.trim.floor(feed)
-        raised = max(self._raised(feed, floor, rule, now) for rule in self._rules(feed))
+        held = self.holds.page(feed) if self.holds else None
+        raised = max(self._raised(feed, floor, rule, now, held) for rule in self._rules(feed))
+        if self.holds and held is not None:
+            raised = max(raised, self._raised(feed, raised, self.holds.cap, now, None))
         if raised > floor:
             self.trim.raise_floor(feed, raised)
             self.count("FloorRaised", raised - floor)
@@ -60,8 +68,10 @@ class Trimmer:
         found = (self.purge(feed), self.aged(feed))
         return [self.retention, *(rule for rule in found if rule)]
 
-    def _raised(self, feed: str, floor: int, rule: Retention, now: int) -> int:
+    def _raised(self, feed: str, floor: int, rule: Retention, now: int, held: int | None) -> int:
         bound = self._bound(feed, rule.records_min)
+        if held is not None:
+            bound = min(bound, held + 1)
         return self._first_young(feed, floor, bound, now - rule.age_ms)
 
     def _bound(self, feed: str, records_min: int) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .connections import Connection
+    from .consumer_holds import ConsumerWatch
     from .delivery import Delivery
     from .ports import Bells, Checkpoints, Clock, Count, Inbox, LogStore, NewId, Roster, Tallies
     from .retention import Trimmer
@@ -41,12 +42,15 @@ class Sweeper:
     new_id: NewId
     count: Count
     tallies: Tallies
+    watch: ConsumerWatch | None = None
 
     def run(self, feeds: frozenset[str]) -> None:
         """One sweep over every feed and connection."""
         for feed in sorted(feeds):
             self._ring_late(feed)
             self.trimmer.run(feed)
+            if self.watch:
+                self.watch.run(feed)
         connections = self.roster.connections()
         for connection in connections:
             self._look_after(connection)

@@ -6,6 +6,7 @@ that code which relies on more than the ports promise fails here too.
 """
 
 from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryWatches
+from .consumers import MemoryConsumers
 from .control import MemoryClaims, MemoryFollowers
 from .departures import MemoryDepartures
 from .log import MemoryLog
@@ -22,6 +23,7 @@ __all__ = [
     "MemoryBells",
     "MemoryClaims",
     "MemoryConnections",
+    "MemoryConsumers",
     "MemoryDepartures",
     "MemoryFollowers",
     "MemoryInbox",

@@ -1,0 +1,19 @@
+"""Named consumers and the log as their operators see it: `/consumers` and `/log` of a feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidings.aws import app, consumers_app, http
+from tidings.aws.telemetry import edge
+from tidings.core.errors import TidingsError
+
+
+@edge
+def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
+    origins = app.settings().cors_origins
+    try:
+        status, body = consumers_app.desk().answer(event)
+    except TidingsError as error:
+        return http.refused(event, error, origins)
+    return http.told(event, status, body, origins)

@@ -1,0 +1,65 @@
+"""The named consumers of a feed, and every change of one on top of what others wrote meanwhile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import limits
+from .consumers import Change
+from .errors import InvalidConsumer, Unavailable, UnknownConsumer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .consumer_ports import ConsumerStore
+    from .consumers import Consumer
+
+_NAME = re.compile(rf"[a-z0-9][a-z0-9_.-]{{0,{limits.CONSUMER_NAME_CHARS_MAX - 1}}}", re.ASCII)
+
+
+def check_name(name: str) -> str:
+    """
+    *name* if it can name a consumer.
+
+    Raises:
+        InvalidConsumer: it cannot. A consumer without a name of its own would begin anew with
+            each start.
+    """
+    if not _NAME.fullmatch(name):
+        rule = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit"
+        raise InvalidConsumer(rule, field="consumer", value=name)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    store: ConsumerStore
+
+    def consumer(self, feed: str, name: str) -> Consumer:
+        """
+        Raises:
+            InvalidConsumer, UnknownConsumer: there can be none, or there is none.
+        """
+        found = self.store.consumer(feed, check_name(name))
+        if found is None:
+            raise UnknownConsumer("no such consumer of this feed", field="consumer", value=name)
+        return found
+
+    def change(self, feed: str, name: str, change: Callable[[Consumer], Change]) -> Consumer:
+        """
+        What *change* makes of it; where it is removed, as it was. It may be called again.
+
+        Raises:
+            InvalidConsumer, UnknownConsumer: see `consumer`.
+            Unavailable: others kept writing.
+        """
+        for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
+            standing = self.consumer(feed, name)
+            made = change(standing)
+            if made.consumer == standing and made == Change(standing):
+                return standing
+            if self.store.write(feed, name, standing.version, made):
+                return made.consumer or standing
+        raise Unavailable(f"{feed}/{name} kept changing")

@@ -1,0 +1,43 @@
+"""How far named consumers hold the log of a feed, and which of them are late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import positions
+
+if TYPE_CHECKING:
+    from .consumer_ports import ConsumerStore
+    from .consuming import Watchers
+    from .feeds import Retention
+    from .ports import Count
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What the trimmer asks: retention never passes a consumer, up to *cap*."""
+
+    store: ConsumerStore
+    cap: Retention
+
+    def page(self, feed: str) -> int | None:
+        """The last page that every consumer has handled; None where none needs the log."""
+        found = (positions.handled(each.position) for each in self.store.consumers(feed))
+        return min((page for page in found if page is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerWatch:
+    """What alarms look at. A consumer that is older than *retention* holds the log for itself."""
+
+    watchers: Watchers
+    retention: Retention
+    count: Count
+
+    def run(self, feed: str) -> None:
+        lags = [lag for _, lag in self.watchers.consumers(feed)]
+        if lags:
+            self.count("ConsumerLag", max(lag.pages for lag in lags))
+            self.count("ConsumersLate", sum(lag.ms > self.retention.age_ms for lag in lags))
+            self.count("ConsumersFellOff", sum(lag.fell_off for lag in lags))

@@ -1,0 +1,187 @@
+"""Looking at a log: its ends, its entries, and what a named consumer is to be sent next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from . import acknowledged, limits, positions
+from .consumers import passed, wanted
+from .cursors import Place
+from .errors import ConsumerFellOff, InvalidConsumer
+from .followers import STATE
+from .operations import parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .consumers import Consumer
+    from .pages import Page
+    from .ports import Checkpoints, LogStore, TrimStore
+    from .reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the log, where it stands, and when it was committed."""
+
+    place: Place
+    line: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """Reads and judges; never writes."""
+
+    log: LogStore
+    trim: TrimStore
+    reader: Reader
+    checkpoints: Checkpoints
+
+    def floor(self, feed: str) -> int:
+        return self.trim.floor(feed)
+
+    def frontier(self, feed: str) -> Place:
+        return self.reader.frontier(feed, self.checkpoints.checkpoints(feed).get(STATE, 0))
+
+    def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
+        """
+        Raises:
+            InvalidConsumer: the feed has not come there, so that it is no id of this feed.
+        """
+        if positions.rank(position)[0] > self.log.head(feed):
+            rule = "is behind the end of the log: not an id of this feed"
+            raise InvalidConsumer(rule, field=field, value=positions.spelled(position))
+
+    def check_within(self, consumer: Consumer) -> int:
+        """
+        The floor of the log, which is not above what *consumer* needs next.
+
+        Raises:
+            ConsumerFellOff: it is.
+        """
+        floor = self.trim.floor(consumer.feed)
+        handled = positions.handled(consumer.position)
+        if consumer.position is not None and handled is not None and handled + 1 < floor:
+            rule = (
+                f"stands at page {handled}, and the log begins with page {floor}: what lies between"
+                " is gone. Put it to `oldest`, or to `copy` to send it every object anew"
+            )
+            raise ConsumerFellOff(rule, field="consumer", value=consumer.name)
+        return floor
+
+    def check_entries(self, feed: str, entries: Sequence[Place]) -> None:
+        """
+        Raises:
+            InvalidConsumer: one of *entries* is not in the log, or they are on too many pages.
+        """
+        numbers = {entry.page for entry in entries}
+        if len(numbers) > limits.ACK_PAGES_MAX:
+            rule = f"names entries of at most {limits.ACK_PAGES_MAX} pages; acknowledge `through`"
+            raise InvalidConsumer(rule, field="ids")
+        pages = {number: self.reader.at(feed, number) for number in sorted(numbers)}
+        for entry in entries:
+            if line_at(pages[entry.page], entry) is None:
+                raise InvalidConsumer("is not in the log", field="ids", value=entry.encode())
+
+    def entry(self, feed: str, place: Place) -> Entry | None:
+        """The entry at *place*, if it is in the log."""
+        page = self.reader.at(feed, place.page)
+        line = line_at(page, place)
+        return Entry(place, line, page.at_ms) if page and line is not None else None
+
+    def advanced(self, consumer: Consumer) -> Consumer:
+        """*consumer* behind all that is acknowledged or not for it, as far as one may look."""
+        for page in self._pages(consumer):
+            found = _first_open(consumer, page)
+            if found is None:
+                consumer = passed(consumer, page.end)
+            elif found.place.slot == 0:
+                return consumer
+            else:
+                return passed(consumer, replace(found.place, slot=found.place.slot - 1))
+        return consumer
+
+    def upcoming(self, consumer: Consumer) -> Entry | None:
+        """The first entry that *consumer* is to be sent, if it is not too far away."""
+        found = (_first_open(consumer, page) for page in self._pages(consumer))
+        return next((entry for entry in found if entry is not None), None)
+
+    def entries(self, feed: str, first: Place, last: Place | None, limit: int) -> list[Entry]:
+        """Those from *first* to *last*, some of them where they are many."""
+        found: list[Entry] = []
+        size = 0
+        for entry in self._from(feed, first):
+            size += len(entry.line)
+            if last is not None and positions.rank(entry.place) > positions.rank(last):
+                break
+            if len(found) == limit or (found and size > limits.LOG_BYTES_MAX):
+                break
+            found.append(entry)
+        return found
+
+    def oldest(self, feed: str) -> Entry | None:
+        """The first entry that is in the log."""
+        return next(self._from(feed, Place(self.trim.floor(feed), 0, 0)), None)
+
+    def current(self, feed: str) -> Place | None:
+        """The last entry of the log; None where there is none."""
+        number = self.frontier(feed).page
+        for _ in range(limits.ADVANCE_READS_MAX):
+            page = self.reader.at(feed, number)
+            if page is None:
+                return None
+            if page.lines:
+                return Place(number, len(page.lines) - 1, page.seconds)
+            number -= 1
+        return None
+
+    def _from(self, feed: str, first: Place) -> Iterator[Entry]:
+        after = max(first.page, self.trim.floor(feed)) - 1
+        while True:
+            run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)
+            for page in run.pages:
+                for place, line in _lines(page):
+                    if positions.rank(place) >= positions.rank(first):
+                        yield Entry(place, line, page.at_ms)
+            if not run.more:
+                return
+            after = run.pages[-1].number
+
+    def _pages(self, consumer: Consumer) -> Iterator[Page]:
+        """From the one where *consumer* stands on; none while it copies."""
+        if consumer.position is not None and not isinstance(consumer.position, Place):
+            return
+        floor = self.check_within(consumer)
+        handled = positions.handled(consumer.position) or 0
+        after = max(handled, floor - 1)
+        for _ in range(limits.ADVANCE_READS_MAX):
+            run = self.reader.read(consumer.feed, after)
+            yield from run.pages
+            if not run.more:
+                return
+            after = run.pages[-1].number
+
+
+def _lines(page: Page) -> Iterator[tuple[Place, str]]:
+    for slot, line in enumerate(page.lines):
+        yield Place(page.number, slot, page.seconds), line
+
+
+def line_at(page: Page | None, place: Place) -> str | None:
+    """The line at *place*, if that is an id of *page*."""
+    if page is None or page.seconds != place.seconds or place.slot >= len(page.lines):
+        return None
+    return page.lines[place.slot]
+
+
+def _first_open(consumer: Consumer, page: Page) -> Entry | None:
+    """The first entry of *page* that *consumer* is to be sent and has not acknowledged."""
+    filtered, behind = wanted(consumer), positions.rank(consumer.position)
+    for place, line in _lines(page):
+        if positions.rank(place) <= behind or not filtered.matches(parse_line(line)):
+            continue
+        if not acknowledged.holds(consumer.acked, place.page, place.slot):
+            return Entry(place, line, page.at_ms)
+    return None

@@ -1,0 +1,255 @@
+"""
+Overseeing: what operators do to named consumers, each with who did it, when and why.
+
+Everything is safe while workers run: it is one conditional write, and a worker that was
+overtaken learns so with its next acknowledgement. What would change nothing is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from . import consumers, limits, positions
+from .consumer_book import check_name
+from .consumers import Change, Consumer, Note, Parked
+from .errors import InvalidConsumer, NothingDone, UnknownParked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .consumer_book import Book
+    from .consumer_ports import ConsumerShelf
+    from .log_view import Entry, LogView
+    from .ports import Clock
+    from .positions import Position
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Who asks, and why; both are kept."""
+
+    who: str
+    why: str
+
+
+def reason_from(who: str, why: object) -> Reason:
+    """
+    Raises:
+        InvalidConsumer: no reason, or a long one.
+    """
+    if not isinstance(why, str) or not why.strip() or len(why) > limits.WHY_CHARS_MAX:
+        rule = f"must say why in 1 to {limits.WHY_CHARS_MAX} characters; it is kept"
+        raise InvalidConsumer(rule, field="why", value=why)
+    return Reason(who[: limits.WORKER_CHARS_MAX], why.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Overseer:
+    book: Book
+    view: LogView
+    shelf: ConsumerShelf
+    clock: Clock
+
+    def register(
+        self, feed: str, name: str, wanted: Consumer, start: str | None
+    ) -> tuple[Consumer, bool]:
+        """
+        The consumer as it is afterwards, and whether it is new.
+
+        *wanted* has its filter. A new one begins at *start*, see `place`; one that is there gets
+        the filter and stays where it is.
+
+        Raises:
+            InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
+        """
+        check_name(name)
+        begin = self.place(feed, start or positions.OLDEST, "from")
+        standing = self.book.store.consumer(feed, name)
+        if standing is None:
+            fresh = replace(wanted, feed=feed, name=name, position=begin)
+            self._check_room(feed)
+            if self.book.store.write(feed, name, 0, Change(fresh)):
+                return fresh, True
+
+        def refilter(found: Consumer) -> Change:
+            return Change(replace(found, types=wanted.types, parents=wanted.parents))
+
+        return self.book.change(feed, name, refilter), False
+
+    def remove(self, feed: str, name: str, why: Reason) -> Consumer:
+        """Forget where it stands and what is parked; the notes stay. Anew, it begins anew."""
+        parked = tuple(each.id for each in self.shelf.parked(feed, name))
+        note = self._note("delete", why)
+        return self.book.change(feed, name, lambda found: Change(None, note, drop=parked))
+
+    def pause(self, feed: str, name: str, why: Reason, *, paused: bool) -> Consumer:
+        """
+        Its worker finishes what it has begun, and waits; or goes on.
+
+        Raises:
+            NothingDone: it is so already.
+        """
+        word = "paused" if paused else "resumed"
+
+        def change(found: Consumer) -> Change:
+            if found.paused == paused:
+                rule = "is paused already" if paused else "is not paused"
+                raise NothingDone(rule, field="consumer", value=name)
+            return Change(replace(found, paused=paused), self._note(word, why))
+
+        return self.book.change(feed, name, change)
+
+    def mark(self, feed: str, name: str, target: str, why: Reason) -> Consumer:
+        """
+        Put it to *target*, see `place`: forward acknowledges, back has everything sent again.
+
+        Raises:
+            NothingDone: it stands there.
+        """
+        position = self.place(feed, target, "position")
+
+        def change(found: Consumer) -> Change:
+            note = self._note("mark", why, positions.spelled(position) or positions.OLDEST)
+            return Change(consumers.moved(found, position), note)
+
+        return self.book.change(feed, name, change)
+
+    def step(self, feed: str, name: str, why: Reason) -> Entry:
+        """
+        Acknowledge the next message without sending it; the message.
+
+        Raises:
+            NothingDone: there is none.
+        """
+        return self._past(feed, name, lambda entry: Change(None, self._step_note(entry, why)))
+
+    def park(self, feed: str, name: str, why: Reason) -> Entry:
+        """
+        Put the next message aside, with the error that it met; the message.
+
+        Raises:
+            NothingDone: there is none.
+            InvalidConsumer: too many are put aside.
+        """
+        standing = self.book.consumer(feed, name)
+        if standing.parked >= limits.PARKED_MAX:
+            rule = f"at most {limits.PARKED_MAX} messages are parked; retry or drop some first"
+            raise InvalidConsumer(rule, field="consumer", value=name)
+
+        def change(entry: Entry) -> Change:
+            parked = self._parked(standing, entry, why)
+            return Change(None, self._note("park", why, parked.id), park=parked)
+
+        return self._past(feed, name, change)
+
+    def retry(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
+        """
+        Have a parked message sent again, or `all`.
+
+        Raises:
+            UnknownParked: it is not parked.
+            NothingDone: it is to be sent again already, or there is none.
+        """
+        parked = [each.id for each in self.shelf.parked(feed, name)]
+        asked = _chosen(parked, which)
+
+        def change(found: Consumer) -> Change:
+            fresh = tuple(each for each in asked if each not in found.retries)
+            if not fresh:
+                raise NothingDone("is to be sent again already", field="id", value=which)
+            retries = (*found.retries, *fresh)
+            return Change(replace(found, retries=retries), self._note("retry", why, which))
+
+        return self.book.change(feed, name, change)
+
+    def drop(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
+        """
+        Give up a parked message, or `all`; the note stays.
+
+        Raises:
+            UnknownParked: it is not parked.
+            NothingDone: there is none.
+        """
+        asked = tuple(_chosen([each.id for each in self.shelf.parked(feed, name)], which))
+
+        def change(found: Consumer) -> Change:
+            retries = tuple(each for each in found.retries if each not in asked)
+            left = replace(found, retries=retries, parked=found.parked - len(asked))
+            return Change(left, self._note("drop", why, which), drop=asked)
+
+        return self.book.change(feed, name, change)
+
+    def place(self, feed: str, text: object, field: str) -> Position | None:
+        """
+        `oldest` (None), `now`, `copy`, or the id of an event.
+
+        Raises:
+            InvalidConsumer: none of them, or not of this feed.
+        """
+        if text == positions.OLDEST:
+            return None
+        if text == positions.COPIED:
+            return positions.COPY
+        if text == positions.NOW:
+            return self.view.frontier(feed)
+        try:
+            found = positions.given(text, field)
+        except InvalidConsumer as error:
+            rule = f"{error.rule}, or one of oldest, now, copy"
+            raise InvalidConsumer(rule, field=field, value=text) from None
+        self.view.check_reached(feed, found, field)
+        return found
+
+    def _past(self, feed: str, name: str, made: Callable[[Entry], Change]) -> Entry:
+        """Behind the next message; its worker has to take the lease again."""
+        met: list[Entry] = []
+
+        def change(found: Consumer) -> Change:
+            entry = self.view.upcoming(found)
+            if entry is None:
+                rule = "has no message before it"
+                raise NothingDone(rule, field="consumer", value=name)
+            met[:] = [entry]
+            passed = self.view.advanced(consumers.confirmed(found, [entry.place]))
+            extra = made(entry)
+            count = passed.parked + (1 if extra.park else 0)
+            return replace(extra, consumer=replace(consumers.unheld(passed), parked=count))
+
+        self.book.change(feed, name, change)
+        return met[0]
+
+    def _parked(self, standing: Consumer, entry: Entry, why: Reason) -> Parked:
+        failure, name = standing.failure, entry.place.encode()
+        met = failure is not None and failure.id in ("", name)
+        error = failure.error if failure and met else why.why
+        return Parked(
+            name, entry.line, error, self.clock(), failure.times if failure and met else 1
+        )
+
+    def _check_room(self, feed: str) -> None:
+        if len(self.book.store.consumers(feed)) >= limits.CONSUMERS_MAX:
+            rule = f"a feed has at most {limits.CONSUMERS_MAX} named consumers"
+            raise InvalidConsumer(rule, field="consumer")
+
+    def _step_note(self, entry: Entry, why: Reason) -> Note:
+        return self._note("step", why, entry.place.encode())
+
+    def _note(self, what: str, why: Reason, name: str = "") -> Note:
+        return Note(self.clock(), why.who, what, why.why, name)
+
+
+def _chosen(parked: list[str], which: str) -> list[str]:
+    """
+    Raises:
+        UnknownParked, NothingDone: *which* is not among *parked*, or there are none.
+    """
+    if which == ALL:
+        if not parked:
+            raise NothingDone("nothing is parked", field="id", value=which)
+        return parked
+    if which not in parked:
+        raise UnknownParked("no such message is parked", field="id", value=which)
+    return [which]

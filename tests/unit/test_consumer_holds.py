@@ -1,0 +1,78 @@
+"""Retention and named consumers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidings.core.consumer_holds import Holds
+from tidings.core.feeds import Retention
+
+from tests.unit.consumer_scene import ConsumerScene
+from tests.unit.scene import FEED, Scene
+from tests.unit.test_retention import HOUR, QUIET, followed
+
+CAP = 24 * HOUR
+
+
+def aged(pages: int, cap_ms: int = CAP) -> ConsumerScene:
+    """A page an hour, kept for two hours; one consumer, from before them all."""
+    scene = ConsumerScene(Scene(now_ms=QUIET))
+    scene.register()
+    for _ in range(pages):
+        scene.post("a")
+        scene.scene.now_ms += HOUR
+    followed(scene.scene, "state", "push")
+    scene.scene.trimmer = replace(scene.scene.trimmer, holds=scene.holds(cap_ms))
+    return scene
+
+
+def test_T18_retention_waits_for_a_consumer() -> None:
+    """Also for one that has acknowledged nothing yet."""
+    scene = aged(10)
+    assert scene.scene.trimmer.run(FEED) == 1
+    scene.ack(scene.lease(), through=4)
+    assert scene.scene.trimmer.run(FEED) == 5
+    scene.ack(scene.lease(), 5)
+    assert scene.scene.trimmer.run(FEED) == 7
+
+
+def test_the_slowest_counts() -> None:
+    """One that copies from the start needs nothing of the log yet."""
+    scene = aged(10)
+    scene.register("quick", start="now")
+    scene.register("copying", start="copy")
+    assert scene.holds(CAP).page(FEED) == 0
+    assert scene.scene.trimmer.run(FEED) == 1
+    assert Holds(scene.store, Retention(CAP, 0)).page("other") is None
+
+
+def test_but_not_for_ever() -> None:
+    """At the age of the cap pages go in spite of it, and it is told that it fell off."""
+    scene = aged(30)
+    scene.ack(scene.lease(), through=1)
+    assert scene.scene.trimmer.run(FEED) == 8
+    assert scene.watchers.consumer(FEED, "c0")[1].fell_off
+
+
+def test_alarms_know() -> None:
+    """How far the slowest is behind, who holds the log for itself, and who fell off."""
+    scene = aged(30)
+    scene.register("quick", start="now")
+    scene.ack(scene.lease(), through=1)
+    scene.watch(2 * HOUR).run(FEED)
+    assert scene.scene.counted["ConsumerLag"] == 29
+    assert scene.scene.counted["ConsumersLate"] == 1
+    assert scene.scene.counted["ConsumersFellOff"] == 0
+    scene.scene.trimmer.run(FEED)
+    scene.watch(2 * HOUR).run(FEED)
+    assert scene.scene.counted["ConsumersFellOff"] == 1
+
+
+def test_a_feed_without_consumers_counts_nothing() -> None:
+    """And its log is kept as if there were no such thing."""
+    scene = aged(10)
+    scene.store = type(scene.store)()
+    scene.scene.trimmer = replace(scene.scene.trimmer, holds=scene.holds(CAP))
+    assert scene.scene.trimmer.run(FEED) == 10
+    ConsumerScene(Scene(now_ms=QUIET)).watch(HOUR).run(FEED)
+    assert "ConsumerLag" not in scene.scene.counted
