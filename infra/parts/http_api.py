@@ -46,7 +46,7 @@ class FeedHttpApi(Construct):
             disable_execute_api_endpoint=closed,
             cors_preflight=apigateway.CorsPreflightOptions(
                 allow_origins=list(cors_origins),
-                allow_methods=[apigateway.CorsHttpMethod.GET, apigateway.CorsHttpMethod.POST],
+                allow_methods=_methods(),
                 allow_headers=list(CORS_HEADERS),
                 max_age=cdk.Duration.seconds(PREFLIGHT_AGE_S),
             ),
@@ -119,3 +119,9 @@ class FeedHttpApi(Construct):
                 methods=[apigateway.HttpMethod(route.method)],
                 integration=integration,
             )
+
+
+def _methods() -> list[apigateway.CorsHttpMethod]:
+    """What any route takes: an API answers preflights alike for all its paths."""
+    named = {route.method for route in blueprint.HTTP_ROUTES} - {"ANY"}
+    return [apigateway.CorsHttpMethod(method) for method in sorted(named)]

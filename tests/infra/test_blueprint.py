@@ -93,7 +93,7 @@ def test_stream_function_answers_at_a_streaming_url(template: Template) -> None:
 
 
 def test_preflights_are_answered_alike(template: Template) -> None:
-    """The HTTP API allows what the app and the twin allow, for the same origins."""
+    """The HTTP API allows what the app and the twin allow, for the same origins and methods."""
     (api,) = (
         each
         for each in template.resources("AWS::ApiGatewayV2::Api").values()
@@ -103,7 +103,8 @@ def test_preflights_are_answered_alike(template: Template) -> None:
 
     assert tuple(allowed["AllowHeaders"]) == CORS_HEADERS
     assert allowed["AllowOrigins"] == ["*"]
-    assert {"GET", "POST"} <= set(allowed["AllowMethods"])
+    methods = {route.method for route in blueprint.HTTP_ROUTES if route.method != "ANY"}
+    assert {"GET", "POST", "PUT", "DELETE"} <= methods == set(allowed["AllowMethods"])
 
 
 def test_http_routes_are_those_of_the_blueprint(template: Template) -> None:
