@@ -8,7 +8,11 @@ import pytest
 
 from tests.conformance.target import Target, parse_skips, socket_url
 
-pytest.register_assert_rewrite("tests.conformance.steps", "tests.conformance.transport_steps")
+_STEPS = ("steps", "transport_steps", "change_steps", "listener_steps")
+# What the cases of listeners listen for; any other target has to declare it too.
+RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
+
+pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +22,8 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     if not base_url:
         from tidings.local.running import Twin
 
-        with Twin("--leave") as twin:
+        declared = [part for resource in RESOURCES for part in ("--resource", resource)]
+        with Twin("--leave", *declared) as twin:
             yield _target(request, twin.url, twin.ws_url, alone=True)
         return
     yield _target(request, base_url, option("--ws-url") or socket_url(base_url), alone=False)

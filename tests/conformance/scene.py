@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -33,6 +34,7 @@ class Scene:
             "t": token,
             "ops": target.ops_path,
             "feed": target.feed,
+            "host": urlsplit(target.base_url).netloc,
             **case.row,
         }
         self.answer: httpx.Response | None = None

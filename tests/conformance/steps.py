@@ -54,11 +54,16 @@ def _wire(value: Any) -> str:
 
 
 def step_request(scene: Scene, argument: dict[str, Any]) -> None:
-    """Any request that is answered at once; a GET goes where streams are, unless `at` is `api`."""
+    """
+    Any request that is answered at once, with `text` as its body; a GET goes where streams are,
+    unless `at` is `api`.
+    """
     streams = argument["method"] == "GET" and argument.get("at") != "api"
     base = scene.target.stream_url if streams else scene.target.base_url
     headers = argument.get("headers", {})
-    scene.answer = scene.http.request(argument["method"], base + argument["path"], headers=headers)
+    scene.answer = scene.http.request(
+        argument["method"], base + argument["path"], headers=headers, content=argument.get("text")
+    )
 
 
 def step_answer(scene: Scene, argument: dict[str, Any]) -> None:
