@@ -18,6 +18,7 @@ from .story import Failed, Outcome, Plan, tell
 
 _EVERY_S = 5.0
 _LAST = 40
+_AMONG = ("copies", "syncs", "listeners")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,9 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--history", type=Path, help="write the last seed's history here")
     parser.add_argument("--copies", action="store_true", help="with consumers that copy")
     parser.add_argument("--syncs", action="store_true", help="with plans and their corrections")
+    parser.add_argument("--listeners", action="store_true", help="with listeners that overflow")
     chosen = parser.parse_args(arguments)
     try:
-        plan = Plan(chosen.seed, copies=chosen.copies, syncs=chosen.syncs)
+        among = {name: getattr(chosen, name) for name in _AMONG}
+        plan = Plan(chosen.seed, **among)
         outcome = _run(plan, chosen.seeds, chosen.minutes * 60)
     except Failed as failed:
         return _report(failed, chosen.history)
@@ -65,8 +68,7 @@ def _report(failed: Failed, wanted: Path | None) -> int:
     _say("\n".join(failed.history.lines(_LAST)))
     _say(f"seed {seed} broke a promise: {failed.reason}")
     _say(f"history: {path}")
-    among = " --copies" if failed.plan.copies else ""
-    among += " --syncs" if failed.plan.syncs else ""
+    among = "".join(f" --{name}" for name in _AMONG if getattr(failed.plan, name))
     _say(f"again: python -m tests.simulation --seed {seed}{among}")
     return 1
 

@@ -9,6 +9,7 @@ from typing import Any
 from tidings.core.access import Guard
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
+from tidings.core.changefeeds import ChangeFeeds
 from tidings.core.connections import Connection
 from tidings.core.correcting import Corrector
 from tidings.core.delivery import Delivery
@@ -40,7 +41,10 @@ TOMBSTONE_MS = RETENTION_MS + 6 * 3_600_000
 
 @dataclass
 class Functions:
-    """*bells* implements `Bells`; *told* is what a warm push function remembers."""
+    """
+    *bells* implements `Bells`; *told* is what a warm push function remembers, *before* the
+    profiles as they were before departures were kept.
+    """
 
     parts: Parts
     stores: Stores
@@ -48,6 +52,7 @@ class Functions:
     records_min: int
     told: dict[str, int] = field(default_factory=dict)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
+    before: MemoryProfiles = field(default_factory=MemoryProfiles)
 
     @property
     def guard(self) -> Guard:
@@ -119,8 +124,13 @@ class Functions:
             self._registrar(process),
         ).receive(connection_id, text)
 
+    def changefeeds(self, process: Process) -> ChangeFeeds:
+        registry = process.through("registry", self.stores.registry)
+        state = process.through("state", self.stores.state)
+        return ChangeFeeds(self.profiles, registry, state, self.guard, FEEDS)
+
     def _registrar(self, process: Process) -> Registrar:
-        return Registrar(
+        return self.parts.registrar(
             self._connections(process),
             process.through("registry", self.stores.registry),
             self._inbox(process),
@@ -217,7 +227,7 @@ class Functions:
     def _recent(self, process: Process) -> Profiles:
         """As a warm process remembers them: perhaps from before departures were kept."""
         stale = process.machine.weather.strikes("stale_profile")
-        return MemoryProfiles() if stale else self.profiles
+        return self.before if stale else self.profiles
 
     def _departures(self, process: Process) -> DepartureReader:
         departures = process.through("departures", self.stores.departures)

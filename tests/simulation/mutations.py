@@ -40,6 +40,7 @@ from .broken_leaves import (
     StickyCopies,
     WholePages,
 )
+from .broken_listeners import CarelessRegistrar, DroppingBuffer, LateRegistrar
 from .parts import RETENTION_MS, Parts
 from .process import Process
 from .stores import WatchedLog
@@ -134,7 +135,7 @@ class Mutation:
     before that and goes on to *seeds_max*, because any change of the core moves the dice.
 
     *clear* looks for it without faults and without the safety net of the sweep, *copies* among
-    consumers that copy, *syncs* among corrections.
+    consumers that copy, *syncs* among corrections, *listeners* among listeners.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Mutation:
     clear: bool = False
     copies: bool = False
     syncs: bool = False
+    listeners: bool = False
     without: frozenset[str] = frozenset()  # faults that would excuse it
 
     def plan(self, seed: int) -> Plan:
@@ -153,6 +155,7 @@ class Mutation:
             sweeps=not self.clear,
             copies=self.copies,
             syncs=self.syncs,
+            listeners=self.listeners,
             without=self.without,
         )
 
@@ -163,6 +166,10 @@ def _of_copies(name: str, parts: Parts, took: int = 1) -> Mutation:
 
 def _of_syncs(name: str, parts: Parts, took: int = 1) -> Mutation:
     return Mutation(name, parts, took, took + 50, syncs=True)
+
+
+def _of_listeners(name: str, parts: Parts, took: int = 1) -> Mutation:
+    return Mutation(name, parts, took, took + 50, listeners=True)
 
 
 MUTATIONS = (
@@ -198,6 +205,9 @@ MUTATIONS = (
     _of_syncs("the last look is before the number", Parts(corrector=LooksBefore)),
     _of_syncs("a correction leaps over holes", Parts(corrector=LeapsOverHoles)),
     _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 53),
+    _of_listeners("a full buffer drops items", Parts(buffer=DroppingBuffer)),
+    _of_listeners("a listener starts where push stands", Parts(registrar=LateRegistrar)),
+    _of_listeners("an answer may be lost", Parts(registrar=CarelessRegistrar)),
 )
 _BEFORE = 5
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from tidings.client.buffers import MemoryBuffer
 from tidings.core import limits
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
@@ -15,6 +16,7 @@ from tidings.core.memory import MemoryConnections, MemoryFollowers
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
 from tidings.core.reader import Reader
+from tidings.core.registering import Registrar
 
 from .stores import WatchedLog
 
@@ -32,6 +34,8 @@ class Parts:
     pusher: type[Pusher] = Pusher
     followers: type[MemoryFollowers] = MemoryFollowers
     connections: type[MemoryConnections] = MemoryConnections
+    registrar: type[Registrar] = Registrar
+    buffer: type[MemoryBuffer] = MemoryBuffer
     log: type[WatchedLog] = WatchedLog
     page_ms: int = RETENTION_MS + limits.TTL_SLACK_MS
     around: Callable[[], AbstractContextManager[object]] = nullcontext  # while the world runs
@@ -41,14 +45,16 @@ SOUND = Parts()
 
 
 @contextmanager
-def bounds(*, small: bool, few_buckets: bool = False) -> Iterator[None]:
+def bounds(
+    *, small: bool, few_buckets: bool = False, pages: Mapping[str, int] | None = None
+) -> Iterator[None]:
     """
     Reads and frames so *small* that a few operations need several, or as they are.
 
     With *few_buckets* a bucket holds many rows, more than one step of a copy where that is
-    *small* too.
+    *small* too. *pages* are the bounds of a bootstrap.
     """
-    changed: dict[str, int] = {}
+    changed: dict[str, int] = dict(pages or {})
     if small:
         changed |= {"READ_PAGES_BYTES_MAX": 1_200, "FRAME_BYTES_MAX": 500, "COPY_STEP_ROWS": 7}
         changed |= {"CORRECT_SECTION": 4, "CORRECT_BATCH_BYTES": 400}

@@ -1,45 +1,33 @@
-"""
-A WebSocket client after PROTOCOL.md section 8: subscribes, pings, unsubscribes, comes back.
-
-What the feed sends is handled the moment it is sent; what the client says travels a while.
-"""
+"""A WebSocket client after PROTOCOL.md section 8: subscribes, pings, unsubscribes, comes back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
+from .calling import Caller
 from .choosing import new_consumer
 from .consumer import Session
 from .functions import FEED
 from .model import Broken, Place
 from .world import World
 
-_ANSWER_MS = 10_000  # 8.7: no answer within this means connect again
-_SWALLOW_MS = 3_000
 _THINK_MS = (300, 3_000, 20_000)  # some clients are restless
 _SERVED = ("catching-up", "joining", "live")
 
 
-class SocketClient:
+class SocketClient(Caller):
     """*session* is the subscription it has now, None without one."""
 
     def __init__(self, world: World, name: str) -> None:
-        self.world, self.name = world, name
+        super().__init__(world, name)
         self.consumer = new_consumer(world, name)
         self.session: Session | None = None
-        self.connection_id = ""
         self.state = ""  # as the last pong told
         self._think_ms = world.random.choice(_THINK_MS)
         self._asked_at = 0  # the frontier when it subscribed
-        self.connections = 0
         self._replies: list[dict[str, Any]] = []
         world.scheduler.spawn(name, self._live)
-
-    @property
-    def connected(self) -> bool:
-        return self.connection_id != ""
 
     # --- the life of a client -------------------------------------------------------------------
 
@@ -69,44 +57,14 @@ class SocketClient:
                 return False
         return False
 
-    def _connect(self) -> bool:
-        self.connections += 1
-        connection_id = f"{self.name}.{self.connections}"
-        opened: list[bool] = []
-        self.world.connect(connection_id, lambda: opened.append(True))
-        if not self._until(lambda: bool(opened)):
-            return False
-        self.connection_id = connection_id
-        self.world.stores.sockets.heard[connection_id] = self._hear
-        self.world.stores.sockets.closed[connection_id] = self._closed
-        return True
-
-    def _leave(self, why: str) -> None:
-        """Close the connection; the gateway tells the feed, if it does."""
-        if not self.connected:
-            return
-        self.world.machine.note(self.name, why, self.consumer.cursor)
-        self.world.stores.sockets.heard.pop(self.connection_id, None)
-        self.world.stores.sockets.closed.pop(self.connection_id, None)
-        self.world.disconnect(self.connection_id)
-        self._closed()
-
-    def _vanish(self) -> None:
-        """Gone without a word: what is sent for a while is taken and lost."""
-        lines, connection_id = self.world.stores.sockets, self.connection_id
-        lines.swallowing.add(connection_id)
-        self.world.scheduler.after(_SWALLOW_MS, lambda: lines.swallowing.discard(connection_id))
-        self._leave("vanishes")
-
     def _closed(self) -> None:
-        self.connection_id, self.session = "", None
+        super()._closed()
+        self.session = None
+
+    def _standing(self) -> object:
+        return self.consumer.cursor
 
     # --- what it says ---------------------------------------------------------------------------
-
-    def _say(self, **message: Any) -> None:
-        connection_id, text = self.connection_id, json.dumps(message)
-        delay = self.world.random.uniform(5, 60)
-        self.world.scheduler.after(delay, lambda: self.world.receive(connection_id, text))
 
     def _ask(self, reply: str, **message: Any) -> dict[str, Any] | None:
         """Say it and wait for *reply*; None when it does not come."""
@@ -158,12 +116,6 @@ class SocketClient:
         pong = self._ask("pong", action="ping")
         self.state = pong["state"] if pong else ""
         return self.state in _SERVED
-
-    def _until(self, true: Callable[[], bool]) -> bool:
-        until = self.world.scheduler.now_ms + _ANSWER_MS
-        while not true() and self.world.scheduler.now_ms < until:
-            self.world.scheduler.sleep(100)
-        return true()
 
     # --- what it hears --------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from tidings.core.followers import PUSH, STATE
 from tidings.core.session import State
 from tidings.core.state import Row
 
-from . import copies, syncs
+from . import copies, listening, syncs
 from .consumer import Consumer
 from .functions import FEED
 from .history import History
@@ -40,7 +40,8 @@ _BEACON_MS = 30_000  # then no sweep may be needed any more
 class Plan:
     """
     *sweeps* off takes the safety net away; *clear* takes the faults away; *copies* adds
-    consumers that copy, see `copies`; *syncs* adds plans and their corrections, see `syncs`.
+    consumers that copy, see `copies`; *syncs* adds plans and their corrections, see `syncs`;
+    *listeners* adds listeners, see `listening`.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class Plan:
     sweeps: bool = True
     copies: bool = False
     syncs: bool = False
+    listeners: bool = False
     without: frozenset[str] = frozenset()
 
 
@@ -89,6 +91,7 @@ class Story:
             self.producers, consumers = copies.begin(world)
             self.streams = [*self.streams[:1], *consumers]
         self.syncs = syncs.begin(world) if plan.syncs else []
+        self.listeners = listening.begin(world, parts.buffer) if plan.listeners else []
 
     def tell(self) -> None:
         if self.world.sweeps:
@@ -145,6 +148,8 @@ class Story:
         self._check_departures()
         for sync in self.syncs:
             sync.check()
+        for listener in self.listeners:
+            listener.check()
         for client in self.sockets:
             self._check_socket(client)
             self._check_doubt(client.consumer)
@@ -238,7 +243,9 @@ def tell(plan: Plan, parts: Parts = SOUND) -> Outcome:
     Raises:
         Failed: a promise was broken, or the code under test raised what it must not.
     """
-    with parts.around(), bounds(small=plan.seed % 2 == 1, few_buckets=plan.copies):
+    pages = listening.PAGES if plan.listeners else None
+    small = plan.seed % 2 == 1
+    with parts.around(), bounds(small=small, few_buckets=plan.copies, pages=pages):
         story = Story(plan, parts)
         machine = story.world.machine
         try:

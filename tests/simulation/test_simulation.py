@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from . import copies, syncs
+from . import copies, listening, syncs
 from .story import Outcome, Plan, tell
 from .weather import MANNERS, RATES
 
 SEEDS = 40
 SEEDS_OF_COPIES = 10  # each is several times the work
 SEEDS_OF_SYNCS = 8
+SEEDS_OF_LISTENERS = 8
 _LEADS_TO = (
     "connection was cut",
     "event was repeated",
@@ -69,6 +70,14 @@ def test_corrections_overwrite_nothing_whatever_fails() -> None:
     fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
 
     assert [kind for kind in syncs.LEADS_TO if fired[kind] < 20] == []
+
+
+def test_listeners_know_what_is_whatever_overflows() -> None:
+    """In the bootstrap and when live: nothing is lost, and each goes live again."""
+    outcomes = [tell(Plan(seed, listeners=True)) for seed in range(SEEDS_OF_LISTENERS)]
+    fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
+
+    assert [kind for kind in (*listening.RATES, *listening.LEADS_TO) if fired[kind] < 20] == []
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -83,6 +83,20 @@ def test_a_registration_that_is_overtaken_leaves_nothing(declared: Scene) -> Non
     assert declared.sockets.sent["c"] == []
 
 
+@pytest.mark.parametrize("away", ["busy", "gone"])
+def test_an_answer_that_is_not_taken_ends_it(declared: Scene, away: str) -> None:
+    """The first thing a listener hears is the answer, or nothing."""
+    getattr(declared.sockets, away).add("c")
+    listen(declared)
+    declared.sockets.busy.clear()
+    declared.post(vm())
+    declared.push()
+    assert declared.sockets.sent["c"] == []
+    assert declared.connections.get("c") is None
+    assert declared.registry.registered(FEED) == []
+    assert declared.counted["ListenersRegistered"] == 0
+
+
 def test_the_earlier_of_an_instance_is_cut(declared: Scene) -> None:
     """And forgotten; the later one alone is told and counted."""
     listen(declared, "first")

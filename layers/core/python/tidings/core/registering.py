@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import frames, limits
 from .access import Role
+from .connections import Outcome
 from .errors import InvalidMessage, Rejected, TooLarge
 from .feeds import DEFAULT_FEED, check_known
 from .followers import PUSH, STATE
@@ -118,8 +119,10 @@ class Registrar:
     def _confirm(
         self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
     ) -> None:
+        if self.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
+            self._end(joining.id)  # an item must not be the first it hears
+            return
         self.count("ListenersRegistered", 1)
-        self.sockets.send(joining.id, answer(listener, resources))
         hand_over(self.inbox, joining, self.new_id())
         self.bells.ring(joining.feed, PUSH)
 

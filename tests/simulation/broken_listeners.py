@@ -1,0 +1,66 @@
+"""Listeners with one rule taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidings.client.buffers import MemoryBuffer
+from tidings.core.connections import Connection, Outcome
+from tidings.core.followers import PUSH, STATE
+from tidings.core.ports import Checkpoints, Sockets
+from tidings.core.registering import Registrar
+from tidings.core.registrations import Listener
+from tidings.core.resources import Resource
+
+
+@dataclass
+class _OfPush:
+    """Implements `Checkpoints`: says of the state what is true of push."""
+
+    kept: Checkpoints
+
+    def checkpoints(self, feed: str) -> dict[str, int]:
+        return {STATE: self.kept.checkpoints(feed).get(PUSH, 0)}
+
+
+@dataclass
+class _Careless:
+    """Implements `Sockets`: says that all was sent."""
+
+    sockets: Sockets
+
+    def send(self, connection_id: str, frame: str) -> Outcome:
+        self.sockets.send(connection_id, frame)
+        return Outcome.SENT
+
+    def close(self, connection_id: str) -> None:
+        self.sockets.close(connection_id)
+
+
+class LateRegistrar(Registrar):
+    """A registration starts where push stands, though the bootstrap comes from the state."""
+
+    def _register(
+        self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        late = replace(self, checkpoints=_OfPush(self.checkpoints))
+        Registrar._register(late, connection, listener, resources)
+
+
+class CarelessRegistrar(Registrar):
+    """Whether the answer was taken is not looked at."""
+
+    def _confirm(
+        self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        careless = replace(self, sockets=_Careless(self.sockets))
+        Registrar._confirm(careless, joining, listener, resources)
+
+
+class DroppingBuffer(MemoryBuffer):
+    """An item without room is dropped, and nobody learns of it."""
+
+    def put(self, item: str) -> bool:
+        super().put(item)
+        return True
