@@ -87,8 +87,19 @@ class Kept:
 
     def remove(self, row: Row) -> None:
         table = self.target.settings.state_table
-        key = {"bucket": {"S": f"{self.name}#{row.bucket:02x}"}, "key": {"S": row.key}}
-        self.target.client.delete_item(TableName=table, Key=key)
+        self.target.client.delete_item(TableName=table, Key=self._key(row))
+
+    def lose(self, row: Row, *names: str) -> None:
+        """Delete these attributes of an item, as by hand."""
+        self.target.client.update_item(
+            TableName=self.target.settings.state_table,
+            Key=self._key(row),
+            UpdateExpression=f"REMOVE {', '.join(f'#{name}' for name in names)}",
+            ExpressionAttributeNames={f"#{name}": name for name in names},
+        )
+
+    def _key(self, row: Row) -> Any:
+        return {"bucket": {"S": f"{self.name}#{row.bucket:02x}"}, "key": {"S": row.key}}
 
 
 @pytest.fixture
@@ -126,6 +137,21 @@ def test_what_was_broken_is_named_and_put_right(kept: Kept) -> None:
     assert kept.rows() == rows
     assert kept.told("verify")[2] == 0
     assert kept.told("rebuild")[1]["repaired"] == 0
+
+
+def test_a_row_that_lacks_attributes_is_named_and_put_right(kept: Kept) -> None:
+    """Each attribute by itself; and a row with a key alone, of which the log says nothing."""
+    rows = kept.filled()
+    for name, lost in {"a": "page", "b": "slot", "d": "at", "e": "line"}.items():
+        kept.lose(rows[f"video/{name}"], lost)
+    kept.lose(Row("video/z", 1, 1, 1, "x"), "page", "slot", "at", "line")
+
+    told, last, code = kept.told("verify")
+    assert (told, code) == ([f"broken video/{name}" for name in "abdez"], 3)
+    assert (last["agreeing"], last["differences"]["broken"]) == (5, 5)
+    assert "broken: line" in kept.run("verify").stdout
+    assert kept.told("rebuild")[1]["repaired"] == 5
+    assert kept.rows() == rows
 
 
 def test_a_feed_at_work_is_verified_and_rebuilt(kept: Kept) -> None:

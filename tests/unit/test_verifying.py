@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tidings.core.followers import STATE
 from tidings.core.memory import MemoryState
 from tidings.core.operations import event_of
 from tidings.core.pages import Page
-from tidings.core.state import Row, bucket_of
+from tidings.core.state import ABSENT, Row, bucket_of
 from tidings.core.verifying import Kind
 
 from tests.unit.following import filled, trimmed
@@ -113,6 +114,21 @@ def test_a_row_behind_the_log_is_alien(scene: Scene, place: tuple[int, int]) -> 
     alter(scene, "video/c", page=9)
 
     assert told(scene) == ["alien video/c", "alien video/y"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"page": ABSENT}, {"slot": ABSENT}, {"at_ms": ABSENT}, {"line": ""}]
+)
+def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any]) -> None:
+    """Also where the log is too young to know its object, so that it is not taken for older."""
+    alter(scene, "video/c", **fields)
+    trimmed(scene, 3)
+    scene.state.write(FEED, [replace(Row("video/z", 1, 0, NOW, line("z")), **fields)])
+
+    assert [each for each in told(scene) if each.startswith("broken")] == [
+        "broken video/c",
+        "broken video/z",
+    ]
 
 
 def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> None:

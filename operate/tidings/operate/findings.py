@@ -83,8 +83,8 @@ def difference_as_json(difference: Difference) -> dict[str, object]:
 def cells(difference: Difference) -> tuple[str, str, str, str]:
     """A row of the table: kind, object, what the state has and the log says at page/slot."""
     kind = difference.kind.value
-    if difference.kind is Kind.ALTERED:
-        kind = f"{kind}: {', '.join(_unequal(difference))}"
+    if difference.kind in (Kind.ALTERED, Kind.BROKEN):
+        kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
     return kind, difference.key, _said(difference.found), _said(difference.wanted)
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .pages import Page
 
 
+ABSENT = -1  # a number that a stored row lacks, as somebody who meddled left it
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """
@@ -32,6 +35,11 @@ class Row:
     at_ms: int
     line: str
     expires_ms: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is absent: number or line."""
+        return ABSENT not in (self.page, self.slot, self.at_ms) and self.line != ""
 
     @property
     def deleted(self) -> bool:

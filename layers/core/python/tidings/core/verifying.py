@@ -43,6 +43,7 @@ class Kind(Enum):
     STALE = "stale"  # the row is an earlier operation
     ALTERED = "altered"  # the row is at the right place and says something else
     ALIEN = "alien"  # the log has no such operation of the object
+    BROKEN = "broken"  # the row lacks its place, time or line
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,9 @@ class Verifier:
         wanted = self._remembered(fold.latest.values())
         older, total = 0, 0
         for row in self._rows(bucket):
-            older += row.page < self.floor
-            if row.page >= self.floor and not self._forgotten(row):
+            if self._is_older(row):
+                older += 1
+            elif not self._forgotten(row):
                 total = (total + _digest(row)) % _SUMS
         if total == sum(map(_digest, wanted)) % _SUMS:
             return Compared(bucket, fold.checkpoint, len(wanted), older)
@@ -142,7 +144,7 @@ class Verifier:
             wanted = fold.latest.get(row.key)
             if wanted is not None and _same(row, wanted):
                 agreeing.add(row.key)
-            elif wanted is None and row.page < self.floor:
+            elif wanted is None and self._is_older(row):
                 older += 1
             else:
                 doubtful[row.key] = row
@@ -211,6 +213,10 @@ class Verifier:
             yield from found
             after = found[-1].key
 
+    def _is_older(self, row: Row) -> bool:
+        """Than the log, which can therefore say nothing of it."""
+        return row.whole and row.page < self.floor
+
     def _remembered(self, rows: Iterable[Row]) -> list[Row]:
         return [row for row in rows if not self._forgotten(row)]
 
@@ -249,6 +255,8 @@ def _digest(row: Row) -> int:
 
 
 def _kind(found: Row, wanted: Row | None) -> Kind:
+    if not found.whole:
+        return Kind.BROKEN
     if wanted is None:
         return Kind.ALIEN
     at, wanted_at = (found.page, found.slot), (wanted.page, wanted.slot)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidings.core.state import Row, bucket_of
+from tidings.core.state import ABSENT, Row, bucket_of
 
-from .attributes import Item, expiry, expiry_ms, number, text
+from .attributes import Item, expiry, expiry_ms, number, text, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ATTRIBUTES = ("page", "slot", "at", "line", "expires")  # beside the key
+_NUMBERS = ("page", "slot", "at")
+ATTRIBUTES = (*_NUMBERS, "line", "expires")  # beside the key
 
 
 def bucket(feed: str, number: int) -> str:
@@ -37,22 +38,34 @@ def encode(feed: str, row: Row) -> Item:
 
 
 def values(row: Row) -> Item:
-    """All attributes beside the key."""
-    return {
+    """All attributes beside the key; of a row that is not whole those that are there."""
+    found = {
         "page": number(row.page),
         "slot": number(row.slot),
         "at": number(row.at_ms),
         "line": text(row.line),
         **expiry(row.expires_ms),
     }
+    if row.whole:
+        return found
+    return {name: each for name, each in found.items() if each not in (number(ABSENT), text(""))}
 
 
 def decode(item: Mapping[str, Any]) -> Row:
-    return Row(
-        item["key"]["S"],
-        int(item["page"]["N"]),
-        int(item["slot"]["N"]),
-        int(item["at"]["N"]),
-        item["line"]["S"],
-        expiry_ms(item),
-    )
+    try:
+        return Row(
+            item["key"]["S"],
+            int(item["page"]["N"]),
+            int(item["slot"]["N"]),
+            int(item["at"]["N"]),
+            item["line"]["S"],
+            expiry_ms(item),
+        )
+    except KeyError:
+        return _not_whole(item)
+
+
+def _not_whole(item: Mapping[str, Any]) -> Row:
+    """An item that lacks what every row has."""
+    page, slot, at = (int(item[name]["N"]) if name in item else ABSENT for name in _NUMBERS)
+    return Row(item["key"]["S"], page, slot, at, text_of(item, "line"), expiry_ms(item))
