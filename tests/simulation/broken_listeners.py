@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidings.client.buffers import MemoryBuffer
 from tidings.core.connections import Connection, Outcome
 from tidings.core.followers import PUSH, STATE
+from tidings.core.leases import Lease
 from tidings.core.ports import Checkpoints, Sockets
 from tidings.core.registering import Registrar
 from tidings.core.registrations import Listener
@@ -22,6 +23,9 @@ class _OfPush:
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         return {STATE: self.kept.checkpoints(feed).get(PUSH, 0)}
+
+    def standings(self, feed: str) -> Sequence[Lease]:
+        return self.kept.standings(feed)
 
 
 @dataclass
