@@ -74,6 +74,7 @@ def _conformance(found: stage_on_emulator.Addresses) -> int:
         f"--stream-url={found.stream_url}",
         f"--ws-url={found.sockets_url}",
     ]
+    command += ["--skip-rules=13.*=no resources are declared here"]
     law = f"{CONFORMANCE.relative_to(ROOT)}/test_conformance.py::test_law"
     command += [f"--deselect={law}[{case}]" for case in NOT_HERE]
     return subprocess.run([*command, *sys.argv[1:]], cwd=ROOT, check=False).returncode

@@ -51,7 +51,7 @@ def step_is_answered(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def _list(scene: Scene, query: str) -> dict[str, Any]:
-    url = f"{scene.target.base_url}/feeds/{scene.target.feed}/changes?{query}"
+    url = f"{scene.target.stream_url}/feeds/{scene.target.feed}/changes?{query}"
     answer = httpx.get(url, timeout=PATIENCE_S * 3)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
