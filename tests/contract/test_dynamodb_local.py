@@ -8,13 +8,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import boto3
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws.blueprint import TABLES
+from tidings.core.consumer_book import Book
+from tidings.core.consumers import Consumer
+from tidings.core.consuming import Acknowledgement, Workers
+from tidings.core.cursors import Place
+from tidings.core.log_view import LogView
+from tidings.core.overseeing import Overseer, Reason
 from tidings.core.pages import Page, encode
+from tidings.core.reader import Reader
 from tidings.local import dynamodb_local
 
 from tests.contract.claim_store import ClaimStoreContract
@@ -188,6 +196,35 @@ class TestCosts:
         spent.clear()
         assert len(stores.log.read(feed, 0)) == 30
         assert spent == {"log": 2}
+
+    def test_an_acknowledgement_is_two_reads_and_a_write(
+        self, stores: Stores, feed: str, spent: dict[str, float]
+    ) -> None:
+        """However much it covers. A note makes it two writes; in a transaction AWS bills four."""
+        worker, first = Worker(stores, feed), Place(1, 0, AT // 1000)
+        spent.clear()
+        worker.acknowledge(through=first, sending=replace(first, slot=500))
+        assert spent == {"control": 3}
+        spent.clear()
+        worker.overseer.pause(feed, "index", Reason("ann", "a test"), paused=True)
+        assert spent == {"control": 1 + 2}
+
+
+class Worker:
+    """Of a consumer that is registered and leased, on these stores."""
+
+    def __init__(self, stores: Stores, feed: str) -> None:
+        reader = Reader(stores.log, stores.log)
+        view = LogView(stores.log, stores.log, reader, stores.followers)
+        parts = Book(stores.consumers), view, stores.shelf, lambda: AT
+        self.feed, self.workers, self.overseer = feed, Workers(*parts), Overseer(*parts)
+        stores.log.take(feed)
+        self.overseer.register(feed, "index", Consumer(feed, "index"), None)
+        self.fence = self.workers.lease(feed, "index", "w").consumer.fence
+
+    def acknowledge(self, *, through: Place, sending: Place) -> None:
+        said = Acknowledgement(through=through, sending=sending)
+        self.workers.acknowledge(self.feed, "index", self.fence, said)
 
 
 class TestStream:

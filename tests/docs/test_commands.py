@@ -67,7 +67,7 @@ def test_a_command_of_a_document_works(command: str, twin: Twin) -> None:
     """As it stands, but for the port, and ending after the first event where it would go on."""
     address = twin.url.rstrip("/")
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
-    if re.search(r"tidings (tail|post|status)\b", text):
+    if re.search(r"tidings (tail|post|status|consumers|log)\b", text):
         text += f" --url {address}"
     if "tidings sync" in text and "--endpoint-url" not in text:
         text += f" --endpoint-url {twin.dynamodb_url}"

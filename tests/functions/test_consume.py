@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tidings.aws import app
 from tidings.core import passwords
@@ -158,7 +160,7 @@ def test_who_may_do_what(cloud: Cloud) -> None:
     ]
     app.profiles().save("main", Profile(read_passwords=(hashes[0],), ingest_passwords=(hashes[1],)))
     start_anew()
-    asked = {
+    asked: dict[str, Callable[[str], int]] = {
         "register": lambda password: ask("PUT", CONSUMER, password=password)[0],
         "lease": lambda password: act("lease", {"worker": "w"}, password=password)[0],
         "list": lambda password: ask("GET", "/feeds/{feed}/consumers", password=password)[0],
@@ -167,7 +169,8 @@ def test_who_may_do_what(cloud: Cloud) -> None:
         "delete": lambda password: ask("DELETE", CONSUMER, query=WHY, password=password)[0],
     }
     allowed = {
-        name: [ask("post-secret"), ask("read-secret"), ask("else")] for name, ask in asked.items()
+        name: [attempt(each) for each in ("post-secret", "read-secret", "else")]
+        for name, attempt in asked.items()
     }
     assert allowed == {
         "register": [201, 401, 401],

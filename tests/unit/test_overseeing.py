@@ -33,7 +33,7 @@ def test_registered_once() -> None:
     scene = made("a", "b")
     scene.ack(scene.lease(), through=0)
     again = scene.register(types=("b",), start="now")
-    assert (again.position, again.types) == (scene.places[0], ("b",))
+    assert (positions.handled(again.position), again.types) == (1, ("b",))
 
 
 @pytest.mark.parametrize(("start", "due"), [("oldest", [0, 1, 2]), ("now", [2])])

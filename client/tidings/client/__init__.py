@@ -1,7 +1,8 @@
 """
 Follow a feed and post to it.
 
-`Consumer` acknowledges event by event, `follow` is the plain loop beneath it, `Poster` posts.
+`Consumer` acknowledges event by event, `follow` is the plain loop beneath it, `Poster` posts;
+`Worker` works for a consumer whose position the feed keeps.
 Each is imported when it is first used: the command line starts without what it does not need.
 """
 
@@ -17,23 +18,30 @@ if TYPE_CHECKING:
     from .errors import AccessDenied as AccessDenied
     from .errors import BackoffFailed as BackoffFailed
     from .errors import ClientError as ClientError
+    from .errors import FellOff as FellOff
     from .errors import Lost as Lost
     from .errors import Refused as Refused
+    from .errors import Unwritten as Unwritten
     from .errors import WrongState as WrongState
     from .errors import WrongUrl as WrongUrl
     from .events import Event as Event
     from .following import follow as follow
     from .intake import Delivery as Delivery
     from .listener import Listener as Listener
+    from .named_consumers import NamedConsumers as NamedConsumers
     from .outbox import publish_with as publish_with
     from .post import Poster as Poster
+    from .worker import Message as Message
+    from .worker import Worker as Worker
 
 _ERRORS = (
     "AccessDenied",
     "BackoffFailed",
     "ClientError",
+    "FellOff",
     "Lost",
     "Refused",
+    "Unwritten",
     "WrongState",
     "WrongUrl",
 )
@@ -44,7 +52,10 @@ _MODULES = {
     "Delivery": "intake",
     "Event": "events",
     "Listener": "listener",
+    "Message": "worker",
+    "NamedConsumers": "named_consumers",
     "Poster": "post",
+    "Worker": "worker",
     "follow": "following",
     "publish_with": "outbox",
     **dict.fromkeys(_ERRORS, "errors"),

@@ -34,6 +34,16 @@ def status_url(url: str, feed: str) -> str:
     return urlunsplit((scheme, host, f"{path}{named}/status", "", ""))
 
 
+def feed_url(url: str, feed: str) -> str:
+    """
+    What the paths of *feed* are below.
+
+    Raises:
+        WrongUrl: *url* is not http or https with a host.
+    """
+    return f"{base_url(url)}/feeds/{quote(feed, safe='')}"
+
+
 def base_url(url: str) -> str:
     """
     What the paths of a feed are below.

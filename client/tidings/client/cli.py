@@ -34,6 +34,13 @@ SUBCOMMANDS = {
     "snoop": Subcommand(
         "tidings.client.snoop_command", "snoop", "Print the items of a change feed as they come."
     ),
+    "consume": Subcommand(
+        "tidings.client.consume_command", "consume", "Work for a named consumer of a feed."
+    ),
+    "consumers": Subcommand(
+        "tidings.client.consumers_command", "consumers", "Show and steer named consumers."
+    ),
+    "log": Subcommand("tidings.client.log_command", "log", "Look at the log of a feed."),
     "agent": Subcommand(
         "tidings.agent.command",
         "agent",

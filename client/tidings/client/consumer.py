@@ -91,13 +91,32 @@ class Consumer(Closing):
         with self._lock:
             if self._ended:
                 raise StopIteration
-            if self._thread is None:
-                self._thread = _Thread(self._intake)
-        found = self._thread.get()
+            thread = self._started()
+        found = thread.get()
         if isinstance(found, Delivery):
             return found
         self._end(found)
         raise StopIteration
+
+    def within(self, timeout_s: float) -> Delivery | None:
+        """
+        The next event, as with `for`; None when none came in time, or when it is closed.
+
+        Raises:
+            WrongState, AccessDenied, Refused: as while iterating.
+        """
+        with self._lock:
+            if self._ended:
+                return None
+            thread = self._started()
+        try:
+            found = thread.get(timeout_s)
+        except queue.Empty:
+            return None
+        if isinstance(found, Delivery):
+            return found
+        self._end(found)
+        return None
 
     def close(self) -> None:
         """
@@ -144,6 +163,12 @@ class Consumer(Closing):
             await self._task.stop()
         await asyncio.to_thread(self._intake.save)
 
+    def _started(self) -> _Thread:
+        """Call it with the lock held."""
+        if self._thread is None:
+            self._thread = _Thread(self._intake)
+        return self._thread
+
     def _end(self, ended: _Ended) -> None:
         """An error is raised once; whoever asks again is at the end."""
         self._ended = True
@@ -169,8 +194,8 @@ class _Thread:
         self._thread.start()
         self._running.wait()
 
-    def get(self) -> Delivery | _Ended:
-        found = self._found.get()
+    def get(self, timeout_s: float | None = None) -> Delivery | _Ended:
+        found = self._found.get(timeout=timeout_s)
         if isinstance(found, _Ended):
             self._found.put(_Ended())  # for the other threads that wait
         return found

@@ -5,10 +5,12 @@ Every error the client raises.
     * WrongUrl      the address cannot be used; nothing was sent
     * Refused       the server will answer the same again; trying again is useless
         * AccessDenied  no password, or not the right one
+        * FellOff       the log does not reach back to where a named consumer stands
     * Lost          the connection failed or ended; `follow` and `Poster` try again
     * BackoffFailed a listener has tried as often as it was allowed to
     * WrongState    a state file cannot be read or written
     * NoPassword    a password file cannot be read, or holds none
+    * Unwritten     raised by you: a message of a batch could not be written
 """
 
 from __future__ import annotations
@@ -41,6 +43,12 @@ class AccessDenied(Refused):
     verdict = "invalid credentials"
 
 
+class FellOff(Refused):
+    """Nothing was skipped: an operator says where the consumer goes on."""
+
+    verdict = "fell off"
+
+
 class Lost(ClientError):
     """*after_s* is how long the server asks to be left alone."""
 
@@ -59,3 +67,16 @@ class WrongState(ClientError):
 
 class NoPassword(ClientError):
     """The password file is not there, or is another kind of file."""
+
+
+class Unwritten(ClientError):
+    """
+    What `write` of a `Worker` raises that knows how far it came.
+
+    The messages before *index* are written and are acknowledged; the one at *index* is not, for
+    *reason*, and nor is what follows.
+    """
+
+    def __init__(self, index: int, reason: str) -> None:
+        self.index, self.reason = index, reason
+        super().__init__(reason)

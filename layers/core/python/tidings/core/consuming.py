@@ -94,9 +94,10 @@ class Workers:
         Raises:
             UnknownConsumer, FenceLost, InvalidConsumer: nothing of it was taken.
         """
-        for field, position in (("through", said.through), ("sending", said.sending)):
-            if position is not None:
-                self.view.check_reached(feed, position, field)
+        furthest = positions.later(said.through, said.sending)
+        if furthest is not None:
+            field = "through" if furthest == said.through else "sending"
+            self.view.check_reached(feed, furthest, field)
         self.view.check_entries(feed, said.ids)
 
         def take(standing: Consumer) -> Change:
@@ -143,10 +144,9 @@ class Workers:
 
     def _after(self, standing: Consumer, said: Acknowledgement) -> Consumer:
         done = standing if said.through is None else consumers.passed(standing, said.through)
-        if said.ids:
-            done = self.view.advanced(consumers.confirmed(done, said.ids))
-        elif done.acked and said.through is not None:
-            done = self.view.advanced(done)
+        done = consumers.confirmed(done, said.ids)
+        if said.ids or done.acked or (said.through and not said.sending):
+            done = self.view.advanced(done)  # what is not for it may be all that is left
         return done if said.sending is None else consumers.sending(done, said.sending)
 
     def _session(self, consumer: Consumer) -> Session:

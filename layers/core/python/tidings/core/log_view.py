@@ -157,7 +157,7 @@ class LogView:
         handled = positions.handled(consumer.position) or 0
         after = max(handled, floor - 1)
         for _ in range(limits.ADVANCE_READS_MAX):
-            run = self.reader.read(consumer.feed, after)
+            run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
             yield from run.pages
             if not run.more:
                 return

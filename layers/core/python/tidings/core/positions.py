@@ -100,7 +100,10 @@ def entry(text: object, field: str) -> Place:
     Raises:
         InvalidConsumer: it is none.
     """
-    found = given(text, field)
+    try:
+        found = given(text, field)
+    except InvalidConsumer:
+        found = COPY  # any that is no place of the log
     if not isinstance(found, Place) or found.slot >= PAGE_END:
         raise InvalidConsumer("must be the id of one operation", field=field, value=text)
     return found

@@ -1,0 +1,46 @@
+"""The options of a command that asks one feed by HTTP."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from .address import DEFAULT_URL
+from .errors import ClientError
+from .named_consumers import NamedConsumers
+from .password_options import password_options
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which feed, where, and the password for it."""
+
+    url: str
+    feed: str
+    password: str = field(repr=False)
+
+    @contextmanager
+    def asking(self) -> Iterator[NamedConsumers]:
+        """An error of the client becomes the one line that a person reads, and exit code 1."""
+        try:
+            with NamedConsumers(self.url, self.feed, password=self.password) as api:
+                yield api
+        except ClientError as error:
+            raise click.ClickException(str(error)) from None
+
+
+def place_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds --url, --feed and those of the password to a command, which is given one *place*."""
+
+    @functools.wraps(command)
+    def with_place(url: str, feed: str, password: str, **others: Any) -> None:
+        command(place=Place(url, feed, password), **others)
+
+    at = click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
+    of = click.option("--feed", default="main", show_default=True, help="Which feed.")
+    return at(of(password_options(with_place)))

@@ -1,0 +1,1 @@
+"""The rows of transporter's checklist that named consumers keep."""
