@@ -153,10 +153,10 @@ def test_every_stream_source_has_alarms(template: Template) -> None:
 
 
 def test_followers_are_watched(template: Template) -> None:
-    """A lagging follower, and one that retention has overtaken."""
+    """A lagging follower or consumer, and one that retention has overtaken."""
     watched = {name for name, _ in _alarmed(template)}
 
-    assert {"FollowerLag", "FollowerFellOff"} <= watched
+    assert {"FollowerLag", "FollowerFellOff", "ConsumersLate", "ConsumersFellOff"} <= watched
 
 
 def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
