@@ -74,7 +74,7 @@ def by_spark(dump: Path, state: Path, work: Path) -> int:
 
         def check(self) -> None: ...
 
-    with session.local(work) as spark:
+    with session.local(work, size=dump.stat().st_size) as spark:
         job = Job(spark, str(work), Wishes(), lambda name: None)
         return job.make_plan([str(dump)], Shards(), through=1).corrections
 

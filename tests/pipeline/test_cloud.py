@@ -140,6 +140,11 @@ def test_a_failure_says_why(job: Cloud, capsys: pytest.CaptureFixture[str]) -> N
     assert job.run(dump, "--skip-bad", "1").summary["bad_lines"] == 1
     assert not (bad.plan / "failure.json").exists()
 
+    plain = written(job.folder / "plain.gz", [line("a", 1)])
+    assert job.run(plain).code == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"failed: {plain}: what ends in .gz must be gzip: not a gzip file"
+
     absent, said = job.run("/no/dump"), capsys.readouterr().err.splitlines()[-1]
     assert (absent.code, said) == (1, "failed: /no/dump: no such file")
     assert not (bad.plan / "summary.json").exists()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tidings.core.corrections import Correction, read
@@ -120,34 +120,10 @@ def after(rows: Iterable[Row], found: Iterable[Correction]) -> list[Row]:
     return list(known.values())
 
 
-@settings(
-    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(st.lists(_LINES, min_size=1, max_size=12), _ROWS)
-def test_O71_any_plan_is_the_oracles_and_a_second_is_empty(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    dump: list[bytes],
-    rows: list[Row],
-) -> None:
-    """Whatever dump and state are: with the plan applied, the same dump asks for nothing."""
-    found, summary = planned(spark, tmp_path_factory.mktemp("plan"), dump, rows)
-    assert ordered(found) == reconciled(dump, rows)
-    assert found == sorted(found, key=lambda each: EVENTS.index(event_of(each.line)))
-    later = after(rows, found)
-    living = {each.key for each in later if not each.deleted} | {
-        each.key for each in rows if not each.deleted
-    }
-    assert summary.corrections == len(found)
-    assert summary.untouched <= len(living | {read_line(text).key for text in dump})  # type: ignore[union-attr]
-    again, _ = planned(spark, tmp_path_factory.mktemp("plan"), dump, later)
-    assert again == []
-
-
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_LINES, max_size=12), _ROWS)
 def test_O71_by_the_oracle_alone(dump: list[bytes], rows: list[Row]) -> None:
-    """The same of many more examples, without Spark."""
+    """Whatever dump and state are: with the plan applied, the same dump asks for nothing."""
     assert reconciled(dump, after(rows, reconciled(dump, rows))) == []
 
 

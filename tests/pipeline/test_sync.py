@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,21 +99,6 @@ def test_O68_a_dry_run_and_a_bad_line_do_nothing(synced: Synced) -> None:
     assert synced.events() == ["insert a"]
 
 
-def test_O69_stdin_and_nothing_else(twin: Twin, tmp_path: Path, feed: str) -> None:
-    """A gzipped dump through a pipe, in a process with a session of its own, without its noise."""
-    synced = Synced(twin, tmp_path, feed)
-    command = [sys.executable, "-m", "tidings.client.cli", "sync"]
-    dump = gzip.compress(line("a", 1) + b'\n{"tidings":"end","lines":1}\n')
-    done = subprocess.run([*command, "-", *synced.where, "--json"], input=dump, capture_output=True)
-
-    assert done.returncode == 0, done.stderr
-    assert (json.loads(done.stdout)["applied"], done.stderr) == (1, b"")
-    assert synced.events() == ["insert a"]
-    for arguments in ([], ["one", "two"]):
-        assert CliRunner().invoke(main, ["sync", *arguments, *synced.where]).exit_code == 2
-    assert CliRunner().invoke(main, ["sync", "one"]).exit_code == 2
-
-
 def test_O70_what_was_created_is_replicated(synced: Synced) -> None:
     """It is an insert as any other, so that a copy has it."""
     assert synced.sync(line("a", 1), line("b", 1)).exit_code == 0
@@ -151,6 +135,20 @@ def test_a_guard_stops_with_a_code_of_its_own(synced: Synced) -> None:
     assert len(synced.events()) == 3
     assert synced.sync(line("a", 2), options="--no-deletes").exit_code == 0
     assert synced.events()[3:] == ["update a"]
+
+
+def test_a_file_that_is_not_gzip_is_named(synced: Synced) -> None:
+    """With what its name promises; of stdin, which begins like gzip, with what is wrong inside."""
+    plain = synced.folder / "a plain.json.gz"
+    plain.write_bytes(line("a", 1))
+    damaged = gzip.compress(line("a", 1))[:-8] + bytes(8)
+    found = CliRunner().invoke(main, ["sync", str(plain), *synced.where])
+    piped = CliRunner().invoke(main, ["sync", "-", *synced.where], input=damaged)
+    sentence = f"Error: {plain}: what ends in .gz must be gzip: not a gzip file; nothing was done\n"
+    assert (found.exit_code, found.stderr) == (1, sentence)
+    assert piped.exit_code == 1
+    assert re.fullmatch(r"Error: stdin: cannot be read: .+; nothing was done\n", piped.stderr)
+    assert synced.events() == []
 
 
 def test_what_is_wrong_is_said_in_one_sentence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pty
@@ -9,8 +10,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import IO
 
 import pytest
+from click.testing import CliRunner
+from tidings.client.cli import main
 from tidings.local.running import Twin
 
 from tests.operate.cloudformation import describing
@@ -31,7 +35,9 @@ PHASES = [
 ]
 
 
-def on_terminal(command: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
+def on_terminal(
+    command: list[str], environment: dict[str, str], stdin: IO[bytes] | None = None
+) -> tuple[int, str, str]:
     """Exit code, what went to stdout, and what a person saw."""
     ours, theirs = pty.openpty()
     seen: list[bytes] = []
@@ -44,7 +50,7 @@ def on_terminal(command: list[str], environment: dict[str, str]) -> tuple[int, s
             return
 
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True
+        command, env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=theirs, text=True
     ) as process:
         os.close(theirs)
         watcher = threading.Thread(target=watch)
@@ -56,7 +62,7 @@ def on_terminal(command: list[str], environment: dict[str, str]) -> tuple[int, s
 
 
 def test_a_stage_and_its_phases_on_a_terminal(twin: Twin, feed: str, tmp_path: Path) -> None:
-    """A stage is found by the outputs of its stack; every phase is shown, and none with --json."""
+    """A stage is found by the outputs of its stack, and every phase is shown."""
     outputs = {
         "LogTable": "tidings-local-log",
         "StateTable": "tidings-local-state",
@@ -79,7 +85,6 @@ def test_a_stage_and_its_phases_on_a_terminal(twin: Twin, feed: str, tmp_path: P
         refused = subprocess.run(
             [*command, "--feed", "none"], env=environment, capture_output=True, text=True
         )
-        silent, summary, nothing = on_terminal([*command, "--feed", feed, "--json"], environment)
 
     assert (code, "applied 2" in said) == (0, True), seen
     shown = [seen.find(phase) for phase in PHASES]
@@ -87,7 +92,22 @@ def test_a_stage_and_its_phases_on_a_terminal(twin: Twin, feed: str, tmp_path: P
     assert shown == sorted(shown)
     assert sorted(operation.id for _, operation in told(twin, feed)) == ["a", "b"]
     assert (refused.returncode, refused.stderr) == (1, "Error: feed: no such feed here\n")
-    assert (silent, json.loads(summary)["applied"], nothing) == (0, 0, "")
+
+
+def test_O69_stdin_and_nothing_else(twin: Twin, tmp_path: Path, feed: str) -> None:
+    """A gzipped dump through a pipe; with --json not even a terminal sees more than the summary."""
+    dump = tmp_path / "dump"
+    dump.write_bytes(gzip.compress(line("a", 1) + b'\n{"tidings":"end","lines":1}\n'))
+    where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
+    with dump.open("rb") as piped:
+        environment = os.environ | {"TERM": "xterm"}
+        code, said, seen = on_terminal([*COMMAND, "-", *where, "--json"], environment, piped)
+
+    assert (code, json.loads(said)["applied"], seen) == (0, 1, "")
+    assert [(event, operation.id) for event, operation in told(twin, feed)] == [("insert", "a")]
+    for arguments in ([], ["one", "two"]):
+        assert CliRunner().invoke(main, ["sync", *arguments, *where]).exit_code == 2
+    assert CliRunner().invoke(main, ["sync", "one"]).exit_code == 2
 
 
 def test_without_java(twin: Twin, feed: str, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def first(bad: DataFrame, lines: DataFrame) -> list[BadLine]:
     splits = of_these.groupBy("path", "block").agg(F.min("number"), F.count("*"))
     before = _before(sorted(tuple(row) for row in splits.collect()))
     return [
-        BadLine(_shown(path), number - before[path, block] + 1, error)
+        BadLine(shown(path), number - before[path, block] + 1, error)
         for path, block, number, error in found
     ]
 
@@ -52,6 +52,6 @@ def _before(splits: list[tuple[str, int, int, int]]) -> dict[tuple[str, int], in
     return taken
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
     """As a person would name it."""
     return unquote(_LOCAL.sub("/", path))

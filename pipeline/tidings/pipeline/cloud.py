@@ -43,6 +43,7 @@ from tidings.core.guards import DELETE_SHARE_MAX
 from tidings.core.operations import EVENTS
 
 from . import applying, files, intake, place, session
+from .bad_files import BadFile
 from .export import BadExport, Exported
 from .job import BadDump, Job, Wishes, types_named
 from .plan import SUMMARY, Stopped, subfolder
@@ -76,7 +77,7 @@ class Request:
         Write the plan and its summary.
 
         Raises:
-            NoDump, BadDump, BadExport: the dump or the export is not as it must be.
+            NoDump, BadDump, BadFile, BadExport: the dump or the export is not as it must be.
             NotFollowing: the state is behind the log for longer than it may be.
         """
         self._clear()
@@ -141,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each in bad.first:
             _say(str(each))
         return _failed(request, f"the dump has {bad}; the first is {bad.first[0]}")
-    except (intake.NoDump, BadExport, applying.NotFollowing, TidingsError) as error:
+    except (intake.NoDump, BadFile, BadExport, applying.NotFollowing, TidingsError) as error:
         return _failed(request, str(error))
     except (BotoCoreError, ClientError) as error:
         return _failed(request, str(error))

@@ -77,6 +77,13 @@ def asked_core(lines: DataFrame) -> DataFrame:
     return unknown.withColumn("read", read("text")).select(*unknown.columns, "read.*")
 
 
+def described(lines: DataFrame, asked: DataFrame) -> DataFrame:
+    """The lines that say what an object is: those that were recognised, and of *asked* the good."""
+    columns = ["path", "block", "number", "text", "key", "moment"]
+    recognised, good = (each.where("key IS NOT NULL").select(columns) for each in (lines, asked))
+    return recognised.unionByName(good)
+
+
 def latest(lines: DataFrame) -> DataFrame:
     """
     The last line of each object: later files, and in a file later lines, win.

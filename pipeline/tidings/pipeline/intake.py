@@ -28,11 +28,12 @@ class NoDump(Exception):
 @dataclass(frozen=True, slots=True)
 class Taken:
     """
-    What Spark is given; of lines of one object those of the path that sorts last count. *names*
-    says of a path here that is a copy what it is a copy of.
+    What Spark is given, *size* bytes; of lines of one object those of the path that sorts last
+    count. *names* says of a path here that is a copy what it is a copy of.
     """
 
     paths: list[str]
+    size: int
     names: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,10 +48,11 @@ def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
     """
     if dump == STDIN:
         path = _spooled(stdin, folder)
-        return Taken([_exactly(str(path))], {str(path): "stdin"})
+        return Taken([_exactly(str(path))], path.stat().st_size, {str(path): "stdin"})
     if files.is_on_s3(dump):
         return _fetched(dump, folder)
-    return Taken(_paths(dump, _here(dump)))
+    found = _here(dump)
+    return Taken(_paths(dump, found), _size(found))
 
 
 def in_place(dump: str) -> list[str]:
@@ -93,6 +95,10 @@ def _paths(dump: str, found: list[files.File]) -> list[str]:
     return [_exactly(_whole(each.address)) for each in found]
 
 
+def _size(found: list[files.File]) -> int:
+    return sum(each.size for each in found)
+
+
 def _whole(address: str) -> str:
     return address if files.is_on_s3(address) else str(Path(address).resolve())
 
@@ -106,7 +112,7 @@ def _fetched(dump: str, folder: Path) -> Taken:
     }
     for path, address in names.items():
         files.fetch(address, Path(path))
-    return Taken(_paths(dump, [files.File(path, 0) for path in names]), names)
+    return Taken(_paths(dump, [files.File(path, 0) for path in names]), _size(found), names)
 
 
 def _numbered(number: int, address: str) -> str:

@@ -8,7 +8,7 @@ and a gzipped dump, which only one core can read, is read once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -19,18 +19,17 @@ from tidings.core.dumps import timestamp_of
 from tidings.core.guards import Found, Objection, Planned
 from tidings.core.operations import lower_case
 
-from . import bad_lines, diff, dump, plan
+from . import bad_files, bad_lines, diff, dump, plan
 from .plan import NAMES, Stopped, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from .bad_lines import BadLine
     from .state import StateSource
 
-_CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
 _ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
 ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: some 200 MB
 
@@ -50,6 +49,18 @@ def types_named(text: str) -> frozenset[str]:
     """The types in *text*, comma-separated, as the first part of a key."""
     named = (lower_case(name.strip()) for name in text.split(","))
     return frozenset(name.replace("%", "%25").replace("/", "%2F") for name in named if name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Of some lines: *objects* are those that say what one is, *declared* is by end lines."""
+
+    lines: int = 0
+    objects: int = 0
+    oldest: str | None = None
+    newest: str | None = None
+    bad: int = 0
+    declared: int | None = None
 
 
 class BadDump(Exception):
@@ -87,15 +98,14 @@ class Job:
 
         Raises:
             BadDump: a line of the dump breaks a rule.
+            BadFile: a file of it cannot be read.
             Stopped: a guard objects. The parts are not written, but see *for_approval*.
             BadExport: the export that is the source is not whole.
         """
         self.phase("reading the dump")
         lines, summary = self._read_dump(paths)
         self.phase("reading the state")
-        rows = dump.of_types(self._kept(source.table(self.spark), "rows"), self.wishes.types)
-        source.check()
-        objects = rows.where("NOT deleted").count()
+        rows, objects = self._read_state(source)
         self.phase("comparing")
         summary = replace(summary, through=through, objects=objects)
         changes, summary = self._compare(lines, rows, summary)
@@ -109,33 +119,47 @@ class Job:
 
     def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary]:
         """The lines of the types in question, checked as a whole."""
-        all_lines = self._all_lines(paths)
-        asked = self._kept(dump.asked_core(all_lines), "asked")
-        bad, declared = _only(asked.agg(F.count("error"), F.sum("end")))
-        if bad > self.wishes.skip_bad:
-            raise BadDump(bad, bad_lines.first(asked.where("error IS NOT NULL"), all_lines))
-        columns = ["path", "block", "number", "key", "moment", "text"]
-        described = asked.where("key IS NOT NULL").select(columns)
-        lines = all_lines.where("key IS NOT NULL").select(columns).unionByName(described)
-        known_whole = declared is not None or self.wishes.expected is not None
-        summary = self._summed(lines, Summary(bad_lines=bad, known_whole=known_whole))
-        self._check(summary, declared)
-        return dump.of_types(lines, self.wishes.types), summary
+        lines, known = self._all_lines(paths)
+        asked, told = None, _Told()
+        if known.lines > known.objects:
+            asked, told = self._asked(lines)
+        if asked is not None and told.bad > self.wishes.skip_bad:
+            raise BadDump(told.bad, bad_lines.first(asked.where("error IS NOT NULL"), lines))
+        summary = _summed(known, told, expected=self.wishes.expected)
+        self._check(summary, told.declared)
+        found = lines if asked is None else dump.described(lines, asked)
+        return dump.of_types(found, self.wishes.types), summary
 
-    def _all_lines(self, paths: list[str]) -> DataFrame:
+    def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
+        recognised = dump.recognised(dump.read_text(self.spark, paths))
+        lines = F.count(F.lit(1)).alias("lines")
         try:
-            return self._kept(dump.recognised(dump.read_text(self.spark, paths)), "lines")
+            kept, told = self._observed(recognised, "lines", lines, *self._objects())
         except (Py4JJavaError, PySparkException) as error:
-            if _CUT in str(error):
+            if bad_files.is_cut(str(error)):
                 raise Stopped(_ENDS_EARLY, Summary()) from None
-            raise
+            raise bad_files.named(str(error)) or error from None
+        return kept, _Told(**told)
 
-    def _summed(self, lines: DataFrame, summary: Summary) -> Summary:
-        """All lines are counted; the span is that of the types in question."""
+    def _asked(self, lines: DataFrame) -> tuple[DataFrame, _Told]:
+        bad, declared = F.count("error").alias("bad"), F.sum("end").alias("declared")
+        asked = dump.asked_core(lines)
+        kept, told = self._observed(asked, "asked", bad, declared, *self._objects())
+        return kept, _Told(**told)
+
+    def _objects(self) -> list[Column]:
+        """All objects are counted; the span is that of the types in question."""
         moment = F.when(dump.is_of(self.wishes.types), F.col("moment"))
-        count, *span = _only(lines.agg(F.count("*"), F.min(moment), F.max(moment)))
-        oldest, newest = (timestamp_of(each) if each else "" for each in span)
-        return replace(summary, lines=count, oldest=oldest, newest=newest)
+        span = [F.min(moment).alias("oldest"), F.max(moment).alias("newest")]
+        return [F.count("key").alias("objects"), *span]
+
+    def _read_state(self, source: StateSource) -> tuple[DataFrame, int]:
+        """The rows of the types in question, and how many of them live."""
+        lives = ~F.col("deleted") & dump.is_of(self.wishes.types)
+        count = F.count(F.when(lives, True)).alias("objects")
+        rows, told = self._observed(source.table(self.spark), "rows", count)
+        source.check()
+        return dump.of_types(rows, self.wishes.types), told.get("objects", 0)
 
     def _check(self, summary: Summary, declared: int | None) -> None:
         found = Found(summary.lines + summary.bad_lines, declared)
@@ -151,9 +175,8 @@ class Job:
         newest = summary.newest.removesuffix("Z")
         found = diff.compared(dump.latest(lines), rows, newest=newest, deletes=self.wishes.deletes)
         agreeing = Observation()
-        seen = found.observe(
-            agreeing, F.count(F.expr("IF(event IS NULL AND NOT deleted, 1, NULL)")).alias("count")
-        )
+        agrees = F.expr("IF(event IS NULL AND NOT deleted, 1, NULL)")
+        seen = found.observe(agreeing, F.count(agrees).alias("count"))
         changes = self._kept(seen.where("event IS NOT NULL"), "changes")
         by_type = _by_type(changes)
         totals = {event: sum(each.get(event, 0) for each in by_type.values()) for event in NAMES}
@@ -181,15 +204,29 @@ class Job:
         table.write.mode("overwrite").parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
 
+    def _observed(
+        self, table: DataFrame, name: str, *counts: Column
+    ) -> tuple[DataFrame, dict[str, Any]]:
+        """*table*, kept, and *counts* by their names: taken meanwhile, without another pass."""
+        observation = Observation()
+        kept = self._kept(table.observe(observation, *counts), name)
+        return kept, observation.get
+
     def _guard(self, objection: Objection | None, summary: Summary) -> None:
         if objection is not None:
             raise Stopped(objection, summary)
 
 
-def _only(totals: DataFrame) -> Row:
-    found = totals.head()
-    assert found is not None  # a total of everything is one row
-    return found
+def _summed(known: _Told, told: _Told, *, expected: int | None) -> Summary:
+    oldest = min((each.oldest for each in (known, told) if each.oldest), default="")
+    newest = max((each.newest for each in (known, told) if each.newest), default="")
+    return Summary(
+        lines=known.objects + told.objects,
+        bad_lines=told.bad,
+        known_whole=told.declared is not None or expected is not None,
+        oldest=timestamp_of(oldest) if oldest else "",
+        newest=timestamp_of(newest) if newest else "",
+    )
 
 
 def _by_type(changes: DataFrame) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ _CONFIG = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
+SMALL_BYTES = 8_000_000  # of a dump: some 60,000 lines, gzipped ten times as many
+# Of little work most is to compile for much: measured with three lines, half of the CPU time.
+_QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 class NoJava(Exception):
@@ -32,22 +40,22 @@ class NoJava(Exception):
 
 
 @contextmanager
-def local(folder: Path) -> Iterator[SparkSession]:
+def local(folder: Path, *, size: int) -> Iterator[SparkSession]:
     """
-    A session on all cores that works in *folder* and logs to `spark.log` there. One that this
-    process has already is used, and left running.
+    A session on all cores for a dump of *size* bytes, that works in *folder* and logs to
+    `spark.log` there. One that this process has already is used, and left running.
 
     Raises:
         NoJava: there is none, or it is too old.
     """
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         yield running
         return
     _check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable  # noqa: TID251 the only way to say it
     builder = SparkSession.builder.master("local[*]").appName("tidings")
-    for name, value in _CONFIG.items():
+    for name, value in (_CONFIG | (_QUICK if size <= SMALL_BYTES else {})).items():
         builder = builder.config(name, value)
     builder = builder.config("spark.local.dir", str(folder / "spark"))
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
@@ -62,7 +70,7 @@ def local(folder: Path) -> Iterator[SparkSession]:
 @contextmanager
 def cluster() -> Iterator[SparkSession]:
     """The session that `spark-submit` describes, or one that is there; without it, on all cores."""
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         yield running
         return
@@ -72,6 +80,14 @@ def cluster() -> Iterator[SparkSession]:
         yield started
     finally:
         started.stop()
+
+
+def _running() -> SparkSession | None:
+    """The session of this process, whichever thread began it."""
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def _check_java() -> None:

@@ -50,19 +50,20 @@ class Sync:
 
     def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
         from . import job, session
+        from .bad_files import BadFile
         from .plan import SUMMARY
 
         phases.begin("finding the dump")
         taken = intake.taken(self.dump, sys.stdin.buffer, folder)
         phases.begin("starting Spark")
-        with session.local(folder) as spark:
+        with session.local(folder, size=taken.size) as spark:
             phases.watch(spark)
             phases.begin("waiting for the state")
             through = applying.through(self.place)
             work = job.Job(spark, str(folder), self.wishes, phases.begin)
             try:
                 summary = work.make_plan(taken.paths, self.place.source(), through=through)
-            except job.BadDump as bad:
+            except (job.BadDump, BadFile) as bad:
                 raise bad.with_names(taken.names) from None
         (folder / "plan").mkdir(exist_ok=True)  # Spark made it if there is a correction
         (folder / "plan" / SUMMARY).write_text(summary.encode())
@@ -210,6 +211,7 @@ def _run(wanted: Run, *, silent: bool) -> tuple[Summary, Applied | None]:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
+    from .bad_files import BadFile
     from .job import BadDump
     from .machine import SyncFailed
     from .session import NoJava
@@ -222,6 +224,8 @@ def _run(wanted: Run, *, silent: bool) -> tuple[Summary, Applied | None]:
         except BadDump as bad:
             first = "\n".join(map(str, bad.first))
             raise click.ClickException(f"the dump has {bad}; nothing was done\n{first}") from None
+        except BadFile as bad:
+            raise click.ClickException(f"{bad}; nothing was done") from None
         except (NoJava, intake.NoDump, applying.NotFollowing, SyncFailed, TidingsError) as error:
             raise click.ClickException(str(error)) from None
         except (BotoCoreError, ClientError) as error:

@@ -1,0 +1,93 @@
+"""A sync that is killed: nothing is left half, and the next run ends the work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tidings.local.running import Twin
+from tidings.pipeline.place import on_twin
+
+from tests.oplog.feed import Feed
+from tests.oplog.wire import until
+from tests.pipeline.feeds import told
+from tests.pipeline.lines import line, written
+from tests.pipeline.test_raced import Steps, old, steps, sync
+
+__all__ = ["steps"]
+pytestmark = pytest.mark.java
+OBJECTS = 4_000  # four pages, a fifth of a second each
+COLD_S = 180.0  # until Spark has started and compared, on a busy machine
+PLANNING = [
+    "finding the dump",
+    "starting Spark",
+    "waiting for the state",
+    "reading the dump",
+    "reading the state",
+    "comparing",
+    "writing the plan",
+    "applying",
+]
+
+
+class Killed(BaseException):
+    """Nobody catches it: the end of a process, as far as the feed can tell."""
+
+
+def die() -> None:
+    raise Killed
+
+
+def events(twin: Twin, feed: str) -> list[str]:
+    return [f"{event} {operation.id}" for event, operation in told(twin, feed)]
+
+
+def test_killed_at_every_step_it_ends_the_same(
+    twin: Twin, feed: str, steps: Steps, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Until the plan is there nothing happens; then each run goes on behind what is applied."""
+    Feed(twin.port, feed).post(*old("a", "gone"))
+    dump = written(tmp_path / "dump", [line("a", 5), line("n", 5)])
+
+    def killed_at(step: str) -> list[str]:
+        steps.at = {step: die}
+        with pytest.raises(Killed):
+            sync(twin, feed, dump)
+        return events(twin, feed)[2:]
+
+    for step in PLANNING:
+        assert killed_at(step) == []
+    assert killed_at("applied") == ["insert n"]
+    assert killed_at("applied") == ["insert n", "update a"]
+    assert killed_at("applied") == ["insert n", "update a", "delete gone"]
+
+    steps.at = {}
+    done = sync(twin, feed, dump)
+    assert (done.exit_code, json.loads(done.stdout)["applied"]) == (0, 0)
+    assert len(events(twin, feed)) == 2 + 3
+
+
+def test_a_killed_process_leaves_nothing_half(
+    twin: Twin, feed: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """In the midst of applying: what was applied is not applied again, and the rest is."""
+    names = [f"x{number}" for number in range(OBJECTS)]
+    dump = written(tmp_path / "dump", [line(name, 5) for name in names])
+    where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
+    command = [sys.executable, "-m", "tidings.client.cli", "sync", dump, *where]
+    log = on_twin(feed, twin.dynamodb_url).log()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        until(lambda: run.poll() is not None or log.head(feed) > 0, COLD_S)
+        run.kill()
+    before = len(events(twin, feed))
+
+    done = sync(twin, feed, dump)
+
+    assert 0 < before < OBJECTS
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["applied"] == OBJECTS - before
+    assert sorted(events(twin, feed)) == sorted(f"insert {name}" for name in names)
