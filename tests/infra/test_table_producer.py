@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tidings.core.captures import Capture, parse
 from tidings.core.errors import InvalidSetting
 
 from infra.parts.table_producer import TableProducer, reach_of
+from infra.paths import ROOT
 from infra.settings import STAGES, Producer
 from infra.stack import TidingsStack
 from tests.infra.templates import Template, as_list, text
@@ -30,20 +32,25 @@ VIDEOS = Producer("videos", STREAM, CAPTURE, KEY)
 STAGE = next(stage for stage in STAGES if stage.customer_key)
 
 
+def videos(stack: cdk.Stack) -> dynamodb.Table:
+    """A table with a stream."""
+    return dynamodb.Table(
+        stack,
+        "Table",
+        partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
+        stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES,
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+    )
+
+
 class Owner(cdk.Stack):
     """A stack of somebody else's, with a table and what makes it produce."""
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Owner")
-        table = dynamodb.Table(
-            self,
-            "Videos",
-            partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
-            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES,
-            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True
-            ),
-        )
+        table = videos(self)
         self.producer = TableProducer(
             self,
             "Feed",
@@ -177,3 +184,16 @@ def test_a_mistake_is_seen_before_it_is_deployed() -> None:
     broken = replace(VIDEOS, capture={"type": "video", "id": "fixed"})
     with pytest.raises(InvalidSetting, match="id: needs the attributes of the key"):
         TidingsStack(cdk.App(), replace(STAGE, producers=(broken,)))
+
+
+def test_the_python_of_the_page() -> None:
+    """What docs/TABLES.md says to an owner is enough."""
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs/TABLES.md").read_text(), re.M | re.S
+    )
+    stack = cdk.Stack(cdk.App(), "Theirs")
+    exec(blocks[-1], {"stack": stack, "table": videos(stack)})
+
+    Synthesised.from_stack(stack).has_resource_properties(
+        "AWS::Lambda::Function", {"FunctionName": "tidings-prod-capture-videos"}
+    )
