@@ -25,7 +25,7 @@ Way = Callable[[Path, Path, Path], int]
 
 
 def measure() -> Section:
-    """Each way in a process of its own, on the same files."""
+    """Each way in a process of its own, on the same files; SIZES="20000 100000" names others."""
     return compared([int(size) for size in os.environ.get("SIZES", "").split()] or SIZES)
 
 
@@ -43,13 +43,13 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
                 rows.append((f"{size:,} objects, {label}", f"{seconds:.1f} s, {peak_mb:,} MB"))
             assert len(found) == 1, f"they disagree: {found}"
     met = None
-    if tuple(sizes) == SIZES:
+    if len(sizes) == len(SIZES):
         small, big = sizes
-        met = (
-            took[by_spark, big] <= took[by_dictionary, big]
-            and peaks[by_spark, big] < RSS_MAX_MB
-            and took[by_spark, big] <= GROWTH_MAX * took[by_spark, small]
-        )
+        growth = took[by_spark, big] / took[by_spark, small]
+        rows.append((f"Spark's time of {big:,} to that of {small:,}", f"{growth:.2f}"))
+        if tuple(sizes) == SIZES:
+            quick = took[by_spark, big] <= took[by_dictionary, big]
+            met = quick and peaks[by_spark, big] < RSS_MAX_MB and growth <= GROWTH_MAX
     return Section(
         "The comparison of a dump",
         "Spark no slower than a dictionary in one process and below 2.5 GB at 10,000,000 objects,"

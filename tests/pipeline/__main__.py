@@ -16,8 +16,9 @@ from pathlib import Path
 
 from tidings.local.running import Twin
 
-from tests.pipeline.debian import CAT, FEED, ROOT, Synced, indexes, objects, text_of
+from tests.pipeline.debian import CAT, ROOT, Synced, indexes, objects, text_of
 
+FEED = "packages"
 SUITES = {"bookworm": "2026-07-11T10:16:37Z", "trixie": "2026-09-12T07:55:41Z"}
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -54,7 +55,7 @@ def main(folder: Path) -> None:
         sys.exit("this needs apt, which knows how to fetch and to read an index of packages")
     texts = {suite: text_of(fetched(suite, folder)) for suite in SUITES}
     with tempfile.TemporaryDirectory() as dumps, Twin("--feeds", FEED) as twin:
-        synced = Synced(twin, Path(dumps), run)
+        synced = Synced(twin, FEED, Path(dumps), run)
         for suite, date in SUITES.items():
             told = synced.sync(texts[suite], date, "--max-delete-share", "0.5")
             counts = ", ".join(

@@ -25,7 +25,6 @@ from tests.e2e.consumers import Objects, replicate
 ROOT = Path(__file__).parents[2]
 LISTS = Path("/var/lib/apt/lists")
 CAT = Path("/usr/lib/apt/apt-helper")  # it knows how apt compresses
-FEED = "packages"
 _FIELD = re.compile(r"^(Package|Architecture|Version|SHA256|Source|Section): *(.*)$", re.M)
 
 
@@ -89,9 +88,10 @@ class Expected:
 
 @dataclass
 class Synced:
-    """A feed of *twin*, dumps of it in *folder*, and *run*, which runs `tidings` with arguments."""
+    """*feed* of *twin*, dumps of it in *folder*, and *run*, which runs `tidings` with arguments."""
 
     twin: Twin
+    feed: str
     folder: Path
     run: Callable[..., tuple[int, str]]
     held: Objects = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Synced:
 
     @property
     def where(self) -> list[str]:
-        return ["--feed", FEED, "--endpoint-url", self.twin.dynamodb_url]
+        return ["--feed", self.feed, "--endpoint-url", self.twin.dynamodb_url]
 
     def sync(self, text: str, date: str, *options: str) -> dict[str, Any]:
         """Make the feed agree with the index *text* of *date*, and check every object."""
@@ -120,7 +120,7 @@ class Synced:
 
     def copied(self) -> Objects:
         """What a consumer with nothing is told, object by object, without times."""
-        found = replicate(f"{self.twin.url}feeds/{FEED}/ops")
+        found = replicate(f"{self.twin.url}feeds/{self.feed}/ops")
         for fields in found.values():
             del fields["timestamp"]
         return found

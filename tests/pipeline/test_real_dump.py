@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from tidings.client.cli import main
 from tidings.local.running import Twin
 
-from tests.pipeline.debian import FEED, Synced, dumped, indexes, objects, text_of
+from tests.pipeline.debian import Synced, dumped, indexes, objects, text_of
 
-SAMPLE = 1_500
+ONE_IN = 40  # names: of Debian's main section, some 1,500
 _DAYS = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]
 
 
@@ -28,19 +28,19 @@ def _run(*arguments: str) -> tuple[int, str]:
     len(indexes()) < 2,
     reason="needs the package indexes of apt and two suites: sudo apt-get update",
 )
-def test_a_suite_its_updates_and_back(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_suite_its_updates_and_back(
+    twin: Twin, feed: str, tmp_path: Path, spark: SparkSession
+) -> None:
     """Every object is as the index says, each time; only what changed was told."""
     largest, *others = indexes()
-    one_in = max(1, len(objects(text_of([largest]))) // SAMPLE)
-    suite, updated = (text_of(paths, one_in) for paths in ([largest], [largest, *others]))
-    with Twin("--feeds", FEED) as twin:
-        synced = Synced(twin, tmp_path, _run)
-        first = synced.sync(suite, _DAYS[0])
-        more = synced.sync(updated, _DAYS[1])
-        back = synced.sync(suite, _DAYS[2], "--max-delete-share", "1")
-        found = synced.verify()
+    suite, updated = (text_of(paths, ONE_IN) for paths in ([largest], [largest, *others]))
+    synced = Synced(twin, feed, tmp_path, _run)
+    first = synced.sync(suite, _DAYS[0])
+    more = synced.sync(updated, _DAYS[1])
+    back = synced.sync(suite, _DAYS[2], "--max-delete-share", "1")
+    found = synced.verify()
 
-    assert first["creates"] == len(objects(suite)) > SAMPLE // 2
+    assert first["creates"] == len(objects(suite)) > 100
     assert more["deletes"] == 0
     assert (back["creates"], back["updates"], back["deletes"]) == (
         0,

@@ -79,6 +79,22 @@ def test_an_upload_keeps_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             sent("s3://dumps/none", "four")
 
 
+def test_a_dump_is_as_large_as_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a folder here or on S3 and of stdin: by it Spark is set up for little or for much."""
+    (tmp_path / "dump").mkdir()
+    for name in ("1", "2"):
+        (tmp_path / "dump" / name).write_bytes(bytes(100))
+
+    def size(dump: str, stdin: bytes = b"") -> int:
+        return intake.taken(dump, io.BytesIO(stdin), tmp_path).size
+
+    with holding(monkeypatch, {"d/1": bytes(30), "d/2": bytes(4)}):
+        assert size("s3://dumps/d") == 34
+    assert size(str(tmp_path / "dump")) == 200
+    assert size(str(tmp_path / "dump" / "*")) == 200
+    assert size("-", bytes(5)) == 5
+
+
 def sync(twin: Twin, feed: str, dump: str, *options: str) -> Result:
     where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
     return CliRunner().invoke(main, ["sync", dump, *where, *options])
