@@ -229,3 +229,22 @@ def test_diagnostics_tell_the_log_and_the_sandbox(shared: Changes) -> None:
     assert json.loads(ask(shared.port, "GET", "/diagnostics/cpu").body)["numcpu"] > 0
     assert b"thread MainThread" in ask(shared.port, "GET", "/diagnostics/stack").body
     assert ask(shared.port, "GET", "/diagnostics/nope").status == 404
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", "/feeds/main/config"), ("PUT", "/health"), ("DELETE", "/cluster/members/1")],
+)
+def test_a_page_of_another_origin_may_administer(shared: Changes, method: str, path: str) -> None:
+    """The preflight allows what the path takes, and the answer may be read."""
+    origin = {"origin": "https://ops.example"}
+    asked = {**origin, "access-control-request-method": method}
+    allowed = ask(shared.port, "OPTIONS", path, asked)
+    answered = ask(shared.port, method, path, {**origin, "content-type": "text/csv"}, b"x")
+
+    assert allowed.status == 204
+    assert method in allowed.headers["access-control-allow-methods"].split(", ")
+    assert "authorization" in allowed.headers["access-control-allow-headers"]
+    assert answered.status in (415, 501)
+    assert answered.headers["access-control-allow-origin"] == "*"
