@@ -16,6 +16,7 @@ from constructs import Construct
 from tidings.aws import blueprint, metrics, settings
 from tidings.aws.stages import stack_name
 from tidings.core import captures
+from tidings.core.feeds import check_known
 
 from infra.names import prefix
 from infra.parts.alarms import Alarms
@@ -85,11 +86,12 @@ class TableProducer(Construct):
     ) -> None:
         """
         Raises:
-            InvalidSetting, InvalidFeed: the capture of *producer* has a mistake.
+            InvalidSetting, InvalidFeed, UnknownFeed: the capture of *producer* has a mistake.
         """
         super().__init__(scope, name)
         capture = json.dumps(producer.capture)
-        captures.parse(capture)
+        served = reach.environment["TIDINGS_FEEDS"].split(",")
+        check_known(captures.parse(capture).feed, frozenset(served))
         self.target = TidingsFunction(
             self,
             f"{name}Capture",

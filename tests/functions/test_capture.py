@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tidings.aws import app, clients
 from tidings.aws.table_writes import write_of
-from tidings.core.errors import InvalidSetting
+from tidings.core.errors import InvalidSetting, UnknownFeed
 
 from functions.capture.handler import handle
 from tests.functions.cloud import Cloud, start_anew
@@ -76,11 +76,17 @@ def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyP
     assert answer == {"batchItemFailures": [{"itemIdentifier": "1-a"}]}
 
 
-def test_without_a_capture_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function that would drop records fails instead."""
-    monkeypatch.setenv("TIDINGS_CAPTURE", "")
+@pytest.mark.parametrize(
+    ("capture", "error"),
+    [("", InvalidSetting), ('{"feed":"films","type":"v","id":"{{id}}"}', UnknownFeed)],
+)
+def test_without_a_capture_nothing_starts(
+    monkeypatch: pytest.MonkeyPatch, capture: str, error: type[Exception]
+) -> None:
+    """A function that would drop records, or tell nobody of them, fails instead."""
+    monkeypatch.setenv("TIDINGS_CAPTURE", capture)
     start_anew()
-    with pytest.raises(InvalidSetting):
+    with pytest.raises(error):
         handle(told(record("a")), None)
 
 

@@ -15,7 +15,7 @@ from aws_cdk.assertions import Annotations, Match
 from aws_cdk.assertions import Template as Synthesised
 from tidings.aws import blueprint, settings
 from tidings.core.captures import Capture, parse
-from tidings.core.errors import InvalidSetting
+from tidings.core.errors import Rejected
 
 from infra.parts.table_producer import TableProducer, reach_of
 from infra.paths import ROOT
@@ -181,9 +181,15 @@ def test_an_owner_has_nothing_to_explain(owner: Owner) -> None:
 
 def test_a_mistake_is_seen_before_it_is_deployed() -> None:
     """The sentence names the field."""
-    broken = replace(VIDEOS, capture={"type": "video", "id": "fixed"})
-    with pytest.raises(InvalidSetting, match="id: needs the attributes of the key"):
-        TidingsStack(cdk.App(), replace(STAGE, producers=(broken,)))
+    for capture, sentence in (
+        ({"type": "video", "id": "fixed"}, "id: needs the attributes of the key"),
+        ({**CAPTURE, "feed": "films"}, "feed: no such feed here"),
+    ):
+        stack = cdk.Stack(cdk.App(), "Theirs")
+        broken = replace(VIDEOS, capture=capture)
+        with pytest.raises(Rejected, match=sentence):
+            reach = reach_of(stack, STAGE)
+            TableProducer(stack, "Feed", stage=STAGE, producer=broken, reach=reach)
 
 
 def test_the_python_of_the_page() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.local import engine, table_producers
+from tidings.local import engine, environment
 from tidings.local.options import Options
 from tidings.local.problems import Problem
 from tidings.local.running import Twin
@@ -93,10 +93,11 @@ def test_what_is_written_in_a_table_is_told_by_a_feed(twin: Twin, owner: Any) ->
         ("videos", "--capture videos: must be TABLE=JSON"),
         ('videos={"type":"v"}', "--capture videos: id: is required"),
         ('videos={"type":"v","id":"{{a}}","feed":"A"}', "--capture videos: feed: must be 1 to 63"),
+        ('videos={"type":"v","id":"{{a}}","feed":"b"}', "feed: no such feed here"),
     ],
 )
 def test_a_mistake_is_told_before_anything_starts(text: str, sentence: str) -> None:
     """In one sentence."""
     with pytest.raises(Problem) as caught:
-        table_producers.wanted(Options(captures=(text,)))
+        environment.check(Options(captures=(text,)))
     assert str(caught.value).startswith(sentence)

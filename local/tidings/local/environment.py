@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tidings.aws import blueprint, metrics, settings
 from tidings.core import errors
+from tidings.core.feeds import check_known
 from tidings.local import engine, table_producers, tables
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
@@ -63,6 +64,8 @@ def check(options: Options) -> None:
         program(function, options, _NOWHERE)
     try:
         settings.parse(_settings(options, _NOWHERE, None))
+        for producer in table_producers.wanted(options):
+            check_known(producer.feed, feeds(options))
     except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
         raise Problem(str(error)) from None
 

@@ -23,9 +23,10 @@ LOOK_S = 0.5  # the owner makes the table when it likes
 
 @dataclass(frozen=True, slots=True)
 class TableProducer:
-    """*table* by its owner's name; *function* is what its stream invokes."""
+    """*table* by its owner's name; *function* is what its stream invokes, *feed* what it tells."""
 
     table: str
+    feed: str
     function: blueprint.Function
 
     @property
@@ -63,9 +64,9 @@ def _producer(text: str) -> TableProducer:
     if not separator or not table:
         raise Problem(f"--capture {text}: must be TABLE=JSON")
     try:
-        parse(capture)
+        feed = parse(capture).feed
     except Rejected as error:
         raise Problem(f"--capture {table}: {error}") from None
     name = f"{blueprint.CAPTURE.name}-{table}"
     told = {"TIDINGS_CAPTURE": capture}
-    return TableProducer(table, replace(blueprint.CAPTURE, name=name, environment=told))
+    return TableProducer(table, feed, replace(blueprint.CAPTURE, name=name, environment=told))

@@ -83,5 +83,8 @@ def forwarder() -> Forwarder:
 def capturer() -> Capturer:
     from tidings.core.captures import parse
     from tidings.core.capturing import Capturer
+    from tidings.core.feeds import check_known
 
-    return Capturer(parse(app.settings().capture), app.appender(), outbox(), app.count)
+    capture = parse(app.settings().capture)
+    check_known(capture.feed, app.settings().feeds)
+    return Capturer(capture, app.appender(), outbox(), app.count)
