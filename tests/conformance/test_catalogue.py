@@ -32,6 +32,10 @@ UNSEEN_CODES = {
     "invalid_change": "told in changeagent's form: tests/changeagent",
     "unknown_change": "told in changeagent's form: tests/changeagent",
     "below_floor": "told in changeagent's form: tests/changeagent",
+    **dict.fromkeys(
+        ("invalid_consumer", "unknown_consumer", "consumer_held", "fell_off"),
+        "of named consumers: tests/transporter",
+    ),
     "wrong_user": "told in changeagent's form: tests/changeagent",
 }
 

@@ -181,12 +181,12 @@ def test_an_owner_has_nothing_to_explain(owner: Owner) -> None:
 
 def test_a_mistake_is_seen_before_it_is_deployed() -> None:
     """The sentence names the field."""
-    for capture, sentence in (
-        ({"type": "video", "id": "fixed"}, "id: needs the attributes of the key"),
-        ({**CAPTURE, "feed": "films"}, "feed: no such feed here"),
+    for change, sentence in (
+        ({"id": "fixed"}, "id: needs the attributes of the key"),
+        ({"feed": "films"}, "feed: no such feed here"),
     ):
         stack = cdk.Stack(cdk.App(), "Theirs")
-        broken = replace(VIDEOS, capture=capture)
+        broken = replace(VIDEOS, capture=CAPTURE | change)
         with pytest.raises(Rejected, match=sentence):
             reach = reach_of(stack, STAGE)
             TableProducer(stack, "Feed", stage=STAGE, producer=broken, reach=reach)
