@@ -32,6 +32,9 @@ ELSEWHERE = {
     "make real-dump": "tests/pipeline/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
     "tidings local": "tests/local/test_twin.py",
+    ".venv/bin/tidings pipeline init postgres parquet": "tests/flow/test_commands.py",
+    ".venv/bin/tidings pipeline test": "tests/flow/test_commands.py",
+    ".venv/bin/tidings pipeline run": "tests/flow/test_running.py",
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
 MAKE = re.compile(r"make ([a-z-]+)")

@@ -60,6 +60,7 @@ def test_T34_consumers_are_listed(cloud: Cloud) -> None:
         "name": "index",
         "state": "failed",
         "position": None,
+        "copying": False,
         "acked": "2.0-0",
         "lag_pages": 3,
         "parked": 0,

@@ -76,6 +76,13 @@ SUBCOMMANDS = {
         extra="pipeline",
         packages=("boto3", "pyspark"),
     ),
+    "pipeline": Subcommand(
+        "tidings.flow.command",
+        "pipeline",
+        "Copy a feed into stores and keep them equal.",
+        extra="flow",
+        packages=("psycopg", "pyarrow"),
+    ),
     "verify": Subcommand(
         "tidings.operate.verify_command",
         "verify",

@@ -17,6 +17,7 @@ from .place_options import Place, place_options
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (
     *_COLUMNS,
+    "copying",
     "acked",
     "single_through",
     "types",
@@ -241,7 +242,7 @@ def _table(found: list[dict[str, Any]]) -> None:
 
 def _describe(found: dict[str, Any]) -> None:
     for name in _FIELDS:
-        if found.get(name) not in (None, [], ""):
+        if _is_said(found.get(name)):
             click.echo(f"{name:<15} {_text(found[name])}")
     for each in found["messages"]:
         click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {_text(each['error'])}")
@@ -252,11 +253,18 @@ def _describe(found: dict[str, Any]) -> None:
         )
 
 
+def _is_said(value: object) -> bool:
+    """0 is; what is none, empty or not so is not."""
+    return value is not None and value is not False and value not in ("", [])
+
+
 def _text(value: object) -> str:
     from .render import plain
 
     if value is None:
         return _NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, dict):

@@ -49,7 +49,9 @@ class Worker(Closing):
 
     `run` calls `write` with batches of at most *bulk* messages, in order; what it returned from
     is acknowledged. What was begun by a worker that failed or died comes one message at a time.
-    A `reset`, before a copy of everything, comes alone.
+    A `reset`, before a copy of everything, comes alone. `fence` grows with each worker: a store
+    that compares it can refuse one that was overtaken. *on_held* hears each time that another
+    worker still holds the consumer.
 
     Raises:
         WrongUrl: *url* or *ws_url* is no address.
@@ -67,11 +69,13 @@ class Worker(Closing):
         bulk: int = BULK,
         worker: str = "",
         on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+        on_held: Callable[[str], None] = lambda reason: None,
     ) -> None:
         if bulk < 1:
             raise ValueError(f"bulk must be at least 1, not {bulk}")
         self._api = NamedConsumers(url, feed, password=password)
-        self._name, self._bulk, self._on_lost = name, bulk, on_lost
+        self._name, self._bulk = name, bulk
+        self._on_lost, self._on_held = on_lost, on_held
         self._worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._source = {
             "url": url,
@@ -81,6 +85,7 @@ class Worker(Closing):
             "ws_url": ws_url,
             "on_lost": on_lost,
         }
+        self.fence = 0
         self._closed, self._stopped = threading.Event(), threading.Event()
         self._stopped.set()
 
@@ -136,10 +141,12 @@ class Worker(Closing):
                 answer = self._again(
                     lambda: self._api.act(self._name, "lease", {"worker": self._worker})
                 )
+                self.fence = answer["fence"]
                 return Session(self._api, self._name, answer, self._again)
             except Refused as refused:
                 if refused.code != _HELD:
                     raise
+                self._on_held(refused.message)
                 self._closed.wait(STAND_BY_S)
         return None
 

@@ -61,6 +61,7 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
         "name": consumer.name,
         "state": "fell-off" if lag.fell_off else consumer.state(now_ms),
         "position": positions.spelled(consumer.position),
+        "copying": consumer.copying,
         "acked": acknowledged.spelled(consumer.acked),
         "lag_pages": lag.pages,
         "lag_ms": lag.ms,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import acknowledged, limits, positions
-from .cursors import Place
+from .cursors import Place, Replication, Since
 from .errors import ConsumerHeld, FenceLost, InvalidConsumer, NothingDone
 from .filters import Filter
 from .positions import later, rank
@@ -62,6 +62,11 @@ class Consumer:
 
     def held(self, now_ms: int) -> bool:
         return self.owner != "" and self.until_ms > now_ms
+
+    @property
+    def copying(self) -> bool:
+        """Whether it has not been sent every object yet, so that the log comes later."""
+        return isinstance(self.position, Since | Replication)
 
     def state(self, now_ms: int) -> str:
         """What it does, in one word."""

@@ -1,0 +1,7 @@
+"""What a pipeline's author is told."""
+
+from __future__ import annotations
+
+
+class WrongPipeline(Exception):
+    """The pipeline cannot run as it is written; the text says what and where."""

@@ -1,0 +1,1 @@
+"""Stores that a pipeline can write to."""

@@ -1,0 +1,1 @@
+"""Pipelines: transporter's rows of functions and stores."""

@@ -1,0 +1,70 @@
+"""A PostgreSQL of its own, from the machine's packages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import which
+
+PATIENCE_S = 60.0
+_NOBODY = "postgres"  # PostgreSQL does not run as root
+_SETTINGS = ("-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20")
+
+
+def binaries() -> Path | None:
+    """Where `initdb` is: Debian keeps it out of the PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    on_path = which("initdb")
+    return found[-1].parent if found else Path(on_path).parent if on_path else None
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[str]:
+    """The address of an empty database."""
+    programs = binaries()
+    assert programs is not None
+    user = _NOBODY if os.geteuid() == 0 else None
+    data = folder / "data"
+    data.mkdir()
+    if user:
+        _give(folder, user)
+    made = [programs / "initdb", "-D", data, "-U", "tidings", "--auth=trust", "-E", "UTF8"]
+    subprocess.run(made, check=True, capture_output=True, user=user, cwd=folder)
+    started = [programs / "postgres", "-D", data, "-k", folder, *_SETTINGS]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(started, stdout=log, stderr=log, user=user, cwd=folder) as server,
+    ):
+        try:
+            _until_it_answers(folder)
+            yield f"host={folder} user=tidings dbname=postgres"
+        finally:
+            server.terminate()
+
+
+def _give(folder: Path, user: str) -> None:
+    """*folder* and the way to it."""
+    import shutil
+
+    for part in (folder, folder / "data"):
+        shutil.chown(part, user)
+    for above in folder.parents:
+        if above != Path("/tmp") and Path("/tmp") in above.parents:
+            above.chmod(above.stat().st_mode | 0o011)
+
+
+def _until_it_answers(folder: Path) -> None:
+    import psycopg
+
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            psycopg.connect(f"host={folder} user=tidings dbname=postgres").close()
+            return
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline_s, (folder / "log").read_text()
+            time.sleep(0.1)
