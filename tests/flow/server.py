@@ -32,9 +32,18 @@ def running(folder: Path) -> Iterator[str]:
     data.mkdir()
     if user:
         _give(folder, user)
-    made = [programs / "initdb", "-D", data, "-U", "tidings", "--auth=trust", "-E", "UTF8"]
+    made: list[str | Path] = [
+        programs / "initdb",
+        "-D",
+        data,
+        "-U",
+        "tidings",
+        "--auth=trust",
+        "-E",
+        "UTF8",
+    ]
     subprocess.run(made, check=True, capture_output=True, user=user, cwd=folder)
-    started = [programs / "postgres", "-D", data, "-k", folder, *_SETTINGS]
+    started: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, *_SETTINGS]
     with (
         (folder / "log").open("wb") as log,
         subprocess.Popen(started, stdout=log, stderr=log, user=user, cwd=folder) as server,

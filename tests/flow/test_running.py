@@ -64,7 +64,7 @@ class Running:
 
 def table_of(dsn: str, table: str) -> dict[str, Any]:
     with psycopg.connect(dsn) as connection:
-        rows = connection.execute(f"SELECT id, data FROM {table}").fetchall()  # type: ignore[arg-type]
+        rows = connection.execute(f"SELECT id, data FROM {table}").fetchall()
     return {str(name): data for name, data in rows}
 
 
