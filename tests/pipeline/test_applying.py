@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tidings.core import corrections, limits
 from tidings.core.corrections import NOWHERE
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryLog
+from tidings.core.followers import STATE
+from tidings.core.memory import MemoryFollowers, MemoryLog
 from tidings.core.operations import event_of, parse_line
 from tidings.core.pages import Page
 from tidings.pipeline import applying
-from tidings.pipeline.applying import Applied
+from tidings.pipeline.applying import Applied, NotFollowing
 
-from tests.unit.scene import FEED, Scene
+from tests.unit.scene import FEED, Scene, op
 from tests.unit.test_correcting import correct, corrector, through
 
 
@@ -96,3 +98,33 @@ def test_a_log_that_is_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(Unavailable):
         applying.apply(corrector(scene), FEED, plan, through(scene), lambda count: None)
     assert len(asked) == applying.ATTEMPTS_MAX
+
+
+@dataclass(frozen=True)
+class Here:
+    """As much of a `Place` as waiting for the state needs."""
+
+    scene: Scene
+    feed: str = FEED
+
+    def log(self) -> MemoryLog:
+        return self.scene.log
+
+    def followers(self) -> MemoryFollowers:
+        return self.scene.followers
+
+
+def test_a_number_that_a_dead_writer_took_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a killed sync leaves it on a feed where nobody posts; a page that is there, is."""
+    monkeypatch.setattr(applying, "FOLLOW_MS", 0)
+    scene = Scene()
+    scene.post(op("a"))
+    with pytest.raises(NotFollowing, match="stands at page 0, its log at 1"):
+        applying.through(Here(scene))  # type: ignore[arg-type]
+    lease = scene.followers.take(FEED, STATE, owner="state", now_ms=scene.now_ms)
+    assert lease is not None
+    scene.followers.save(lease, 1, now_ms=scene.now_ms)
+    scene.log.take(FEED, 1)
+    assert applying.through(Here(scene)) == 1  # type: ignore[arg-type]

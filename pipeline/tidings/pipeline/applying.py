@@ -42,13 +42,16 @@ class Applied:
 def through(place: Place) -> int:
     """
     The checkpoint of the follower `state`, once everything that is in the log now is behind it.
+    A number that a writer took is not in the log: it may have died since.
 
     Raises:
         NotFollowing: it does not get there.
     """
-    head, waited = place.log().head(place.feed), 0
-    followers = place.followers()
+    log, followers = place.log(), place.followers()
+    head, waited = log.head(place.feed), 0
     while (found := followers.checkpoints(place.feed).get(STATE, 0)) < head:
+        if not log.read(place.feed, found, 1):
+            return found
         if waited >= FOLLOW_MS:
             sentence = f"the state of {place.feed} stands at page {found:,}, its log at {head:,}"
             raise NotFollowing(f"{sentence}: see `tidings status`")
