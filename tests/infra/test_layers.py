@@ -57,7 +57,8 @@ def test_every_function_folder_is_deployed() -> None:
 
     folders = {path.parent.name for path in FUNCTIONS.glob("*/handler.py")}
 
-    assert {function.folder for function in blueprint.FUNCTIONS} == folders
+    deployed = (*blueprint.FUNCTIONS, blueprint.CAPTURE)
+    assert {function.folder for function in deployed} == folders
 
 
 def test_missing_node_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
