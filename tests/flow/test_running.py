@@ -117,7 +117,8 @@ def test_a_table_follows_the_feed(pipe: Pipe, database: str) -> None:
     """First every object, then what happens to them: put, put again, deleted."""
     post(pipe, ("insert", "a"), ("insert", "b"), data={"title": "\u00e4"})
     until(lambda: projected(pipe), within_s=60)
-    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
+    sockets = f"{pipe.url.replace('http', 'ws')}/ws"
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, ws_url=sockets))
     pipeline.save("table", Postgres(database, table=pipe.feed))
     with Running(pipeline):
         until(lambda: _table(database, pipe.feed) == {"a", "b"}, within_s=60)

@@ -25,7 +25,7 @@ from tests.oplog.feed import Feed, op
 from tests.oplog.wire import until
 
 pytestmark = pytest.mark.java
-FEEDS = [f"f{number}" for number in range(6)]
+FEEDS = [f"f{number}" for number in range(9)]
 _UNUSED = count()
 
 

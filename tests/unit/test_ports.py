@@ -7,11 +7,11 @@ import re
 from typing import Protocol
 
 import pytest
-from tidings.core import change_ports, memory, ports
+from tidings.core import change_ports, consumer_ports, memory, ports
 
 PORTS = {
     name: port
-    for name, port in {**vars(ports), **vars(change_ports)}.items()
+    for name, port in {**vars(ports), **vars(change_ports), **vars(consumer_ports)}.items()
     if inspect.isclass(port) and Protocol in port.__bases__
 }
 STORES = [getattr(memory, name) for name in memory.__all__]

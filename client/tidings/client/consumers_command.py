@@ -60,7 +60,11 @@ def _why(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _me() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # of a container, whose user has no name
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 @consumers.command("list", epilog=EXIT_CODES)

@@ -60,7 +60,7 @@ class Source:
     A feed, and what of it: objects of *types* below *parents* (empty: all).
 
     *start* is where a store begins that was never written to: `copy` (every object, then the
-    log), `oldest`, `now`.
+    log), `oldest`, `now`. Of a deployed stage *url* is its `FeedUrl` and *ws_url* its `SocketsUrl`.
     """
 
     url: str
@@ -69,6 +69,7 @@ class Source:
     parents: tuple[str, ...] = ()
     start: str = "copy"
     password: str = field(default="", repr=False)
+    ws_url: str | None = None
 
     def __post_init__(self) -> None:
         if self.start not in STARTS:

@@ -164,8 +164,10 @@ class Watchers:
     clock: Clock
 
     def consumers(self, feed: str) -> Sequence[tuple[Consumer, Lag]]:
-        head, floor = self.view.log.head(feed), self.view.floor(feed)
         found = self.book.store.consumers(feed)
+        if not found:
+            return []
+        head, floor = self.view.log.head(feed), self.view.floor(feed)
         return [(each, self._lag(each, head, floor)) for each in found]
 
     def consumer(self, feed: str, name: str) -> tuple[Consumer, Lag]:
