@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from tidings.client import Message, NamedConsumers, Poster, Unwritten, Worker
+from tidings.client.closing import Closing
 
 from tests.oplog.wire import until
 
@@ -42,21 +42,13 @@ class Store:
         return [number for batch in self.batches for number in batch]
 
 
-class Pipe:
+class Pipe(Closing):
     def __init__(self, port: int, feed: str) -> None:
         self.url, self.feed = f"http://127.0.0.1:{port}", feed
         self.api = NamedConsumers(self.url, feed)
         self.ids: list[str] = []
 
-    def __enter__(self) -> Pipe:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self.api.close()
 
     def post(self, kinds: Iterable[str], *, together: bool = True) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +13,7 @@ import click
 from .cli import EXIT_CODES
 from .errors import ClientError, Lost, Unwritten
 from .place_options import Place, place_options
+from .stopping import stop_on_signals
 
 if TYPE_CHECKING:
     from .worker import Message
@@ -73,21 +72,10 @@ def consume(
             on_lost=_on_lost,
         )
         with made:
-            for kind in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(kind, _stopping(made.stop))
+            stop_on_signals(made.stop)
             made.run(write)
     except ClientError as error:
         raise click.ClickException(str(error)) from None
-
-
-def _stopping(stop: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
-    """The first signal ends behind the batch in hand; the second at once."""
-
-    def heard(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        stop()
-
-    return heard
 
 
 def _on_lost(lost: Lost, delay_s: float) -> None:

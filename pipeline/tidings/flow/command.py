@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli import EXIT_CODES
 from tidings.client.render import plain
+from tidings.client.stopping import stop_on_signals
 
 from .errors import WrongPipeline
 from .samples import SINKS, written
@@ -112,8 +110,7 @@ def run(
 
     with emitter(as_json=as_json, url=events_url) as tell:
         runner = Runner(_loaded(file), tell, attempts=attempts, worker=worker)
-        for kind in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(kind, _stopping(runner.stop))
+        stop_on_signals(runner.stop)
         well = _watched(runner) if not as_json and sys.stdout.isatty() else runner.run()
     for each in runner.progress if not as_json else ():
         click.echo(f"{each.name}: {each.state}, {each.records:,} records{_because(each)}")
@@ -128,16 +125,6 @@ def _loaded(file: Path) -> Pipeline:
         return load(file)
     except WrongPipeline as error:
         raise click.ClickException(str(error)) from None
-
-
-def _stopping(stop: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
-    """The first signal ends behind the batches in hand; the second at once."""
-
-    def heard(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        stop()
-
-    return heard
 
 
 def _watched(runner: Runner) -> bool:
