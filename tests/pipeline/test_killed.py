@@ -17,21 +17,12 @@ from tests.oplog.wire import until
 from tests.pipeline.feeds import told
 from tests.pipeline.lines import line, written
 from tests.pipeline.test_raced import Steps, old, steps, sync
+from tests.pipeline.test_terminal import PHASES
 
 __all__ = ["steps"]
 pytestmark = pytest.mark.java
 OBJECTS = 4_000  # four pages, a fifth of a second each
 COLD_S = 180.0  # until Spark has started and compared, on a busy machine
-PLANNING = [
-    "finding the dump",
-    "starting Spark",
-    "waiting for the state",
-    "reading the dump",
-    "reading the state",
-    "comparing",
-    "writing the plan",
-    "applying",
-]
 
 
 class Killed(BaseException):
@@ -59,7 +50,7 @@ def test_killed_at_every_step_it_ends_the_same(
             sync(twin, feed, dump)
         return events(twin, feed)[1:]
 
-    for step in PLANNING:
+    for step in PHASES:
         assert killed_at(step) == []
     assert killed_at("applied") == ["insert n"]
     assert killed_at("applied") == ["insert n", "delete gone"]

@@ -8,6 +8,7 @@ import pytest
 from tidings.core import consumers, limits
 from tidings.core.cursors import PAGE_END, Place
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
+from tidings.core.log_view import line_at
 from tidings.core.pages import filler
 from tidings.core.positions import COPY
 
@@ -70,8 +71,9 @@ def test_an_id_must_be_of_this_log() -> None:
     many = [Place(page, 0, 1) for page in range(limits.ACK_PAGES_MAX + 1)]
     with pytest.raises(InvalidConsumer, match="at most 64 pages"):
         scene.view.check_entries(FEED, many)
-    assert scene.view.entry(FEED, place) is not None
-    assert scene.view.entry(FEED, wrong[0]) is None
+    page = scene.scene.reader.at(FEED, place.page)
+    assert line_at(page, place) is not None
+    assert line_at(page, wrong[0]) is None
 
 
 def test_T11_what_is_not_for_a_consumer_is_passed() -> None:

@@ -8,15 +8,12 @@ from urllib.parse import quote
 
 import httpx
 
-from . import passwords
+from . import connection
 from .address import feed_url
 from .closing import Closing
-from .errors import FellOff, Lost, Refused, WrongUrl
+from .errors import FellOff, Lost, Refused
 from .refusals import error_of, retry_after_s
-from .tls import trusted
 
-CONNECT_S = 10.0
-ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
 _FELL_OFF = "fell_off"
 _BELOW_300 = range(200, 300)
 
@@ -28,11 +25,7 @@ class NamedConsumers(Closing):
 
     def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
         self._url = feed_url(url, feed)
-        self._client = httpx.Client(
-            headers=passwords.basic(password),
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
-            verify=trusted(),
-        )
+        self._client = connection.opened(password)
 
     def close(self) -> None:
         self._client.close()
@@ -79,14 +72,10 @@ class NamedConsumers(Closing):
             AccessDenied, FellOff, Refused: the answer is final, with its status and code.
             Lost: no answer, or none of a feed; nobody knows whether it was done.
         """
-        try:
+        with connection.translated(self._url):
             answer = self._client.request(
                 method, f"{self._url}/{path}", json=body, params=query or {}
             )
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise WrongUrl(f"{self._url!r} cannot be used: {error}") from None
-        except httpx.HTTPError as error:
-            raise Lost(str(error) or type(error).__name__) from None
         if answer.status_code not in _BELOW_300:
             raise _refusal(answer)
         return _read(answer)

@@ -8,18 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import httpx
-
-from . import passwords
+from . import connection
 from .address import operations_url
 from .backoff import Backoff
 from .closing import Closing
-from .errors import Lost, WrongUrl
+from .errors import Lost
 from .refusals import error_of, retry_after_s
-from .tls import trusted
 
-CONNECT_S = 10.0
-ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
 ATTEMPTS_MAX = 8  # some two minutes: longer than a deployment, shorter than a person waits
 
 
@@ -44,11 +39,7 @@ class Poster(Closing):
         self._attempts_max = attempts_max
         self._on_retry = on_retry
         self._wait = wait
-        self._client = httpx.Client(
-            headers=passwords.basic(password),
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
-            verify=trusted(),
-        )
+        self._client = connection.opened(password)
 
     def close(self) -> None:
         self._client.close()
@@ -86,12 +77,8 @@ class Poster(Closing):
         return self._send(body, headers)
 
     def _send(self, body: bytes, headers: Mapping[str, str]) -> list[str]:
-        try:
+        with connection.translated(self._url):
             answer = self._client.post(self._url, content=body, headers=headers)
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise WrongUrl(f"{self._url!r} cannot be used: {error}") from None
-        except httpx.HTTPError as error:
-            raise Lost(str(error) or type(error).__name__) from None
         if answer.status_code == 204:
             return []
         if answer.status_code != 200:

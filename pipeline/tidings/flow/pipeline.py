@@ -50,7 +50,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    namespace: str
+    namespace: re.Pattern[str]
     step: Step
 
 
@@ -86,17 +86,17 @@ class Branch:
     name: str
     sink: Sink
     steps: tuple[_Wanted, ...]
-    namespace: str
+    namespace: re.Pattern[str]
     bulk: int
 
     def transformed(self, message: Message) -> Message | None:
         """None: it is not for this store, or a function left it out."""
         if message.is_command:
             return message
-        if not matcher(self.namespace).search(message.namespace):
+        if not self.namespace.search(message.namespace):
             return None
         for wanted in self.steps:
-            if matcher(wanted.namespace).search(message.namespace):
+            if wanted.namespace.search(message.namespace):
                 found = wanted.step(message)
                 if found is None or found.op == "skip":
                     return None
@@ -164,9 +164,8 @@ class Pipeline:
             raise WrongPipeline(f"there is a store {name!r} already")
         if bulk < 1:
             raise WrongPipeline(f"bulk must be at least 1, not {bulk}")
-        matcher(namespace)
         wanted = tuple(_wanted(step) for step in steps)
-        self.branches.append(Branch(name, sink, wanted, namespace, bulk))
+        self.branches.append(Branch(name, sink, wanted, matcher(namespace), bulk))
         return self
 
     def consumer(self, branch: Branch) -> str:
@@ -176,11 +175,8 @@ class Pipeline:
         """As a person reads it."""
         lines = [f"{self.name}: {self.source}, from {self.source.start}"]
         for branch in self.branches:
-            at = "" if branch.namespace == EVERYTHING else f" of {branch.namespace}"
-            lines.append(f"- {branch.name}: {branch.sink}{at}")
-            for wanted in branch.steps:
-                of = "" if wanted.namespace == EVERYTHING else f" of {wanted.namespace}"
-                lines.append(f"  - {name_of(wanted.step)}{of}")
+            lines.append(f"- {branch.name}: {branch.sink}{_of(branch.namespace)}")
+            lines += [f"  - {name_of(each.step)}{_of(each.namespace)}" for each in branch.steps]
         return "\n".join(lines)
 
 
@@ -188,8 +184,11 @@ def _wanted(step: Step | tuple[str, Step]) -> _Wanted:
     namespace, function = step if isinstance(step, tuple) else (EVERYTHING, step)
     if not callable(function):
         raise WrongPipeline(f"{function!r} is no function")
-    matcher(namespace)
-    return _Wanted(namespace=namespace, step=function)
+    return _Wanted(namespace=matcher(namespace), step=function)
+
+
+def _of(namespace: re.Pattern[str]) -> str:
+    return "" if namespace == matcher(EVERYTHING) else f" of /{namespace.pattern}/"
 
 
 def _checked(name: str, what: str) -> str:

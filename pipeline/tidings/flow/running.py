@@ -23,6 +23,7 @@ from .message import message_of
 from .pipeline import Branch, Pipeline
 
 ATTEMPTS = 3  # at one message: what cures itself has by then
+LOOK_S = 0.2  # how often a terminal shows how far it is
 METRICS_S = 5.0  # how often a running pipeline says how far it is
 _UNKNOWN = "unknown_consumer"
 
@@ -65,8 +66,8 @@ class Runner:
         for thread in threads:
             thread.start()
         told = time.monotonic()
-        while any(thread.is_alive() for thread in threads):
-            self._stopping.wait(0.2) if not self._stopping.is_set() else time.sleep(0.05)
+        while alive := [thread for thread in threads if thread.is_alive()]:
+            alive[0].join(LOOK_S)
             look()
             if time.monotonic() - told >= METRICS_S:
                 told = time.monotonic()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import limits
 from .consumers import Change
 from .errors import InvalidConsumer, Unavailable, UnknownConsumer
+from .feeds import NAME, NAME_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .consumer_ports import ConsumerStore
     from .consumers import Consumer
-
-_NAME = re.compile(rf"[a-z0-9][a-z0-9_.-]{{0,{limits.CONSUMER_NAME_CHARS_MAX - 1}}}", re.ASCII)
 
 
 def check_name(name: str) -> str:
@@ -27,9 +25,8 @@ def check_name(name: str) -> str:
         InvalidConsumer: it cannot. A consumer without a name of its own would begin anew with
             each start.
     """
-    if not _NAME.fullmatch(name):
-        rule = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit"
-        raise InvalidConsumer(rule, field="consumer", value=name)
+    if not NAME.fullmatch(name):
+        raise InvalidConsumer(NAME_RULE, field="consumer", value=name)
     return name
 
 
@@ -58,7 +55,7 @@ class Book:
         for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
             standing = self.consumer(feed, name)
             made = change(standing)
-            if made.consumer == standing and made == Change(standing):
+            if made == Change(standing):
                 return standing
             if self.store.write(feed, name, standing.version, made):
                 return made.consumer or standing

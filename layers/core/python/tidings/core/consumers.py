@@ -128,15 +128,9 @@ def taken(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
     if consumer.held(now_ms) and consumer.owner != worker:
         rule = f"is held by {consumer.owner} for {consumer.until_ms - now_ms} ms more"
         raise ConsumerHeld(rule, field="consumer", value=consumer.name)
-    begun = rank(consumer.sent) > rank(consumer.position)
-    single = later(consumer.single, consumer.sent) if begun else consumer.single
     until_ms = now_ms + limits.CONSUMER_LEASE_MS
-    return replace(
-        _settled(replace(consumer, single=single)),
-        owner=worker,
-        fence=consumer.fence + 1,
-        until_ms=until_ms,
-    )
+    held = replace(consumer, owner=worker, fence=consumer.fence + 1, until_ms=until_ms)
+    return _doubted(held)
 
 
 def check_fence(consumer: Consumer, fence: int) -> None:
@@ -191,8 +185,7 @@ def failed(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
     again = before is not None and before.id == entry and entry != ""
     times = before.times + 1 if before and again else 1
     failure = Failure(entry, error[: limits.ERROR_CHARS_MAX], now_ms, times)
-    single = later(consumer.single, consumer.sent)
-    return _settled(replace(consumer, failure=failure, single=single, owner="", until_ms=0))
+    return _doubted(replace(consumer, failure=failure, owner="", until_ms=0))
 
 
 def released(consumer: Consumer) -> Consumer:
@@ -221,6 +214,11 @@ def moved(consumer: Consumer, position: Position | None) -> Consumer:
 def unheld(consumer: Consumer) -> Consumer:
     """Taken from its worker, whose next word is refused."""
     return replace(consumer, owner="", until_ms=0, fence=consumer.fence + 1)
+
+
+def _doubted(consumer: Consumer) -> Consumer:
+    """What was begun and is not acknowledged comes one at a time."""
+    return _settled(replace(consumer, single=later(consumer.single, consumer.sent)))
 
 
 def _settled(consumer: Consumer) -> Consumer:

@@ -190,7 +190,7 @@ class Watchers:
         handled = positions.handled(consumer.position)
         if handled is None:
             return Lag(head, 0)
-        fell_off = consumer.position is not None and handled + 1 < floor
+        fell_off = positions.fell_off(consumer.position, floor)
         after = max(handled, floor - 1)
         run = self.view.reader.read(consumer.feed, after, 1)
         waits = self.clock() - run.pages[0].at_ms if run.pages else 0

@@ -9,7 +9,8 @@ from . import limits
 from .errors import InvalidFeed, UnknownFeed
 
 DEFAULT_FEED = "main"
-_NAME = re.compile(rf"[a-z0-9][a-z0-9_.-]{{0,{limits.FEED_NAME_CHARS_MAX - 1}}}", re.ASCII)
+NAME = re.compile(rf"[a-z0-9][a-z0-9_.-]{{0,{limits.FEED_NAME_CHARS_MAX - 1}}}", re.ASCII)
+NAME_RULE = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,8 @@ def check_name(name: str) -> str:
     Raises:
         InvalidFeed: it cannot.
     """
-    if not _NAME.fullmatch(name):
-        rule = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit"
-        raise InvalidFeed(rule, field="feed", value=name)
+    if not NAME.fullmatch(name):
+        raise InvalidFeed(NAME_RULE, field="feed", value=name)
     return name
 
 

@@ -37,7 +37,7 @@ CURSOR_CHARS_MAX = 64  # any id longer than this is refused before it is parsed
 
 # --- filters ---------------------------------------------------------------------------------
 FILTER_VALUES_MAX = 100  # each value is one item of the subscription index
-FEED_NAME_CHARS_MAX = 63  # as a DNS label, so that a feed can become part of a host name
+FEED_NAME_CHARS_MAX = 63  # as a DNS label, to become part of a host name; consumers likewise
 
 # --- followers -------------------------------------------------------------------------------
 HOLE_POLL_MS = 100  # how often a waiting follower looks whether the hole has closed
@@ -141,7 +141,6 @@ CAPTURE_BYTES = 370_000  # of a page of writes: deflated or not it fits, so none
 OBJECTS_READS_MAX = 64  # of one page: every bucket of a small state, two seconds of a large one
 
 # --- named consumers -------------------------------------------------------------------------
-CONSUMER_NAME_CHARS_MAX = 63  # as of a feed
 CONSUMERS_MAX = 100  # of a feed: one query lists them, once a minute
 CONSUMER_LEASE_MS = 30_000  # a worker renews it with each acknowledgement, three times at least
 WORKER_CHARS_MAX = 128  # a host, a process and something random

@@ -62,8 +62,8 @@ class LogView:
             ConsumerFellOff: it is.
         """
         floor = self.trim.floor(consumer.feed)
-        handled = positions.handled(consumer.position)
-        if consumer.position is not None and handled is not None and handled + 1 < floor:
+        if positions.fell_off(consumer.position, floor):
+            handled = positions.handled(consumer.position)
             rule = (
                 f"stands at page {handled}, and the log begins with page {floor}: what lies between"
                 " is gone. Put it to `oldest`, or to `copy` to send it every object anew"
@@ -84,12 +84,6 @@ class LogView:
         for entry in entries:
             if line_at(pages[entry.page], entry) is None:
                 raise InvalidConsumer("is not in the log", field="ids", value=entry.encode())
-
-    def entry(self, feed: str, place: Place) -> Entry | None:
-        """The entry at *place*, if it is in the log."""
-        page = self.reader.at(feed, place.page)
-        line = line_at(page, place)
-        return Entry(place, line, page.at_ms) if page and line is not None else None
 
     def advanced(self, consumer: Consumer) -> Consumer:
         """*consumer* behind all that is acknowledged or not for it, as far as one may look."""

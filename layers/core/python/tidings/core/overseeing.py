@@ -124,7 +124,7 @@ class Overseer:
         Raises:
             NothingDone: there is none.
         """
-        return self._past(feed, name, lambda entry: Change(None, self._step_note(entry, why)))
+        return self._past(feed, name, "step", why)
 
     def park(self, feed: str, name: str, why: Reason) -> Entry:
         """
@@ -138,12 +138,7 @@ class Overseer:
         if standing.parked >= limits.PARKED_MAX:
             rule = f"at most {limits.PARKED_MAX} messages are parked; retry or drop some first"
             raise InvalidConsumer(rule, field="consumer", value=name)
-
-        def change(entry: Entry) -> Change:
-            parked = self._parked(standing, entry, why)
-            return Change(None, self._note("park", why, parked.id), park=parked)
-
-        return self._past(feed, name, change)
+        return self._past(feed, name, "park", why, lambda each: self._parked(standing, each, why))
 
     def retry(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
         """
@@ -203,8 +198,15 @@ class Overseer:
         self.view.check_reached(feed, found, field)
         return found
 
-    def _past(self, feed: str, name: str, made: Callable[[Entry], Change]) -> Entry:
-        """Behind the next message; its worker has to take the lease again."""
+    def _past(
+        self,
+        feed: str,
+        name: str,
+        what: str,
+        why: Reason,
+        parked: Callable[[Entry], Parked | None] = lambda entry: None,
+    ) -> Entry:
+        """Behind the next message, which is *parked* or not; its worker begins anew."""
         met: list[Entry] = []
 
         def change(found: Consumer) -> Change:
@@ -214,9 +216,9 @@ class Overseer:
                 raise NothingDone(rule, field="consumer", value=name)
             met[:] = [entry]
             passed = self.view.advanced(consumers.confirmed(found, [entry.place]))
-            extra = made(entry)
-            count = passed.parked + (1 if extra.park else 0)
-            return replace(extra, consumer=replace(consumers.unheld(passed), parked=count))
+            kept = parked(entry)
+            left = replace(consumers.unheld(passed), parked=passed.parked + (kept is not None))
+            return Change(left, self._note(what, why, entry.place.encode()), park=kept)
 
         self.book.change(feed, name, change)
         return met[0]
@@ -233,9 +235,6 @@ class Overseer:
         if len(self.book.store.consumers(feed)) >= limits.CONSUMERS_MAX:
             rule = f"a feed has at most {limits.CONSUMERS_MAX} named consumers"
             raise InvalidConsumer(rule, field="consumer")
-
-    def _step_note(self, entry: Entry, why: Reason) -> Note:
-        return self._note("step", why, entry.place.encode())
 
     def _note(self, what: str, why: Reason, name: str = "") -> Note:
         return Note(self.clock(), why.who, what, why.why, name)

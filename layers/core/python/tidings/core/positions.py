@@ -44,6 +44,12 @@ def handled(position: Position | None) -> int | None:
     return 0
 
 
+def fell_off(position: Position | None, floor: int) -> bool:
+    """Whether pages that are needed from *position* on lie below *floor*; never at the oldest."""
+    done = handled(position)
+    return position is not None and done is not None and done + 1 < floor
+
+
 def spelled(position: Position | None) -> str | None:
     """As clients see it; `0` is a copy that has not begun."""
     if position is None:

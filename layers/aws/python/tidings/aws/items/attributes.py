@@ -6,7 +6,7 @@ from binascii import a2b_base64
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Item = dict[str, Any]
 Value = dict[str, Any]
@@ -30,6 +30,16 @@ def number_of(item: Mapping[str, Any], name: str) -> int:
     """The number under *name*; 0 where the attribute is left out."""
     found = item.get(name)
     return int(found["N"]) if found else 0
+
+
+def texts(values: Sequence[str]) -> Value:
+    return {"L": [text(value) for value in values]}
+
+
+def texts_of(item: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    """The texts under *name*; None where the attribute is left out."""
+    found = item.get(name)
+    return tuple(value["S"] for value in found["L"]) if found else None
 
 
 def without_empty(values: Mapping[str, str]) -> Item:

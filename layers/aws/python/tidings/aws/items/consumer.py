@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import acknowledged, limits, positions
 from tidings.core.consumers import Consumer, Failure, Note, Parked
 
-from .attributes import Item, expiry, number, number_of, text, text_of, without_empty
+from .attributes import (
+    Item,
+    expiry,
+    number,
+    number_of,
+    text,
+    text_of,
+    texts,
+    texts_of,
+    without_empty,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,19 +45,22 @@ def encode(consumer: Consumer) -> Item:
         "lease_until": consumer.until_ms,
         "parked": consumer.parked,
     }
-    texts = {
+    strings = {
         "position": positions.spelled(consumer.position) or "",
         "acked": acknowledged.spelled(consumer.acked),
         "sent": positions.spelled(consumer.sent) or "",
         "single": positions.spelled(consumer.single) or "",
         "owner": consumer.owner,
     }
+    lists = {
+        "types": consumer.types,
+        "parents": consumer.parents,
+        "retries": consumer.retries or None,
+    }
     return {
         **key(consumer.feed, consumer.name),
-        **_texts("types", consumer.types),
-        **_texts("parents", consumer.parents),
-        **_texts("retries", consumer.retries or None),
-        **without_empty(texts),
+        **{name: texts(values) for name, values in lists.items() if values is not None},
+        **without_empty(strings),
         **{name: number(value) for name, value in numbers.items() if value},
         **({"paused": {"BOOL": True}} if consumer.paused else {}),
         **({"failure": _failure(consumer.failure)} if consumer.failure else {}),
@@ -59,13 +72,13 @@ def decode(item: Mapping[str, Any]) -> Consumer:
     return Consumer(
         feed=text_of(item, "kind").removeprefix(_PREFIX),
         name=text_of(item, "name"),
-        types=_texts_of(item, "types"),
-        parents=_texts_of(item, "parents"),
+        types=texts_of(item, "types"),
+        parents=texts_of(item, "parents"),
         position=positions.read(text_of(item, "position")),
         acked=acknowledged.read(text_of(item, "acked")),
         sent=positions.read(text_of(item, "sent")),
         single=positions.read(text_of(item, "single")),
-        retries=_texts_of(item, "retries") or (),
+        retries=texts_of(item, "retries") or (),
         parked=number_of(item, "parked"),
         failure=_failure_of(item.get("failure")),
         paused="paused" in item,
@@ -144,12 +157,3 @@ def _failure_of(value: Mapping[str, Any] | None) -> Failure | None:
     fields = value["M"]
     at_ms, times = number_of(fields, "at"), number_of(fields, "times")
     return Failure(text_of(fields, "id"), text_of(fields, "error"), at_ms, times)
-
-
-def _texts(name: str, values: tuple[str, ...] | None) -> Item:
-    return {} if values is None else {name: {"L": [text(value) for value in values]}}
-
-
-def _texts_of(item: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
-    found = item.get(name)
-    return tuple(value["S"] for value in found["L"]) if found else None

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 from tidings.core.profiles import Profile
 from tidings.core.resources import Resource
 
-from .attributes import Item, Value, number, number_of, text, text_of, without_empty
+from .attributes import (
+    Item,
+    Value,
+    number,
+    number_of,
+    text,
+    text_of,
+    texts,
+    texts_of,
+    without_empty,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +37,8 @@ def encode(feed: str, profile: Profile) -> Item:
         **key(feed),
         **without_empty({"object_url": profile.object_url, "compat": profile.compat}),
         **({"leave": {"BOOL": True}} if profile.leave else {}),
-        **_texts("read", profile.read_passwords),
-        **_texts("ingest", profile.ingest_passwords),
+        **({"read": texts(profile.read_passwords)} if profile.read_passwords else {}),
+        **({"ingest": texts(profile.ingest_passwords)} if profile.ingest_passwords else {}),
         **_resources(profile),
         "version": number(profile.version),
     }
@@ -40,8 +50,8 @@ def decode(item: Mapping[str, Any]) -> Profile:
         object_url=text_of(item, "object_url"),
         compat=text_of(item, "compat"),
         leave="leave" in item,
-        read_passwords=_texts_of(item, "read"),
-        ingest_passwords=_texts_of(item, "ingest"),
+        read_passwords=texts_of(item, "read") or (),
+        ingest_passwords=texts_of(item, "ingest") or (),
         version=number_of(item, "version"),
         resources=tuple(_resource_of(value) for value in item.get("resources", {"L": []})["L"]),
         max_age_s=number_of(item, "max_age"),
@@ -56,20 +66,17 @@ def _resources(profile: Profile) -> Item:
 
 
 def _resource(resource: Resource) -> Value:
-    subs = {"L": [text(sub) for sub in resource.subs]}
-    return {"M": {"name": text(resource.name), "subs": subs, "route": text(resource.route)}}
+    return {
+        "M": {
+            "name": text(resource.name),
+            "subs": texts(resource.subs),
+            "route": text(resource.route),
+        }
+    }
 
 
 def _resource_of(value: Value) -> Resource:
     fields = value["M"]
-    subs = tuple(sub["S"] for sub in fields["subs"]["L"])
-    return Resource(text_of(fields, "name"), subs, text_of(fields, "route"))
-
-
-def _texts(name: str, values: tuple[str, ...]) -> Item:
-    return {name: {"L": [text(value) for value in values]}} if values else {}
-
-
-def _texts_of(item: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found = item.get(name)
-    return tuple(value["S"] for value in found["L"]) if found else ()
+    return Resource(
+        text_of(fields, "name"), texts_of(fields, "subs") or (), text_of(fields, "route")
+    )
