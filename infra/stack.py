@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import aws_cdk as cdk
 from constructs import Construct
-from tidings.aws import blueprint, metrics, settings
+from tidings.aws import blueprint
 from tidings.aws.stages import (
     SETTING_OUTPUTS,
     SYNC_BUCKET_OUTPUT,
@@ -13,7 +13,7 @@ from tidings.aws.stages import (
 )
 
 from infra import suppressions
-from infra.names import prefix
+from infra.environment import told
 from infra.parts.alarms import Alarms
 from infra.parts.dashboard import FeedDashboard
 from infra.parts.function import TidingsFunction
@@ -68,20 +68,11 @@ class TidingsStack(cdk.Stack):
 
     def _environment(self) -> dict[str, str]:
         """What every function is told: the defaults, then the stage's choices, then addresses."""
-        defaults = {s.variable: s.default for s in settings.SETTINGS if s.default}
-        tables = {t.setting: self.tables.by_name[t.name].table_name for t in blueprint.TABLES}
-        return (
-            defaults
-            | self.stage.environment
-            | tables
-            | {
-                "TIDINGS_STAGE": self.stage.name,
-                "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
-                "TIDINGS_FUNCTION_PREFIX": prefix(self.stage),
-                "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
-                metrics.SERVICE_VARIABLE: metrics.service(self.stage.name),
-            }
-        )
+        names = {name: table.table_name for name, table in self.tables.by_name.items()}
+        return told(self.stage, names) | {
+            "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
+            "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
+        }
 
     def _function(self, function: blueprint.Function) -> TidingsFunction:
         kind = StreamFunction if function.streams else TidingsFunction

@@ -13,12 +13,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
-from tidings.aws import blueprint, metrics, settings
+from tidings.aws import blueprint
 from tidings.aws.stages import stack_name
 from tidings.core import captures
 from tidings.core.feeds import check_known
 
-from infra.names import prefix
+from infra.environment import told
 from infra.parts.alarms import Alarms
 from infra.parts.function import TidingsFunction
 from infra.parts.layers import Layers
@@ -44,11 +44,11 @@ class Reach:
 
 def export(stack: cdk.Stack, reach: Reach, stage: Stage) -> None:
     """Let producers in other stacks reach this one."""
-    told = {out: reach.tables[table].table_name for table, out in EXPORTS.items()}
-    told[TOPIC_EXPORT] = reach.alarms.topic.topic_arn
+    exported = {out: reach.tables[table].table_name for table, out in EXPORTS.items()}
+    exported[TOPIC_EXPORT] = reach.alarms.topic.topic_arn
     if reach.key is not None:
-        told[KEY_EXPORT] = reach.key.key_arn
-    for name, value in told.items():
+        exported[KEY_EXPORT] = reach.key.key_arn
+    for name, value in exported.items():
         cdk.CfnOutput(stack, f"For{name}", value=value, export_name=_exported(stage, name))
 
 
@@ -137,17 +137,7 @@ def table_of(stream_arn: str) -> str:
 
 def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     """As the stage's own functions are told, but for what this one does not reach."""
-    named = {table.setting: tables.get(table.name, "-") for table in blueprint.TABLES}
-    return (
-        {each.variable: each.default for each in settings.SETTINGS if each.default}
-        | stage.environment
-        | named
-        | {
-            "TIDINGS_STAGE": stage.name,
-            "TIDINGS_FUNCTION_PREFIX": prefix(stage),
-            metrics.SERVICE_VARIABLE: metrics.service(stage.name),
-        }
-    )
+    return told(stage, {table.name: tables.get(table.name, "-") for table in blueprint.TABLES})
 
 
 def _accept(made: TableProducer) -> None:
