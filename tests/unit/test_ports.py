@@ -7,11 +7,12 @@ import re
 from typing import Protocol
 
 import pytest
-from tidings.core import change_ports, consumer_ports, memory, ports
+from tidings.core import archive_ports, change_ports, consumer_ports, memory, ports
 
 PORTS = {
     name: port
-    for name, port in {**vars(ports), **vars(change_ports), **vars(consumer_ports)}.items()
+    for module in (ports, archive_ports, change_ports, consumer_ports)
+    for name, port in vars(module).items()
     if inspect.isclass(port) and Protocol in port.__bases__
 }
 STORES = [getattr(memory, name) for name in memory.__all__]

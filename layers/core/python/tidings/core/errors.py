@@ -38,6 +38,7 @@ Every error the feed raises.
     * PlanTooOld            nobody can tell any more what moved since a plan was made
     * PlanMissing           the job of a sync ended well and left no plan
     * LogIncomplete         the log lacks pages that the state has handled
+    * BrokenPart            a part of the archive cannot be read
     * Unavailable           a store did not answer in time; try again
 """
 
@@ -267,6 +268,14 @@ class LogIncomplete(TidingsError):
             f"{feed}: the log cannot be read beyond page {page:,}, and the state has handled it"
             f" up to page {checkpoint:,}"
         )
+
+
+class BrokenPart(TidingsError):
+    """Somebody wrote what we did not; nothing of the part is used."""
+
+    def __init__(self, rule: str, *, value: str = "") -> None:
+        self.value = value
+        super().__init__(f"{rule}: {value[:_VALUE_CHARS_MAX]!r}" if value else rule)
 
 
 class Unavailable(TidingsError):

@@ -5,6 +5,7 @@ They pass the same contract as the stores of `tidings.aws` and bound their answe
 that code which relies on more than the ports promise fails here too.
 """
 
+from .archive import MemoryArchive
 from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryWatches
 from .consumers import MemoryConsumers
 from .control import MemoryClaims, MemoryFollowers
@@ -20,6 +21,7 @@ from .tags import MemoryTags
 from .tallies import MemoryTallies
 
 __all__ = [
+    "MemoryArchive",
     "MemoryBells",
     "MemoryClaims",
     "MemoryConnections",

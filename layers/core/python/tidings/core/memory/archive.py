@@ -1,0 +1,36 @@
+"""The parts of the archive, by their spans."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..archives import Span
+
+
+class MemoryArchive:
+    """Implements `ArchiveStore`."""
+
+    def __init__(self) -> None:
+        self._feeds: defaultdict[str, dict[Span, bytes]] = defaultdict(dict)
+        self._lock = Lock()
+
+    def put(self, feed: str, span: Span, body: bytes) -> None:
+        with self._lock:
+            self._feeds[feed][span] = body
+
+    def get(self, feed: str, span: Span) -> bytes | None:
+        with self._lock:
+            return self._feeds[feed].get(span)
+
+    def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
+        with self._lock:
+            return [span for span in sorted(self._feeds[feed]) if span.last > after][:limit]
+
+    def remove(self, feed: str, span: Span) -> None:
+        with self._lock:
+            self._feeds[feed].pop(span, None)
