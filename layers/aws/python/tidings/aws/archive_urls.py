@@ -1,0 +1,64 @@
+"""Where an archive is: `s3://BUCKET/PREFIX` or `file:///FOLDER`, and the store that is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mypy_boto3_s3 import S3Client
+    from tidings.core.archive_ports import ArchiveStore
+
+RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
+
+
+class WrongArchive(Exception):
+    def __init__(self, url: str) -> None:
+        super().__init__(f"{url!r}: {RULE}")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveUrl:
+    """*bucket* is empty for a folder. The keys of a feed are below `archive/{feed}/` of *path*."""
+
+    bucket: str
+    path: str
+
+
+def parse(url: str) -> ArchiveUrl:
+    """
+    Raises:
+        WrongArchive: it names neither.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise WrongArchive(url) from None
+    plain = not (parts.query or parts.fragment)
+    if parts.scheme == "s3" and parts.netloc and plain:
+        prefix = parts.path.strip("/")
+        return ArchiveUrl(parts.netloc, f"{prefix}/" if prefix else "")
+    if parts.scheme == "file" and not parts.netloc and len(parts.path) > 1 and plain:
+        return ArchiveUrl("", unquote(parts.path))
+    raise WrongArchive(url)
+
+
+def open_archive(url: str, objects: Callable[[], S3Client]) -> ArchiveStore:
+    """
+    The archive at *url*; *objects* is asked for a client of S3 where one is needed.
+
+    Raises:
+        WrongArchive: it names none.
+    """
+    at = parse(url)
+    if at.bucket:
+        from .s3_archive import S3Archive
+
+        return S3Archive(objects(), at.bucket, at.path)
+    from .folder_archive import FolderArchive
+
+    return FolderArchive(Path(at.path))

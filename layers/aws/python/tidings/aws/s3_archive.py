@@ -1,0 +1,85 @@
+"""The parts of the archive on S3, an object a part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+from tidings.core.archives import Span, span_of
+
+from .s3_objects import read_whole
+from .weather import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_s3 import S3Client
+
+PART_BYTES_MAX = 64 * 1024 * 1024  # packed; whoever reads a part holds it whole
+_KEYS_MAX = 1000  # S3 tells no more at once
+_BEHIND_DIGITS = "~"  # sorts behind every name that begins with the same page
+
+
+class S3Archive:
+    """Implements `ArchiveStore`. *prefix* ends with a slash or is empty."""
+
+    def __init__(self, client: S3Client, bucket: str, prefix: str) -> None:
+        self._client, self._bucket, self._prefix = client, bucket, prefix
+
+    def put(self, feed: str, span: Span, body: bytes) -> None:
+        with translated():
+            self._client.put_object(Bucket=self._bucket, Key=self._key(feed, span), Body=body)
+
+    def get(self, feed: str, span: Span) -> bytes | None:
+        """
+        Raises:
+            TooLarge: it is larger than a function can hold.
+            Unavailable: S3 does not answer.
+        """
+        key = self._key(feed, span)
+        try:
+            return read_whole(
+                self._client, self._bucket, key, what="part", bytes_max=PART_BYTES_MAX
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "NoSuchKey":
+                return None
+            raise
+
+    def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
+        found: list[Span] = []
+        for name in self._names(feed, after, limit):
+            span = span_of(name)
+            if span is not None and span.last > after:
+                found.append(span)
+            if len(found) == limit:
+                break
+        return found
+
+    def remove(self, feed: str, span: Span) -> None:
+        with translated():
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(feed, span))
+
+    def _names(self, feed: str, after: int, limit: int) -> Iterator[str]:
+        """Those behind page *after*, a request for each thousand."""
+        folder = self._folder(feed)
+        asked: dict[str, Any] = {
+            "Bucket": self._bucket,
+            "Prefix": folder,
+            "StartAfter": f"{folder}{after:013d}{_BEHIND_DIGITS}",
+            "MaxKeys": min(limit, _KEYS_MAX),
+        }
+        while True:
+            with translated():
+                answer = self._client.list_objects_v2(**asked)
+            for each in answer.get("Contents", ()):
+                yield each["Key"].removeprefix(folder)
+            if not answer["IsTruncated"]:
+                return
+            asked["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def _key(self, feed: str, span: Span) -> str:
+        return self._folder(feed) + span.name
+
+    def _folder(self, feed: str) -> str:
+        return f"{self._prefix}archive/{feed}/"
