@@ -212,6 +212,11 @@ def browsing(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Ask
     for route in ("/changefeeds", "/changefeeds/stats", "/feeds/{feed}/objects"):
         answer = browse(event("http_get_status", routeKey=f"GET {route}"), None)
         assert answer["statusCode"] == 200, answer
+    one = {"type": "video", "id": "x32"}
+    answer = browse(
+        event("http_get_status", routeKey=f"GET {route}", queryStringParameters=one), None
+    )
+    assert answer["statusCode"] == 200, answer
     return asked
 
 

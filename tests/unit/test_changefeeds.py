@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tidings.core import limits
 from tidings.core.changefeeds import ChangeFeeds
-from tidings.core.errors import InvalidCursor, UnknownFeed, WrongPassword
+from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed, WrongPassword
 from tidings.core.passwords import hashed
 
 from tests.unit.scene import FEED, FEEDS, NOW, Scene, op
@@ -56,6 +56,25 @@ def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
     """Anything else is refused."""
     with pytest.raises(InvalidCursor):
         feeds(scene).objects(FEED, "", after, None)
+
+
+def test_one_object_is_told_by_its_id(scene: Scene) -> None:
+    """The latest of it; none where it never was, or is no more. An id alone could be any type's."""
+    scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))
+    scene.post(op("b", type="vm", data=2))
+    scene.project()
+    asked = feeds(scene)
+    assert [
+        asked.one(FEED, "v/m", "a/1", None).after,
+        len(asked.objects(FEED, "", "", None).objects),
+    ] == [None, 2]
+    assert '"data":2' in asked.one(FEED, "vm", "b", None).objects[0]
+    assert asked.one(FEED, "vm", "gone", None).objects == []
+    assert asked.one(FEED, "v", "m/a/1", None).objects == []
+    with pytest.raises(InvalidFilter, match="type"):
+        asked.one(FEED, "", "b", None)
+    with pytest.raises(UnknownFeed):
+        asked.one("none", "vm", "b", None)
 
 
 def test_who_listens_and_what_there_is_takes_the_read_password(scene: Scene) -> None:

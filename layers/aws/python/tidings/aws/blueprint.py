@@ -245,7 +245,7 @@ FUNCTIONS = (
         timeout_s=20,
         memory_mb=512,
         grants=(
-            Grant("state", ("dynamodb:Query",)),
+            Grant("state", ("dynamodb:Query", "dynamodb:BatchGetItem")),
             Grant("control", ("dynamodb:GetItem",)),
             Grant("connections", ("dynamodb:Query",)),
         ),

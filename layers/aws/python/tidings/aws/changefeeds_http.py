@@ -33,7 +33,11 @@ def answer(
     if not route.endswith("/objects"):
         return http.told(event, 200, asked.resources(feed), origins)
     query = event.get("queryStringParameters") or {}
-    page = asked.objects(feed, query.get("type", ""), query.get("after", ""), password)
+    kind = query.get("type", "")
+    if "id" in query:
+        page = asked.one(feed, kind, query["id"], password)
+    else:
+        page = asked.objects(feed, kind, query.get("after", ""), password)
     return http.told_text(event, page_text(page), origins)
 
 

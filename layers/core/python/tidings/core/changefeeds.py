@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .access import Role
-from .errors import InvalidCursor
+from .errors import InvalidCursor, InvalidFilter
 from .feeds import check_known
 from .operations import data_of, event_of, parse_line
 from .state import object_key, type_prefix
@@ -95,6 +95,24 @@ class ChangeFeeds:
             if found.full or bucket == limits.BUCKETS:
                 break
         found.after = None if bucket == limits.BUCKETS else f"{bucket}/{key}"
+        return found
+
+    def one(self, name: str, kind: str, object_id: str, password: str | None) -> ObjectPage:
+        """
+        The object of the type *kind* with this id, where it lives; the page is the last.
+
+        Raises:
+            InvalidFeed, UnknownFeed, NoPasswordSet, WrongPassword: who asks may not know.
+            InvalidFilter: *kind* is empty.
+        """
+        feed = check_known(name, self.feeds)
+        self.guard.check(feed, Role.READ, password)
+        if not kind:
+            raise InvalidFilter("must be given with an id", field="type", value=kind)
+        found = ObjectPage()
+        for row in self.states.find(feed, [f"{type_prefix(kind)}{object_id}"]):
+            if not row.deleted:
+                found.add(row.line)
         return found
 
 
