@@ -12,6 +12,8 @@ from typing import Any
 from tidings.core import limits
 from tidings.core.access import Guard
 from tidings.core.append import Appender
+from tidings.core.archive_reader import ArchiveReader
+from tidings.core.archiving import HABITS, Archiver, Gatherer
 from tidings.core.catchup import CatchUp
 from tidings.core.connections import Connection
 from tidings.core.delivery import Delivery
@@ -20,6 +22,7 @@ from tidings.core.feeds import Retention
 from tidings.core.followers import Follower
 from tidings.core.ingesting import Ingester
 from tidings.core.memory import (
+    MemoryArchive,
     MemoryBells,
     MemoryClaims,
     MemoryConnections,
@@ -88,6 +91,7 @@ class Scene:
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
     departures: MemoryDepartures = field(default_factory=MemoryDepartures)
+    archive: MemoryArchive = field(default_factory=MemoryArchive)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
     watches: MemoryWatches = field(default_factory=MemoryWatches)
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
@@ -115,6 +119,7 @@ class Scene:
             self.clock,
             TOMBSTONE_MS,
             self.departure_reader,
+            ArchiveReader(self.archive, self.count),
         )
         self.streamer = Streamer(self.catch_up, FEEDS, self.guard)
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
@@ -183,6 +188,8 @@ class Scene:
             self.new_id,
             self.count,
         )
+        self.archiver = Archiver(self.archive, self.count)
+        self.gathering = replace(self.follower, reader=Gatherer(self.log, self.log), habits=HABITS)
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
@@ -240,6 +247,10 @@ class Scene:
     def push(self, feed: str = FEED) -> int:
         """Run the follower `push`."""
         return self.follower.run(feed, self.pusher)
+
+    def archived(self, feed: str = FEED) -> int:
+        """Run the follower `archive`."""
+        return self.gathering.run(feed, self.archiver)
 
     def connect(self, name: str = "c") -> str:
         """A new WebSocket connection; its id."""

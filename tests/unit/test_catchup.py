@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import cursors, limits
-from tidings.core.catchup import LIVE, Progress, page_events
+from tidings.core.catchup import LIVE, Progress
 from tidings.core.cursors import PAGE_END, START, Place, Replication, Since
-from tidings.core.filters import EVERYTHING
 from tidings.core.pages import Page
 
 from tests.unit.following import SECOND, caught_up, filled, follow, names, trimmed
-from tests.unit.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op, page
+from tests.unit.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 
 
 @given(
@@ -167,13 +166,6 @@ def test_trimmed_in_the_middle_of_the_log(scene: Scene) -> None:
         "insert c",
         "live",
     ]
-
-
-def test_events_of_a_page() -> None:
-    """From a slot on, with their ids."""
-    found = list(page_events(page(7, line("a"), line("b"), line("c")), EVERYTHING, 1))
-
-    assert [event.id[-6:] for event in found] == ["000001", "000002"]
 
 
 def test_a_frontier_step_of_nothing_is_quiet(scene: Scene) -> None:

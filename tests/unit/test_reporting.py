@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,9 +158,21 @@ def test_a_follower_at_work_holds_a_lease(scene: Scene) -> None:
 
 def test_a_follower_of_any_name_is_told(scene: Scene) -> None:
     """Whoever has a checkpoint."""
-    scene.followers.take(FEED, "archive", owner="me", now_ms=scene.now_ms)
+    scene.followers.take(FEED, "relay", owner="me", now_ms=scene.now_ms)
 
-    assert list(followers(scene)) == ["archive", "push", "state"]
+    assert list(followers(scene)) == ["push", "relay", "state"]
+
+
+def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
+    """Before its first run, too; what stays of one that was turned off would lag for ever."""
+    with_archive = replace(reporter(scene), archives=True)
+
+    assert list(followers(scene)) == ["push", "state"]
+    told = with_archive.report(FEED)["followers"]
+    assert [each["name"] for each in told] == ["archive", "push", "state"]  # type: ignore[attr-defined]
+    scene.post(op())
+    scene.archived()
+    assert list(followers(scene)) == ["push", "state"]
 
 
 def test_the_frontier_is_a_cursor(scene: Scene) -> None:

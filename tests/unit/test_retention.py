@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,11 +70,34 @@ def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
 def test_other_followers_hold_the_floor_too() -> None:
     """Any checkpoint that is kept for the feed counts."""
     scene = aged(5)
-    lease = scene.followers.take(FEED, "archive", owner="me", now_ms=scene.now_ms)
+    lease = scene.followers.take(FEED, "relay", owner="me", now_ms=scene.now_ms)
     assert lease is not None
     scene.followers.save(lease, 3, now_ms=scene.now_ms)
 
     assert scene.trimmer.run(FEED) == 4
+
+
+def test_nothing_is_given_up_that_is_not_archived() -> None:
+    """While there is an archive; where it never ran, it has nothing."""
+    scene = aged(5)
+    trimmer = replace(scene.trimmer, archives=True)
+
+    assert trimmer.run(FEED) == 1
+    assert scene.archived() == 5
+    assert trimmer.run(FEED) == 5
+
+
+def test_an_archive_that_was_turned_off_holds_nothing() -> None:
+    """Its checkpoint is kept, and is history."""
+    scene = aged(3)
+    scene.archived()
+    for _ in range(2):
+        scene.post(op())
+        scene.now_ms += HOUR
+    followed(scene, "state", "push")
+
+    assert replace(scene.trimmer, archives=True).run(FEED) == 4
+    assert scene.trimmer.run(FEED) == 5
 
 
 def test_an_empty_feed() -> None:

@@ -28,6 +28,26 @@ def test_late_followers_are_rung(scene: Scene) -> None:
     assert scene.counted["FollowerLag"] == 2
 
 
+def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
+    """Where there is one and it has not got everything; its lag is a time, counted in seconds."""
+    sweeper = replace(scene.sweeper, archives=True)
+    scene.post(op())
+    scene.project()
+    scene.push()
+    scene.now_ms += 61_000
+    sweep(scene)
+    assert scene.bells.rings == [] and "ArchiveLag" not in scene.counted
+
+    sweeper.run(FEEDS)
+    assert scene.bells.rings == [(FEED, "archive")]
+    assert scene.counted["ArchiveLag"] == 61
+    scene.archived()
+    scene.bells.rings.clear()
+    sweeper.run(FEEDS)
+    assert scene.bells.rings == []
+    assert scene.counted["ArchiveLag"] == 61
+
+
 def test_nothing_to_do(scene: Scene) -> None:
     """Nobody is woken for nothing."""
     scene.post(op())

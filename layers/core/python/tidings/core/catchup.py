@@ -1,8 +1,10 @@
 """
-Catching up: from any cursor to the frontier, from the log where it reaches, else the state.
+Catching up: from any cursor to the frontier.
 
-`start` finds out what stands behind a cursor, `step` yields the next events and the progress
-behind them. The same steps serve SSE streams and WebSocket replays.
+From the log where it reaches, else from the state, which tells the latest operation of each
+object while it remembers the deleted ones, else from the archive. `start` finds out what stands
+behind a cursor, `step` yields the next events and the progress behind them. The same steps serve
+SSE streams and WebSocket replays.
 """
 
 from __future__ import annotations
@@ -14,19 +16,18 @@ from typing import TYPE_CHECKING
 from . import limits
 from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
 from .followers import STATE
-from .frames import LEAVE, Event, leave_of, of_line
+from .frames import Event
+from .matching import kept_part, page_part, row_name
 from .operations import data_of, event_of, parse_line
-from .pages import lines_of
-from .parts import Chosen, PageSlice, Rows
+from .parts import Chosen, Rows
 from .reader import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .archive_reader import ArchiveReader
     from .departure_reader import DepartureReader
-    from .departures import Left
     from .filters import Filter
-    from .pages import Page
     from .parts import Part
     from .ports import Checkpoints, Clock, StateStore
     from .reader import Reader
@@ -43,7 +44,8 @@ class Progress:
 
     While copying, *bucket* and *after_key* say how far, *since_ms* and *tombstones* what is
     wanted, and the log goes on behind *page*. *resets*: `reset` is still to be sent.
-    *announces*: `live` is to be sent at the frontier.
+    *announces*: `live` is to be sent at the frontier. *archived*: what comes next may be in the
+    archive alone.
     """
 
     page: int
@@ -56,6 +58,7 @@ class Progress:
     tombstones: bool = False
     resets: bool = False
     announces: bool = False
+    archived: bool = False
 
     @property
     def in_step(self) -> bool:
@@ -91,63 +94,13 @@ class Step:
         return [event for part in self.parts for event in part.events()]
 
 
-def page_part(page: Page, wanted: Filter, first: int = 0, left: Left | None = None) -> Part:
-    """What *wanted* matches of *page* from slot *first* on; for *left* see `page_events`."""
-    if wanted.is_everything:
-        return PageSlice(page, first)
-    return Chosen(list(page_events(page, wanted, first, left)))
-
-
-def page_events(
-    page: Page, wanted: Filter, first: int = 0, left: Left | None = None
-) -> Iterator[Event]:
-    """
-    The operations of *page* from slot *first* on that *wanted* matches.
-
-    And where it wants leaves, those that took its parents away: *left* is the page's
-    departures, None where they are unknown.
-    """
-    if wanted.leave:
-        yield from _events_and_leaves(page, wanted, first, left)
-        return
-    if wanted.is_everything:
-        yield from PageSlice(page, first).events()
-        return
-    text = page.text
-    if not wanted.may_match(text):
-        return
-    prefix = page.id_prefix
-    for slot, line in enumerate(lines_of(text)[first:], first):
-        if wanted.may_match(line) and wanted.matches(parse_line(line)):
-            yield of_line(prefix, slot, line)
-
-
-def _events_and_leaves(
-    page: Page, wanted: Filter, first: int, left: Left | None
-) -> Iterator[Event]:
-    for slot, line in enumerate(page.lines[first:], first):
-        operation = parse_line(line)
-        if wanted.matches(operation):
-            yield of_line(page.id_prefix, slot, line)
-        elif wanted.left_by(operation, None if left is None else left.get(slot, ())):
-            yield leave_of(of_line(page.id_prefix, slot, line))
-
-
-def _row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
-    """
-    What the event of *row* is called; empty where *wanted* has no use for it.
-
-    The state does not know what an object left. Where a consumer is told what *changed* since
-    it was here last, whatever does not match may have left.
-    """
-    operation = None if wanted.is_everything else parse_line(row.line)
-    if operation is None or wanted.matches(operation):
-        return "delete" if row.deleted else "insert"
-    return LEAVE if changed and wanted.left_by(operation, None) else ""
-
-
 def in_log(place: Place) -> Progress:
     return Progress(place.page, place.slot, place.seconds)
+
+
+def _margin(seconds: int) -> int:
+    """Since when objects are wanted by who was here at *seconds*."""
+    return max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +113,7 @@ class CatchUp:
     clock: Clock
     tombstone_ms: int
     departures: DepartureReader
+    archive: ArchiveReader | None = None
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """What stands behind *cursor*. Never fails: the worst case is `reset` and everything."""
@@ -209,11 +163,25 @@ class CatchUp:
         page = self.reader.at(feed, place.page)
         if page is not None and page.seconds == place.seconds:
             return in_log(place)
+        if self._forgotten(_margin(place.seconds)) and self._archived(feed, place):
+            return replace(in_log(place), archived=True)
         return self._by_time(feed, place.seconds)
+
+    def _archived(self, feed: str, place: Place) -> bool:
+        """Whether the archive has the page of *place*, and what follows it up to the log."""
+        page = self.archive.at(feed, place.page) if self.archive else None
+        return page is not None and page.seconds == place.seconds and self._told(feed, place.page)
+
+    def _told(self, feed: str, page: int) -> bool:
+        """Whether every operation behind *page* is in the log, or in the archive and the log."""
+        run = self.reader.read(feed, page, 1)
+        if not run.trimmed:
+            return True
+        return self.archive is not None and self.archive.reaches(feed, page, run.floor - 1)
 
     def _by_time(self, feed: str, seconds: int) -> Progress:
         """The latest of each object changed since, while its deletion would be remembered."""
-        since_s = max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
+        since_s = _margin(seconds)
         if since_s == 0 or self._forgotten(since_s):
             return self._everything(feed)
         return self._copy(feed, since_ms=since_s * 1000, tombstones=True)
@@ -235,11 +203,11 @@ class CatchUp:
         )
 
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
-        """Only while the log reaches back to where it began, and deletions are remembered."""
+        """Only while all since it began can be told, and deletions before are remembered."""
         ours = cursor.page <= self._projected(feed)
         if cursor.tombstones and self._forgotten(cursor.since_s):
             return self._everything(feed)
-        if ours and not self.reader.read(feed, cursor.page, 1).trimmed:
+        if ours and self._told(feed, cursor.page):
             since_ms = cursor.since_s * 1000
             started = self._copy(feed, since_ms=since_ms, tombstones=cursor.tombstones)
             return replace(started, page=cursor.page, bucket=cursor.bucket)
@@ -292,6 +260,8 @@ class CatchUp:
     def _copied(self, feed: str, number: int) -> Progress:
         """The copy is complete; the log goes on behind page *number*."""
         page = self.reader.at(feed, number)
+        if page is None and self.archive:
+            page = self.archive.at(feed, number)
         seconds = page.seconds if page else self._seconds_behind(feed, number)
         return replace(in_log(Place(number, PAGE_END, seconds)), announces=True)
 
@@ -311,16 +281,19 @@ class CatchUp:
                 continue
             if row.deleted and not progress.tombstones:
                 continue
-            name = _row_name(row, wanted, changed=progress.since_ms > 0)
+            name = row_name(row, wanted, changed=progress.since_ms > 0)
             if name:
                 yield Event(progress.cursor, name, data_of(row.line))
 
     def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         whole = progress.slot >= PAGE_END
         after = progress.page if whole else progress.page - 1
+        floor = self.reader.trim.floor(feed) if progress.archived else 0
+        if after + 1 < floor:
+            return self._archive_step(feed, progress, wanted, after, floor)
         run = self.read(feed, after, leave=wanted.leave, begun=0 if whole else progress.page)
         if run.trimmed:
-            return Step([], self._by_time(feed, progress.seconds))
+            return self._archive_step(feed, progress, wanted, after, run.floor)
         if not run.pages:
             return self._frontier_step([], progress)
         lefts = self.departures.left(feed, run.pages) if wanted.leave else {}
@@ -331,6 +304,27 @@ class CatchUp:
         last = run.pages[-1]
         moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
         return Step(parts, moved) if run.more else self._frontier_step(parts, moved)
+
+    def _archive_step(
+        self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
+    ) -> Step:
+        """What the archive has below the *floor* of the log; where it has a hole, by the time."""
+        found = self.archive.read(feed, after, floor - 1) if self.archive else ()
+        if not found:
+            return Step([], self._by_time(feed, progress.seconds))
+        pages = [kept.page for kept in found]
+        lefts = self.departures.left(feed, pages) if wanted.leave else {}
+        parts = [
+            kept_part(
+                kept,
+                wanted,
+                progress.slot + 1 if kept.page.number == progress.page else 0,
+                lefts.get(kept.page.number),
+            )
+            for kept in found
+        ]
+        moved = replace(in_log(pages[-1].end), announces=progress.announces, archived=True)
+        return Step(parts, moved)
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
         """Arrived, in the same step as the last pages: a busy feed has no quiet moment."""

@@ -16,15 +16,15 @@ from . import limits
 from .errors import FellOff
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .leases import Lease
     from .pages import Page
     from .ports import Bells, Clock, Count, FollowerStore, NewId, Sleep
     from .reader import Filler, Reader, Run
 
-STATE, PUSH = "state", "push"
-FOLLOWERS = (STATE, PUSH)
+STATE, PUSH, ARCHIVE = "state", "push", "archive"
+FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` is there where a deployment has one
 
 _TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
 
@@ -52,20 +52,50 @@ class Handler(Protocol):
         ...
 
 
-def portion(pages: Sequence[Page]) -> Sequence[Page]:
+def portion(
+    pages: Sequence[Page], operations_max: int = limits.FOLLOW_OPERATIONS_MAX
+) -> Sequence[Page]:
     """As many of *pages* as one turn may handle within the function's time; one at least."""
     count = 0
     for at, page in enumerate(pages):
         count += len(page.lines)
-        if at and count > limits.FOLLOW_OPERATIONS_MAX:
+        if at and count > operations_max:
             return pages[:at]
     return pages
+
+
+def standing(checkpoints: Mapping[str, int], *, archives: bool) -> dict[str, int]:
+    """
+    *checkpoints* of who counts: a built-in follower that never ran stands before the first page.
+
+    That of an archive that was turned off is history.
+    """
+    found = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
+    if archives:
+        return {ARCHIVE: 0} | found
+    return {name: page for name, page in found.items() if name != ARCHIVE}
 
 
 def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
     """*lease* behind *pages*; their operations count once, because the checkpoint passes once."""
     operations = lease.operations + sum(len(page.lines) for page in pages)
     return replace(lease, checkpoint=pages[-1].number, operations=operations)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """
+    How a follower goes about it. *operations_max* are those of a turn. It *waits* before a hole,
+    or lets the next bell bring what is behind it. It *leaps* over what is gone from the log, or
+    stands still there.
+    """
+
+    operations_max: int = limits.FOLLOW_OPERATIONS_MAX
+    waits: bool = True
+    leaps: bool = False
+
+
+_HABITS = Habits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +108,7 @@ class Follower:
     sleep: Sleep
     new_id: NewId
     count: Count
+    habits: Habits = _HABITS
 
     def run(self, feed: str, handler: Handler) -> int:
         """
@@ -85,7 +116,7 @@ class Follower:
 
         Raises:
             LeaseLost: another holder took over.
-            FellOff: the next page is gone from the log.
+            FellOff: the next page is gone from the log, and it does not leap.
         """
         lease = self._take(feed, handler.name)
         if lease is None:
@@ -120,15 +151,15 @@ class Follower:
         more = handler.prepare(lease.feed, lease.checkpoint)
         run = self.reader.read(lease.feed, lease.checkpoint)
         if run.trimmed:
-            self._fell_off(lease, run)
-        pages = portion(run.pages)
+            return self._fell_off(lease, run), False
+        pages = portion(run.pages, self.habits.operations_max)
         count = handler.handle(lease.feed, pages) if pages else 0
         if count:
             lease = moved(lease, pages[:count])
             more = more or run.more or count < len(run.pages)
         elif pages and not more:
             return self._let_go(lease)
-        if run.waiting and not more:
+        if run.waiting and not more and self.habits.waits:
             return self._wait(lease), False
         return (self._save(lease), False) if more else self._let_go(lease)
 
@@ -148,8 +179,12 @@ class Follower:
             self.sleep(limits.HOLE_POLL_MS)
         return lease
 
-    def _fell_off(self, lease: Lease, run: Run) -> None:
-        self.count("FollowerFellOff", 1)
+    def _fell_off(self, lease: Lease, run: Run) -> Lease:
+        """What is gone is missed by who had handled anything before it."""
+        if lease.checkpoint or not self.habits.leaps:
+            self.count("FollowerFellOff", 1)
+        if self.habits.leaps:
+            return self._save(replace(lease, checkpoint=run.floor - 1))
         self.store.release(lease, force=True)
         raise FellOff(
             feed=lease.feed, follower=lease.name, checkpoint=lease.checkpoint, floor=run.floor

@@ -46,6 +46,13 @@ FOLLOW_RUN_MS = 10_000  # one run yields after this, so that the lease moves on
 FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # outlives any run: a holder is dead before its lease can be taken
 
+# --- archive ---------------------------------------------------------------------------------
+ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # of text, packed one: a reader holds a part, in 512 MB
+ARCHIVE_PART_OPERATIONS = 80_000  # small ones, of as many bytes; a second to pack
+ARCHIVE_STEP_BYTES = 2 * 1024 * 1024  # of text, told at once: some twenty messages
+ARCHIVE_LISTED = 1_000  # spans at once, as S3 lists them; 17 hours of a part a minute
+ARCHIVE_LISTS_MAX = 20  # looked through for holes before a replay: two seconds; farther on the way
+
 # --- push ------------------------------------------------------------------------------------
 LOOK_UPS_MAX = 400  # of a turn, one after the other: two seconds; then all are read, 8,000 a query
 CHANGES_MAX = 200  # subscriptions a turn takes up: a second of it; a thousand come at once

@@ -17,11 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from . import fanout, frames, limits
-from .catchup import page_events
 from .connections import Change, Connection, Watch
 from .filters import ALL_KEY, LEAVERS
 from .followers import PUSH
 from .items import items_of
+from .matching import page_events
 from .refs import with_ref
 from .resources import declared
 from .session import Event, State, after

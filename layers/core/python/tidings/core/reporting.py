@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .feeds import check_known
-from .followers import FOLLOWERS, STATE
+from .followers import STATE, standing
 from .timestamps import from_ms
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Reporter:
     reader: Reader
     clock: Clock
     feeds: frozenset[str]
+    archives: bool = False
     _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)
 
     def report(self, feed: str) -> Report:
@@ -120,9 +121,10 @@ class Reporter:
     ) -> list[Standing]:
         """Those that never ran yet stand before the first page."""
         known = {lease.name: lease for lease in leases}
+        handled = {lease.name: lease.checkpoint for lease in leases}
         return [
             self._standing(feed, name, known.get(name), head, now_ms)
-            for name in sorted({*FOLLOWERS, *known})
+            for name in sorted(standing(handled, archives=self.archives))
         ]
 
     def _standing(

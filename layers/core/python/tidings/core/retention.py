@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import limits
-from .followers import PUSH, STATE
+from .followers import standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def _nothing(feed: str) -> Retention | None:
 class Trimmer:
     """
     *purge* is what the operator of a feed allows beside *retention*, *aged* what its `maxAge` does.
-    *holds* are its named consumers.
+    *holds* are its named consumers. *archives*: nothing is given up that is not archived.
     """
 
     log: LogStore
@@ -49,6 +49,7 @@ class Trimmer:
     purge: Callable[[str], Retention | None] = _nothing
     aged: Callable[[str], Retention | None] = _nothing
     holds: Holds | None = None
+    archives: bool = False
 
     def run(self, feed: str) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
@@ -76,8 +77,8 @@ class Trimmer:
 
     def _bound(self, feed: str, records_min: int) -> int:
         """The floor must not pass this page, however old the pages are."""
-        standing = {STATE: 0, PUSH: 0} | self.checkpoints.checkpoints(feed)
-        return min(self.log.head(feed) - records_min, *standing.values()) + 1
+        handled = standing(self.checkpoints.checkpoints(feed), archives=self.archives)
+        return min(self.log.head(feed) - records_min, *handled.values()) + 1
 
     def _extend(self, feed: str, floor: int, now: int) -> None:
         """Keep the old pages from *floor* on; where there are none, nothing is read."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from . import cursors, feeds, filters, limits, refs
 from .access import Role
-from .catchup import Progress, page_part
+from .catchup import Progress
+from .matching import page_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

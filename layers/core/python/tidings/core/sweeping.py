@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import limits
-from .followers import FOLLOWERS, PUSH
+from .followers import ARCHIVE, FOLLOWERS, PUSH
 from .inboxes import hand_over, take_back
 from .replaying import serves
 from .session import State
@@ -43,6 +43,7 @@ class Sweeper:
     count: Count
     tallies: Tallies
     watch: ConsumerWatch | None = None
+    archives: bool = False
 
     def run(self, feeds: frozenset[str]) -> None:
         """One sweep over every feed and connection."""
@@ -63,6 +64,20 @@ class Sweeper:
             self.count("FollowerLag", lag)
             if lag > 0:
                 self.bells.ring(feed, follower)
+        if self.archives:
+            self._archive(feed, head, checkpoints.get(ARCHIVE, 0))
+
+    def _archive(self, feed: str, head: int, checkpoint: int) -> None:
+        """
+        Nothing else rings this follower: each of its runs costs a write, and a minute is enough.
+
+        So pages say little of its lag.
+        """
+        waiting = self.log.read(feed, checkpoint, 1) if head > checkpoint else []
+        lag_ms = max(0, self.clock() - waiting[0].at_ms) if waiting else 0
+        self.count("ArchiveLag", lag_ms // 1000)
+        if waiting:
+            self.bells.ring(feed, ARCHIVE)
 
     def _tell(self, connections: Sequence[Connection]) -> None:
         """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""
