@@ -58,7 +58,8 @@ class Stage:
     and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once
     (None: whatever the account has). A follower more than *lag_pages_max* behind its feed for a
     while raises an alarm. *syncs* run by the clock. *producers* are tables it follows. *domain* is
-    a name of its own for the HTTP API. *environment* overrides defaults of
+    a name of its own for the HTTP API. *archive* keeps every page beyond the log's retention; after
+    *archive_cold_days* in a colder class of S3. *environment* overrides defaults of
     `tidings.aws.settings.SETTINGS`.
     """
 
@@ -73,6 +74,8 @@ class Stage:
     syncs: tuple[SyncSchedule, ...] = ()
     producers: tuple[Producer, ...] = ()
     domain: Domain | None = None
+    archive: bool = True
+    archive_cold_days: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -114,6 +117,7 @@ STAGES = (
         burst=1000,
         streams_max=400,
         lag_pages_max=1000,
+        archive_cold_days=90,
     ),
 )
 

@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from constructs import Construct
 from tidings.aws import blueprint
 from tidings.aws.stages import (
+    ARCHIVE_OUTPUT,
     SETTING_OUTPUTS,
     SYNC_BUCKET_OUTPUT,
     SYNC_MACHINE_OUTPUT,
@@ -15,6 +16,7 @@ from tidings.aws.stages import (
 from infra import suppressions
 from infra.environment import told
 from infra.parts.alarms import Alarms
+from infra.parts.archive_bucket import ArchiveBucket
 from infra.parts.dashboard import FeedDashboard
 from infra.parts.function import TidingsFunction
 from infra.parts.gateway_logging import GatewayLogging
@@ -43,6 +45,9 @@ class TidingsStack(cdk.Stack):
         self.key = stage_key(self, "Key", stage)
         self.tables = Tables(self, "Tables", stage=stage, key=self.key)
         self.syncs = SyncBucket(self, "Syncs", stage=stage)
+        self.archive = (
+            ArchiveBucket(self, "Archive", stage=stage, key=self.key) if stage.archive else None
+        )
         self.sockets = FeedSocketApi(self, "Sockets", stage=stage)
         self.sockets.deployed.node.add_dependency(GatewayLogging(self, "GatewayLogging"))
         self.values = self._environment()
@@ -72,6 +77,7 @@ class TidingsStack(cdk.Stack):
         return told(self.stage, names) | {
             "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
             "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
+            "TIDINGS_ARCHIVE": self.archive.url if self.archive else "",
         }
 
     def _function(self, function: blueprint.Function) -> TidingsFunction:
@@ -92,6 +98,8 @@ class TidingsStack(cdk.Stack):
         made.allow_wakes(self.stage)
         for below in function.reads:
             self.syncs.allow_reading(made.role, below)
+        if self.archive and function.archive:
+            self.archive.allow(made.role, function.archive)
         if any(function.name in other.invokes for other in blueprint.FUNCTIONS):
             made.forget_missed_wakes()
         return made
@@ -147,6 +155,7 @@ class TidingsStack(cdk.Stack):
             self.alarms.watch_source(source)
         self.alarms.watch_followers()
         self.alarms.watch_consumers()
+        self.alarms.watch_archive()
         self.alarms.watch_tables(self.tables)
         self.alarms.watch_apis(self.http, self.sockets)
         self.alarms.watch_syncs(self.sync.arn)
@@ -165,6 +174,8 @@ class TidingsStack(cdk.Stack):
         for name, variable in SETTING_OUTPUTS.items():
             cdk.CfnOutput(self, name, value=self.values[variable])
         cdk.CfnOutput(self, "OutboxTable", value=self.values["TIDINGS_OUTBOX_TABLE"])
+        if self.archive:
+            cdk.CfnOutput(self, ARCHIVE_OUTPUT, value=self.archive.url)
         cdk.CfnOutput(self, SYNC_BUCKET_OUTPUT, value=self.syncs.bucket.bucket_name)
         cdk.CfnOutput(self, SYNC_MACHINE_OUTPUT, value=self.sync.arn)
         cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)

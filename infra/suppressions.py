@@ -59,6 +59,12 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
+        "A part of the archive is named by the pages it holds; each grant is to read or to write "
+        "the objects below one prefix of one bucket.",
+        r"Resource::<Archive.*>/archive/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
         "A job run gets its id when it is started; the grant is for the runs of one application.",
         r"Resource::<SyncJobApplication.*>/jobruns/\*$",
     ),
@@ -89,8 +95,9 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-S1",
-        "One bucket holds copies of stream keys that Lambda gave up, the other dumps and plans; "
-        "both are gone after 30 days, and an access log would be larger than what it watches.",
+        "One bucket holds copies of stream keys that Lambda gave up, another dumps and plans; both "
+        "are gone after 30 days, and an access log would be larger than what it watches. That of "
+        "the archive is read by replays that are logged, each with many objects.",
     ),
 )
 

@@ -21,6 +21,7 @@ from infra.parts.tables import Tables
 from infra.settings import Stage
 
 ITERATOR_AGE_MS_MAX = 60_000  # the sweep rings each minute, so a slower stream is of no use
+ARCHIVE_LAG_S_MAX = 900  # it runs each minute; a busy feed's runs take some
 LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
 
 # The sweep makes up for a throttled follower, but it says that the account lacks concurrency.
@@ -84,6 +85,12 @@ class Alarms(Construct):
         """A named consumer for whom the log outlives its retention, or one that it overtook."""
         for metric in ("ConsumersLate", "ConsumersFellOff"):
             self._any(metric, measures.of_feed(metric, self.stage, statistic="Maximum"))
+
+    def watch_archive(self) -> None:
+        """An archive that gets no pages, for which the log has to wait, or that cannot be read."""
+        lag = measures.of_feed("ArchiveLag", self.stage, statistic="Maximum")
+        self._above("ArchiveLag", lag, ARCHIVE_LAG_S_MAX, periods=LAG_PERIODS)
+        self._any("PartsBroken", measures.of_feed("PartsBroken", self.stage))
 
     def watch_tables(self, tables: Tables) -> None:
         """DynamoDB refusing reads or writes."""

@@ -70,9 +70,11 @@ def allow(role: iam.Role, table: dynamodb.ITable, grant: blueprint.Grant) -> Non
     )
 
 
-def allow_key(role: iam.Role, arn: str, actions: Sequence[str] = KEY_ACTIONS) -> None:
-    """The KMS key *arn*, for DynamoDB's use only."""
-    through = {"kms:ViaService": f"dynamodb.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"}
+def allow_key(
+    role: iam.Role, arn: str, actions: Sequence[str] = KEY_ACTIONS, service: str = "dynamodb"
+) -> None:
+    """The KMS key *arn*, for the use of one *service* only."""
+    through = {"kms:ViaService": f"{service}.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"}
     role.add_to_policy(
         iam.PolicyStatement(
             actions=list(actions), resources=[arn], conditions={"StringEquals": through}

@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-from tidings.aws import app, changes_app, clients, consumers_app, listeners_app
+import pytest
+from tidings.aws import app, archive_app, changes_app, clients, consumers_app, listeners_app
 
 from tests.contract.answering import Answer, Answering
 
@@ -42,7 +43,15 @@ def forget(*modules: ModuleType) -> None:
 
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
-    forget(app, listeners_app, changes_app, consumers_app, clients)
+    forget(app, archive_app, listeners_app, changes_app, consumers_app, clients)
+
+
+def archive_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on there is an archive, in a bucket of moto's."""
+    region: Any = {"LocationConstraint": clients.objects().meta.region_name}
+    clients.objects().create_bucket(Bucket="kept", CreateBucketConfiguration=region)
+    monkeypatch.setenv("TIDINGS_ARCHIVE", "s3://kept/dev")
+    start_anew()
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,14 @@ from functions.sweep.handler import handle as sweep
 from tests.functions import tables
 from tests.functions import test_correct as plans
 from tests.functions.changing import administering, indexing, proposing
-from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
+from tests.functions.cloud import (
+    CONNECTION,
+    Cloud,
+    archive_on_s3,
+    event,
+    message,
+    start_anew,
+)
 from tests.functions.consuming import consuming
 
 Asked = set[tuple[str, str]]
@@ -94,6 +101,18 @@ def following_push(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) 
     post()
     ring("state", monkeypatch)
     monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
+    start_anew()
+    asked = watch()
+    follow({"ring": "main"}, None)
+    return asked
+
+
+def following_archive(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    archive_on_s3(monkeypatch)
+    post()
+    app.log().take("main")
+    post()
+    monkeypatch.setenv("TIDINGS_FOLLOWER", "archive")
     start_anew()
     asked = watch()
     follow({"ring": "main"}, None)
@@ -244,6 +263,7 @@ SCENES = {
     "ingest": ingesting,
     "follow-state": following_state,
     "follow-push": following_push,
+    "follow-archive": following_archive,
     "connect": connecting,
     "disconnect": disconnecting,
     "receive": receiving,

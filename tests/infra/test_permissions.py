@@ -22,6 +22,7 @@ WILDCARDS = {
     "/uploads/*": "likewise",
     "/exports/*": "DynamoDB names what it exports",
     "/logs/*": "EMR Serverless names its logs by job",
+    "/archive/*": "a part of the archive is named by the pages that it holds",
     "/jobruns/*": "a job run gets its id when it is started",
     "/export/*": "an export of the one table gets its id when it is started",
     "-sync:*": "an execution of the one state machine gets its id when it is started",
@@ -76,10 +77,30 @@ def test_function_may_wake_what_it_wakes(template: Template, function: blueprint
 @pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
 def test_function_may_read_what_it_reads(template: Template, function: blueprint.Function) -> None:
     """Exactly the objects below the prefixes in `reads`, of the bucket for syncs."""
-    found = {r for r, action in _may(template, function, "s3:") if action == "s3:GetObject"}
+    read = {r for r, action in _may(template, function, "s3:") if action == "s3:GetObject"}
+    found = {resource for resource in read if not resource.endswith("/archive/*")}
 
     assert {prefix + "*" for prefix in function.reads} == {r.partition("/")[2] for r in found}
     assert all(resource.startswith("<Syncs") for resource in found)
+
+
+@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_read_or_write_the_archive(
+    template: Template, function: blueprint.Function
+) -> None:
+    """As the blueprint says: objects below one prefix, and who reads them may list them."""
+    granted: dict[str, set[tuple[str, str]]] = {
+        "": set(),
+        "read": {("s3:GetObject", ".Arn>/archive/*"), ("s3:ListBucket", ".Arn>")},
+        "write": {("s3:PutObject", ".Arn>/archive/*")},
+    }
+    found = {
+        (action, resource)
+        for resource, action in _may(template, function, "s3:")
+        if resource.startswith("<Archive")
+    }
+
+    assert {(a, "." + r.partition(".")[2]) for a, r in found} == granted[function.archive]
 
 
 @pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
@@ -103,7 +124,7 @@ def test_function_may_do_nothing_else(template: Template, function: blueprint.Fu
     services = {"logs"} | {"dynamodb"}
     services |= {"execute-api"} if function.sockets else set()
     services |= {"lambda"} if function.invokes else set()
-    services |= {"s3"} if sourced or function.reads else set()
+    services |= {"s3"} if sourced or function.reads or function.archive else set()
     services |= {"kms"} if template.stage.customer_key else set()
 
     assert services == {action.partition(":")[0] for _, action in _may(template, function, "")}

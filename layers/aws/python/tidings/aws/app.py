@@ -199,8 +199,10 @@ def reader() -> Reader:
 def catch_up() -> CatchUp:
     from tidings.core.catchup import CatchUp
 
-    kept = departure_reader()
-    return CatchUp(reader(), state(), followers(), now_ms, settings().tombstone_ms, kept)
+    from . import archive_app
+
+    kept = departure_reader(), archive_app.reader()
+    return CatchUp(reader(), state(), followers(), now_ms, settings().tombstone_ms, *kept)
 
 
 @cache
@@ -236,9 +238,12 @@ def filler() -> Filler:
 
 @cache
 def follower() -> Follower:
-    from tidings.core.followers import Follower
+    from tidings.core.followers import ARCHIVE, Follower
 
-    return Follower(followers(), reader(), filler(), bells(), now_ms, sleep_ms, new_id, count)
+    from . import archive_app
+
+    made = Follower(followers(), reader(), filler(), bells(), now_ms, sleep_ms, new_id, count)
+    return archive_app.with_habits(made) if settings().follower == ARCHIVE else made
 
 
 @cache
@@ -249,11 +254,14 @@ def follower_handler() -> Handler:
     Raises:
         WrongSetting: TIDINGS_FOLLOWER names none.
     """
-    from tidings.core.followers import PUSH, STATE
+    from tidings.core.followers import ARCHIVE, PUSH, STATE
 
-    build = {STATE: _projector, PUSH: _pusher}.get(settings().follower)
+    from . import archive_app
+
+    known = {STATE: _projector, PUSH: _pusher, ARCHIVE: archive_app.handler}
+    build = known.get(settings().follower)
     if build is None:
-        rule = f"must be {STATE} or {PUSH}"
+        rule = f"must be {STATE}, {PUSH} or {ARCHIVE}"
         raise WrongSetting("TIDINGS_FOLLOWER", settings().follower, rule)
     return build()
 
@@ -349,7 +357,8 @@ def sweeper() -> Sweeper:
     from . import changes_app, consumers_app
 
     ages = Purges(changes_app.sheets()), MaxAges(profiles())
-    kept = settings().retention, now_ms, count, *ages, consumers_app.holds()
+    archives = settings().archive != ""
+    kept = settings().retention, now_ms, count, *ages, consumers_app.holds(), archives
     trimmer = Trimmer(log(), log(), followers(), reader(), *kept)
     return Sweeper(
         log(),
@@ -364,6 +373,7 @@ def sweeper() -> Sweeper:
         count,
         tallies(),
         consumers_app.watch(),
+        archives,
     )
 
 
@@ -379,4 +389,5 @@ def reporter() -> Reporter:
     client, control = clients.dynamodb_once(), settings().control_table
     log = DynamoDBLog(client, settings().log_table, control)
     followers = DynamoDBFollowers(client, control)
-    return Reporter(log, followers, tallies(), Reader(log, log), now_ms, settings().feeds)
+    has = settings().feeds, settings().archive != ""
+    return Reporter(log, followers, tallies(), Reader(log, log), now_ms, *has)

@@ -47,6 +47,7 @@ class Function:
     *sockets* may post to WebSocket connections; *invokes* names functions it may wake.
     *streams* answers by response streaming (an ASGI app) instead of a handler.
     *reads* are prefixes of the stage's bucket for syncs whose objects it may read.
+    *archive* is what it may do with the archive: `read`, `write`, or nothing.
     *environment* holds settings of this function alone.
     """
 
@@ -59,6 +60,7 @@ class Function:
     invokes: tuple[str, ...] = ()
     streams: bool = False
     reads: tuple[str, ...] = ()
+    archive: str = ""
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -142,6 +144,16 @@ FUNCTIONS = (
         environment={"TIDINGS_FOLLOWER": "push"},
     ),
     Function(
+        "follow-archive",
+        "follow",
+        timeout_s=limits.FOLLOW_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(Grant("log", _READ), Grant("control", _READ + _UPDATE)),
+        invokes=("follow-archive",),
+        archive="write",
+        environment={"TIDINGS_FOLLOWER": "archive"},
+    ),
+    Function(
         "connect",
         "connect",
         timeout_s=5,
@@ -167,6 +179,7 @@ FUNCTIONS = (
         ),
         sockets=True,
         invokes=("replay", "follow-push"),
+        archive="read",
     ),
     Function(
         "replay",
@@ -181,6 +194,7 @@ FUNCTIONS = (
         ),
         sockets=True,
         invokes=("replay", "follow-push"),
+        archive="read",
     ),
     Function(
         "stream",
@@ -193,6 +207,7 @@ FUNCTIONS = (
             Grant("control", _READ + _UPDATE + _DELETE),  # counts its streams and their events
         ),
         streams=True,
+        archive="read",
     ),
     Function(
         "correct",
@@ -293,7 +308,7 @@ FUNCTIONS = (
             Grant("connections", _READ + _PUT + _DELETE + _SCAN),
         ),
         sockets=True,
-        invokes=("follow-state", "follow-push", "replay"),
+        invokes=("follow-state", "follow-push", "follow-archive", "replay"),
     ),
 )
 

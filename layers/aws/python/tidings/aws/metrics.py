@@ -41,5 +41,8 @@ METRICS = (
     Metric("ConsumerLag", "Count", "pages between the head of the log and its slowest consumer"),
     Metric("ConsumersLate", "Count", "named consumers for whom the log outlives its retention"),
     Metric("ConsumersFellOff", "Count", "named consumers whose next page is no longer in the log"),
+    Metric("ArchiveLag", "Seconds", "age of the oldest page that the archive has not got"),
+    Metric("PartsArchived", "Count", "parts that were added to the archive"),
+    Metric("PartsBroken", "Count", "parts of the archive that could not be read"),
     Metric("FloorRaised", "Count", "pages given up by retention"),
 )

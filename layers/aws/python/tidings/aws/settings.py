@@ -40,7 +40,8 @@ SETTINGS = (
     Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
     Setting("TIDINGS_CONSUMER_HOURS", "720", "age up to which a log waits for named consumers"),
     Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
-    Setting("TIDINGS_FOLLOWER", "", "which follower a follow function runs: state or push"),
+    Setting("TIDINGS_FOLLOWER", "", "which follower a function runs: state, push or archive"),
+    Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
     Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
     Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
     Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
@@ -63,6 +64,7 @@ class Settings:
     retention: Retention
     consumer_cap: Retention
     follower: str
+    archive: str
     capture: str
     open: bool
     cors_origins: tuple[str, ...]
@@ -114,6 +116,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
         follower=values["TIDINGS_FOLLOWER"],
+        archive=_archive(values),
         capture=values["TIDINGS_CAPTURE"],
         open=_yes_or_no(values, "TIDINGS_OPEN"),
         cors_origins=tuple(_list(values["TIDINGS_CORS_ORIGINS"])),
@@ -156,6 +159,18 @@ def _consumer_cap(values: Mapping[str, str]) -> Retention:
     hours = _whole(values, "TIDINGS_CONSUMER_HOURS", 1)
     age_ms = max(_retention_ms(values), hours * 3_600_000)
     return Retention(age_ms, _whole(values, "TIDINGS_RECORDS_MIN", 0))
+
+
+def _archive(values: Mapping[str, str]) -> str:
+    text = values["TIDINGS_ARCHIVE"]
+    if text:
+        from . import archive_urls
+
+        try:
+            archive_urls.parse(text)
+        except archive_urls.WrongArchive:
+            raise WrongSetting("TIDINGS_ARCHIVE", text, archive_urls.RULE) from None
+    return text
 
 
 def _prefix(values: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 CONTROL_OUTPUT = "ControlTable"  # of the stack: the table that holds the profiles
+ARCHIVE_OUTPUT = "ArchiveUrl"  # of the stack, where it has an archive
 FEEDS_OUTPUT = "Feeds"  # of the stack: the names of its feeds, comma-separated
 SYNC_BUCKET_OUTPUT = "SyncBucket"  # of the stack: where dumps and plans are
 SYNC_MACHINE_OUTPUT = "SyncMachine"  # of the stack: what is started with a dump
@@ -65,13 +66,14 @@ def find(stage: str, cloudformation: Any) -> Deployed:
 
 def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
     """
-    The settings of its functions that `SETTING_OUTPUTS` lists.
+    The settings of its functions that `SETTING_OUTPUTS` lists, and its archive.
 
     Raises:
         NoStage: there is none, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, SETTING_OUTPUTS)
-    return {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
+    found = {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
+    return found | {"TIDINGS_ARCHIVE": outputs.get(ARCHIVE_OUTPUT, "")}
 
 
 def syncs_of(stage: str, cloudformation: Any) -> Syncs:

@@ -1,0 +1,74 @@
+"""The bucket of the archive: the pages of every feed, for as long as somebody pays for them."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.parts.tables import allow_key, kept
+from infra.settings import Stage
+
+BELOW = "archive/"  # where every part is
+UPLOAD_DAYS = 1  # of a job that was killed in the middle of one; it would be paid for unseen
+
+_OBJECT_ACTIONS = {"read": "s3:GetObject", "write": "s3:PutObject"}
+_KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}
+
+
+class ArchiveBucket(Construct):
+    """
+    Without versions: parts never change but by compaction, and a version of each would keep what
+    compaction is there to drop.
+    """
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
+        super().__init__(scope, name)
+        self.key = key
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            lifecycle_rules=[_lifecycle(stage)],
+            removal_policy=kept(stage),
+        )
+
+    @property
+    def url(self) -> str:
+        """As `tidings.aws.archive_urls` reads it."""
+        return f"s3://{self.bucket.bucket_name}"
+
+    def allow(self, role: iam.Role, what: str) -> None:
+        """`read` or `write` parts; who reads them may list them."""
+        below = self.bucket.arn_for_objects(f"{BELOW}*")
+        role.add_to_policy(iam.PolicyStatement(actions=[_OBJECT_ACTIONS[what]], resources=[below]))
+        if what == "read":
+            role.add_to_policy(
+                iam.PolicyStatement(
+                    actions=["s3:ListBucket"],
+                    resources=[self.bucket.bucket_arn],
+                    conditions={"StringLike": {"s3:prefix": f"{BELOW}*"}},
+                )
+            )
+        if self.key is not None:
+            allow_key(role, self.key.key_arn, [_KEY_ACTIONS[what]], service="s3")
+
+
+def _lifecycle(stage: Stage) -> s3.LifecycleRule:
+    colder = s3.StorageClass.GLACIER_INSTANT_RETRIEVAL  # answers at once, as a replay needs it
+    days = stage.archive_cold_days
+    return s3.LifecycleRule(
+        abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS),
+        transitions=(
+            None
+            if days is None
+            else [s3.Transition(storage_class=colder, transition_after=cdk.Duration.days(days))]
+        ),
+    )

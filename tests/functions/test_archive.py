@@ -1,0 +1,162 @@
+"""follow-archive, and who reads what it wrote: with the archive on S3, as deployed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.aws import app, archive_app, clients
+from tidings.aws.blueprint import FUNCTIONS
+from tidings.aws.settings import WrongSetting
+from tidings.core.cursors import START
+
+from functions.connect.handler import handle as connect
+from functions.follow.handler import handle as follow
+from functions.ingest.handler import handle as ingest
+from functions.receive.handler import handle as receive
+from functions.replay.handler import handle as replay
+from functions.report.handler import handle as report
+from functions.sweep.handler import handle as sweep
+from tests.functions.cloud import CONNECTION, Cloud, archive_on_s3, event, message, start_anew
+
+READ = {"s3:GetObject", "s3:ListBucket"}
+
+
+@pytest.fixture(autouse=True)
+def archive(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive_on_s3(monkeypatch)
+
+
+def ring(follower: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TIDINGS_FOLLOWER", follower)
+    start_anew()
+    return follow({"ring": "main"}, None)
+
+
+def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages that are in the archive alone."""
+    ingest(event("http_post"), None)
+    ingest(event("http_post_to_feed"), None)
+    for follower in ("state", "push", "archive"):
+        ring(follower, monkeypatch)
+    table = app.settings().log_table
+    for page in ("1", "2"):
+        key: Any = {"feed": {"S": "main"}, "page": {"N": page}}
+        clients.dynamodb().delete_item(TableName=table, Key=key)
+    app.log().raise_floor("main", 3)
+
+
+def asked_of_s3() -> set[str]:
+    """What the client of this process asks S3 for, from now on, as the actions that allow it."""
+    asked: set[str] = set()
+    names = {"ListObjectsV2": "ListBucket"}
+
+    def note(model: Any, **_: object) -> None:
+        asked.add(f"s3:{names.get(model.name, model.name)}")
+
+    clients.objects().meta.events.register("before-call.s3", note)
+    return asked
+
+
+def granted(name: str) -> set[str]:
+    """What the blueprint's word for it allows."""
+    (found,) = (each.archive for each in FUNCTIONS if each.name == name)
+    return {"": set(), "read": READ, "write": {"s3:PutObject"}}[found]
+
+
+def keys() -> list[str]:
+    found = clients.objects().list_objects_v2(Bucket="kept")
+    return [each["Key"] for each in found.get("Contents", ())]
+
+
+def test_a_ring_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the prefix of the archive and the feed; the checkpoint follows."""
+    ingest(event("http_post"), None)
+    ingest(event("http_post_to_feed"), None)
+
+    assert ring("archive", monkeypatch) == {"batchItemFailures": []}
+    assert keys() == ["dev/archive/main/0000000000002-0000000000001.ndjson.gz"]
+    assert app.followers().checkpoints("main") == {"archive": 2}
+
+
+def test_the_schedule_rings_it_while_there_is_an_archive(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the feed moved; and the status tells how far it is."""
+    ingest(event("http_post"), None)
+    sweep(event("schedule"), None)
+    told = json.loads(report(event("http_get_status"), None)["body"])
+    assert ("tidings-dev-follow-archive", {"ring": "main"}) in cloud.invoked
+    assert [each["name"] for each in told["followers"]] == ["archive", "push", "state"]
+
+    cloud.around.asked.clear()
+    monkeypatch.setenv("TIDINGS_ARCHIVE", "")
+    start_anew()
+    sweep(event("schedule"), None)
+    assert ("tidings-dev-follow-archive", {"ring": "main"}) not in cloud.invoked
+
+
+def test_a_socket_is_replayed_from_the_archive(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every operation, though the log has none of them; with no right beside the granted ones."""
+    given_up(monkeypatch)
+    start_anew()
+    asked = asked_of_s3()
+    connect(event("socket_connect"), None)
+    receive(message({"action": "resume", "cursor": START.encode()}), None)
+    replay({"replay": CONNECTION}, None)
+
+    told = [each for _, sent in cloud.posted for each in sent.get("events", ())]
+    assert [(each["event"], each["data"]["id"]) for each in told] == [
+        ("insert", "x32"),
+        ("insert", "1"),
+        ("delete", "2"),
+    ]
+    assert asked and asked <= granted("replay") == granted("receive")
+
+
+def test_a_stream_is_served_from_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same steps, and the same rights."""
+    given_up(monkeypatch)
+    start_anew()
+    asked = asked_of_s3()
+    stream = app.streamer().open("main", START.encode(), None, None)
+
+    text = stream.next().text
+    while not (chunk := stream.next()).at_frontier:
+        text += chunk.text
+    assert text.count("id: ") == 3 and "reset" not in text
+    assert asked and asked <= granted("stream")
+
+
+def test_the_follower_may_write_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never reads what it wrote."""
+    ingest(event("http_post"), None)
+    monkeypatch.setenv("TIDINGS_FOLLOWER", "archive")
+    start_anew()
+    asked = asked_of_s3()
+    follow({"ring": "main"}, None)
+
+    assert asked == granted("follow-archive") == {"s3:PutObject"}
+
+
+def test_a_bucket_that_is_not_there_stops_the_follower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong deployment is told by its function's errors, and nothing is passed over."""
+    ingest(event("http_post"), None)
+    monkeypatch.setenv("TIDINGS_ARCHIVE", "s3://none")
+
+    with pytest.raises(clients.objects().exceptions.NoSuchBucket):
+        ring("archive", monkeypatch)
+    assert app.followers().checkpoints("main") == {"archive": 0}
+
+
+def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who rings it is told; readers have none."""
+    monkeypatch.setenv("TIDINGS_ARCHIVE", "")
+    with pytest.raises(WrongSetting, match="TIDINGS_ARCHIVE"):
+        ring("archive", monkeypatch)
+
+    assert archive_app.store() is None and archive_app.reader() is None
+    assert app.catch_up().archive is None
