@@ -1,0 +1,129 @@
+"""The archive of a feed, read part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.archive_urls import WrongArchive, open_archive
+from tidings.core import archives
+from tidings.core.cursors import PAGE_END, START, Place, Replication
+
+from .columns import Piece, of_page
+from .errors import Gone, WrongOption
+from .ways import Ends, Stretch, even, pieced
+
+if TYPE_CHECKING:
+    from tidings.core.archive_ports import ArchiveStore
+    from tidings.core.archives import Kept, Span
+
+    from .options import Where
+
+_LISTED = 1000  # spans asked for at once: as many as S3 tells
+_LOOKS = 3  # at a list whose parts were compacted away while they were read
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveWay:
+    """Implements `Way`, but for the state."""
+
+    where: Where
+
+    def ends(self) -> Ends:
+        first, last = self.span()
+        end = self.end_of(last) if last else None
+        return Ends(max(first, 1), end or START, projected=0)
+
+    def span(self) -> tuple[int, int]:
+        """The first page, and the last one before there is a hole; zeros where none is there."""
+        first, last = 0, 0
+        for span in self._spans(self._store()):
+            first = min(first, span.first) if first else span.first
+            if span.first <= last + 1 or not last:
+                last = span.last
+        return first, last
+
+    def first(self) -> int:
+        """The first page; 0 where nothing is there."""
+        return min(
+            (span.first for span in self._store().list(self.where.feed, 0, _LISTED)), default=0
+        )
+
+    def end_of(self, page: int) -> Place | None:
+        found = next(self.kept(page - 1, page), None) if page > 0 else None
+        return found.page.end if found else None
+
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+        """Cut where parts end, so that each is read by one task."""
+        store = self._store()
+        ends: set[int] = set()
+        for _, cut in even(after, last, count)[:-1]:
+            spans = store.list(self.where.feed, cut.page - 1, 1)
+            ends.update(span.last for span in spans if after.page < span.last < last.page)
+        return pieced(after, last, sorted(ends))
+
+    def fallen(self, place: Place) -> Replication | Place:
+        raise Gone(f"the archive does not go on behind page {place.page}, and has no state")
+
+    def log(self, after: Place, last: Place) -> Iterator[Piece]:
+        first = after.page if after.slot < PAGE_END else after.page + 1
+        for kept in self.kept(first - 1, last.page):
+            page = kept.page
+            slots = range(len(page.lines)) if kept.slots is None else kept.slots
+            if page.lines:
+                yield of_page(page.number, page.at_ms, page.lines, slots)
+
+    def rows(self, copy: Replication) -> Iterator[Piece]:
+        raise WrongOption(
+            "what", "state is not in the archive; give url, stage, tables or endpoint"
+        )
+
+    def kept(self, after: int, last: int) -> Iterator[Kept]:
+        """
+        What the archive has of each page behind *after* up to *last*.
+
+        Raises:
+            Gone: a page is not there, or was compacted and that is not taken.
+        """
+        store, looks = self._store(), 0
+        while after < last:
+            done = after
+            for span in store.list(self.where.feed, after, _LISTED):
+                if not (span.first <= done + 1 and done < span.last) or done >= last:
+                    continue
+                body = store.get(self.where.feed, span)
+                if body is None:
+                    break
+                yield from self._wanted(body, done, last)
+                done = span.last
+            looks = looks + 1 if done == after else 0
+            if looks == _LOOKS:
+                raise Gone(f"page {after + 1} is not in the archive")
+            after = done
+
+    def _wanted(self, body: bytes, after: int, last: int) -> Iterator[Kept]:
+        for kept in archives.decode(body):
+            if not after < kept.page.number <= last:
+                continue
+            if kept.slots is not None and not self.where.takes_compacted:
+                rule = "was compacted; with the option compacted=take what is left of it is read"
+                raise Gone(f"page {kept.page.number} {rule}")
+            yield kept
+
+    def _spans(self, store: ArchiveStore) -> Iterator[Span]:
+        after = 0
+        while found := store.list(self.where.feed, after, _LISTED):
+            yield from found
+            after = found[-1].last
+
+    def _store(self) -> ArchiveStore:
+        try:
+            return open_archive(self.where.archive, self._objects)
+        except WrongArchive as error:
+            raise WrongOption("archive", str(error)) from None
+
+    def _objects(self) -> Any:
+        import boto3  # noqa: TID251 the job's own role, not a function's
+
+        return boto3.client("s3", region_name=self.where.region or None)

@@ -1,0 +1,260 @@
+"""
+The columns of a read, and how lines of the log become batches of them.
+
+A column that nobody asked for is not made: those of the position cost no parsing, the others
+are found by Arrow's own reader of JSON, so that no operation becomes a Python object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from pyarrow import json as arrow_json
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+from tidings.core.operations import event_of
+
+from .errors import WrongColumn
+
+if TYPE_CHECKING:
+    from tidings.core.filters import Filter
+
+BATCH_LINES = 10_000  # Spark's own size of an Arrow batch
+BATCH_CHARS = 8 * 1024 * 1024  # or as soon as there are so many: operations hold up to 64 KB
+RESET = "reset"
+_DATA = ',"data":'  # no string of JSON holds it; data is the last key of a line, but for a mark
+_MARK = ',"change":true}'
+_TEXT, _TEXTS = StringType(), ArrayType(StringType())
+_MOMENT = pa.timestamp("us", tz="UTC")
+
+SCHEMA = StructType(
+    [
+        StructField("cursor", _TEXT),
+        StructField("page", LongType()),
+        StructField("slot", IntegerType()),
+        StructField("at", TimestampType()),
+        StructField("event", _TEXT),
+        StructField("type", _TEXT),
+        StructField("id", _TEXT),
+        StructField("parents", _TEXTS),
+        StructField("timestamp", TimestampType()),
+        StructField("tags", _TEXTS),
+        StructField("changed", _TEXTS),
+        StructField("data", _TEXT),
+        StructField("line", _TEXT),
+    ]
+)
+_KINDS: dict[DataType, Any] = {
+    _TEXT: pa.string(),
+    LongType(): pa.int64(),
+    IntegerType(): pa.int32(),
+    TimestampType(): _MOMENT,
+    _TEXTS: pa.list_(pa.string()),
+}
+# What has to be parsed; as text, because a timestamp of the log is not one of Arrow's.
+_PARSED = {name: pa.string() for name in ("type", "id", "timestamp")} | {
+    name: pa.list_(pa.string()) for name in ("parents", "tags", "changed")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """
+    Lines that follow each other, with the page, the slot and the time of each.
+
+    All three are None for rows of a state that is read where they are not told.
+    """
+
+    lines: Sequence[str]
+    pages: Sequence[int] | None = None
+    slots: Sequence[int] | None = None
+    at_ms: Sequence[int] | None = None
+
+
+def of_page(number: int, at_ms: int, lines: Sequence[str], slots: Sequence[int]) -> Piece:
+    count = len(lines)
+    return Piece(lines, [number] * count, slots, [at_ms] * count)
+
+
+def subset(names: Iterable[str]) -> StructType:
+    """
+    The columns *names*.
+
+    Raises:
+        WrongColumn: there is no such column, or none is named.
+    """
+    wanted = list(names)
+    unknown = [name for name in wanted if name not in SCHEMA.names]
+    if unknown or not wanted:
+        said = f"no column {unknown[0]!r}" if unknown else "no columns are named"
+        raise WrongColumn(f"{said}; there are {', '.join(SCHEMA.names)}")
+    return StructType([SCHEMA[name] for name in wanted])
+
+
+def checked(schema: StructType) -> list[str]:
+    """
+    The names of a schema that a user gave.
+
+    Raises:
+        WrongColumn: it has a column that is not known, or of another type.
+    """
+    for given, ours in zip(schema, subset(schema.names), strict=True):
+        if given.dataType != ours.dataType:
+            raise WrongColumn(
+                f"column {given.name} is {ours.dataType.simpleString()},"
+                f" not {given.dataType.simpleString()}"
+            )
+    return list(schema.names)
+
+
+def batches(
+    pieces: Iterable[Piece], names: Sequence[str], wanted: Filter
+) -> Iterator[pa.RecordBatch]:
+    """*pieces* in batches of the columns *names*, as far as *wanted* matches them."""
+    block = Block(wanted)
+    for piece in pieces:
+        block.add(piece)
+        if block.full:
+            yield block.batch(names)
+            block = Block(wanted)
+    if block.lines:
+        yield block.batch(names)
+
+
+def reset_row(names: Sequence[str]) -> pa.RecordBatch:
+    """The row that says: forget everything, a copy follows."""
+    arrays = [pa.array([RESET if name == "event" else None], _kind(name)) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+@dataclass
+class Block:
+    """What one batch is made of."""
+
+    wanted: Filter
+    lines: list[str] = field(default_factory=list)
+    _pages: list[int | None] = field(default_factory=list)
+    _slots: list[int | None] = field(default_factory=list)
+    _at_ms: list[int | None] = field(default_factory=list)
+    _chars: int = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.lines) >= BATCH_LINES or self._chars >= BATCH_CHARS
+
+    def add(self, piece: Piece) -> None:
+        none: list[int | None] = [None] * (len(piece.lines) if piece.pages is None else 0)
+        self.lines += piece.lines
+        self._chars += sum(map(len, piece.lines))
+        self._pages += none if piece.pages is None else piece.pages
+        self._slots += none if piece.slots is None else piece.slots
+        self._at_ms += none if piece.at_ms is None else piece.at_ms
+
+    def batch(self, names: Sequence[str]) -> pa.RecordBatch:
+        arrays = [_MADE[name](self) for name in names]
+        made = pa.RecordBatch.from_arrays(arrays, names=list(names))
+        return made if self.wanted.is_everything else made.filter(self._matching())
+
+    @cached_property
+    def text(self) -> pa.Array:
+        return pa.array(self.lines, pa.string())
+
+    @cached_property
+    def parsed(self) -> pa.Table:
+        raw = "\n".join(self.lines).encode()
+        found = arrow_json.read_json(
+            pa.BufferReader(raw),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=pa.schema(list(_PARSED.items())),
+                unexpected_field_behavior="ignore",
+            ),
+        )
+        assert found.num_rows == len(self.lines), "a line of the log is one line of JSON"
+        return found
+
+    def column(self, name: str) -> pa.Array:
+        return self.parsed[name].combine_chunks()
+
+    def _matching(self) -> pa.Array:
+        """As `Filter.matches` decides for one operation."""
+        mask = pa.array([True] * len(self.lines))
+        if self.wanted.types is not None:
+            mask = pc.is_in(self.column("type"), _values(self.wanted.types))
+        if self.wanted.parents is not None:
+            parents = self.column("parents")
+            hits = pc.is_in(pc.list_flatten(parents), _values(self.wanted.parents))
+            rows = pc.list_parent_indices(parents).filter(hits)
+            mask = pc.and_(mask, pc.is_in(pa.array(range(len(self.lines)), rows.type), rows))
+        return mask
+
+    def cursors(self) -> pa.Array:
+        if self._pages and self._pages[0] is None:
+            return pa.nulls(len(self.lines), pa.string())
+        places = zip(self._at_ms, self._pages, self._slots, strict=True)
+        texts = [f"{at // 1000:08x}{page:010x}{slot:06x}" for at, page, slot in places]  # type: ignore[operator]
+        return pa.array(texts, pa.string())
+
+    def pages(self) -> pa.Array:
+        return pa.array(self._pages, pa.int64())
+
+    def slots(self) -> pa.Array:
+        return pa.array(self._slots, pa.int32())
+
+    def moments(self) -> pa.Array:
+        return pa.array(self._at_ms, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_MOMENT)
+
+    def timestamps(self) -> pa.Array:
+        return self.column("timestamp").cast(_MOMENT)
+
+    def events(self) -> pa.Array:
+        return pa.array(list(map(event_of, self.lines)), pa.string())
+
+    def data(self) -> pa.Array:
+        return pa.array(list(map(_data_of, self.lines)), pa.string())
+
+
+def _values(values: frozenset[str]) -> pa.Array:
+    return pa.array(sorted(values), pa.string())
+
+
+def _data_of(line: str) -> str | None:
+    """What an operation carries as `data`, as JSON; None without it."""
+    _, found, data = line.partition(_DATA)
+    if not found:
+        return None
+    return data[: -len(_MARK)] if data.endswith(_MARK) else data[:-1]
+
+
+def _kind(name: str) -> Any:
+    return _KINDS[SCHEMA[name].dataType]
+
+
+def _parsed_column(name: str) -> Callable[[Block], pa.Array]:
+    return lambda block: block.column(name)
+
+
+_MADE: dict[str, Callable[[Block], pa.Array]] = {
+    "cursor": Block.cursors,
+    "page": Block.pages,
+    "slot": Block.slots,
+    "at": Block.moments,
+    "event": Block.events,
+    "timestamp": Block.timestamps,
+    "data": Block.data,
+    "line": lambda block: block.text,
+    **{name: _parsed_column(name) for name in ("type", "id", "parents", "tags", "changed")},
+}

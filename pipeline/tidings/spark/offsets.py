@@ -1,0 +1,81 @@
+"""
+The offsets of a stream: cursors, each with the one that the stream began with.
+
+What lies between two offsets follows from the two alone, so that a batch can be read again in
+any process. The beginning is in each of them, because Spark asks for it anew as long as the
+first batch is not done, and `now` or a copy would begin elsewhere then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import cursors, limits
+from tidings.core.cursors import PAGE_END, Place, Replication
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+At = Place | Replication
+_CURSOR, _BEGUN = "cursor", "begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    at: At
+    begun: At
+
+    def told(self) -> dict[str, str]:
+        return {_CURSOR: self.at.encode(), _BEGUN: self.begun.encode()}
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The operations behind *after* up to *last*."""
+
+    after: Place
+    last: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """
+    The buckets from that of *copy* to before *end*.
+
+    *resets*: all that was told before is to be forgotten.
+    """
+
+    copy: Replication
+    end: int
+    resets: bool
+
+
+def heard(told: Mapping[str, str]) -> Offset:
+    """What `told` made."""
+    at, begun = cursors.parse(told[_CURSOR]), cursors.parse(told[_BEGUN])
+    assert isinstance(at, Place | Replication) and isinstance(begun, Place | Replication)
+    return Offset(at, begun)
+
+
+def between(start: Offset, end: Offset) -> Log | Rows | None:
+    """What a batch holds; None for nothing."""
+    at = start.at if start.begun == end.begun else end.begun
+    if at == end.at:
+        return None
+    if isinstance(end.at, Place):
+        return Log(in_log(at), end.at)
+    goes_on = isinstance(at, Replication) and replace(at, bucket=end.at.bucket) == end.at
+    first = at.bucket if goes_on and isinstance(at, Replication) else 0
+    resets = not goes_on and end.at.since_s == 0
+    return Rows(replace(end.at, bucket=first), end.at.bucket, resets)
+
+
+def copying(at: At) -> bool:
+    """Whether rows of the state are still to come."""
+    return isinstance(at, Replication) and at.bucket < limits.BUCKETS
+
+
+def in_log(at: At) -> Place:
+    """Where the log goes on; of the end of a copy the second is since when it copied."""
+    return at if isinstance(at, Place) else Place(at.page, PAGE_END, at.since_s)

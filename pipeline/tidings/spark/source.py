@@ -1,0 +1,58 @@
+"""The data source `tidings`, as Spark asks for it by name."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from . import columns, options, ways
+from .errors import WrongOption
+from .options import STATE, Options
+from .reading import Reader
+from .streaming import StreamReader
+from .tasks import Work
+from .writing import StreamWriter, Writer
+
+NAME = "tidings"
+
+
+class TidingsSource(DataSource):
+    """Spark makes one for each read and each write, in a process where they are planned."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    @cached_property
+    def _options(self) -> Options:
+        return options.parse(self.options)
+
+    def schema(self) -> StructType:
+        return columns.subset(self._options.columns or columns.SCHEMA.names)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        way = ways.opened(self._options.where, self._options.wanted)
+        return Reader(self._options, way, self._work(way, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if self._options.what == STATE:
+            raise WrongOption("what", "is the log in a stream, which begins with a copy", STATE)
+        way = ways.opened(self._options.where, self._options.wanted)
+        return StreamReader(self._options, way, self._work(way, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return Writer(self._options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return StreamWriter(self._options, schema, overwrite=overwrite)
+
+    def _work(self, way: ways.Way, schema: StructType) -> Work:
+        return Work(way, tuple(columns.checked(schema)), self._options.wanted)

@@ -1,0 +1,84 @@
+"""What the tasks of a read do: a stretch of the log or buckets of the state, as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+from tidings.core import limits
+from tidings.core.cursors import Place, Replication
+
+from . import columns
+from .ways import within
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from tidings.core.filters import Filter
+
+    from .columns import Piece
+    from .ways import Reads, Stretch
+
+
+@dataclass(frozen=True)
+class LogTask(InputPartition):
+    after: Place
+    last: Place
+
+
+@dataclass(frozen=True)
+class RowsTask(InputPartition):
+    """Buckets from that of *copy* to before *end*; *resets* puts the row `reset` before them."""
+
+    copy: Replication
+    end: int
+    resets: bool = False
+
+
+Task = LogTask | RowsTask
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What every task is told: how to read, and what of it."""
+
+    way: Reads
+    names: tuple[str, ...]
+    wanted: Filter
+
+    def do(self, task: Task) -> Iterator[pa.RecordBatch]:
+        if isinstance(task, RowsTask) and task.resets:
+            yield columns.reset_row(self.names)
+        yield from columns.batches(self._pieces(task), self.names, self.wanted)
+
+    def _pieces(self, task: Task) -> Iterator[Piece]:
+        if isinstance(task, LogTask):
+            yield from within(self.way.log(task.after, task.last), task.after, task.last)
+            return
+        for bucket in range(task.copy.bucket, task.end):
+            yield from self.way.rows(replace(task.copy, bucket=bucket))
+
+
+def of_log(stretches: Sequence[Stretch]) -> list[LogTask]:
+    return [LogTask(after, last) for after, last in stretches]
+
+
+def of_rows(copy: Replication, end: int, count: int, *, resets: bool = False) -> list[RowsTask]:
+    """The buckets from that of *copy* to before *end*, in *count* tasks at most."""
+    buckets = end - copy.bucket
+    pieces = min(count, buckets)
+    cuts = (
+        [copy.bucket + buckets * piece // pieces for piece in range(pieces + 1)] if pieces else []
+    )
+    return [
+        RowsTask(replace(copy, bucket=first), last, resets and first == copy.bucket)
+        for first, last in pairwise(cuts)
+    ]
+
+
+def of_state(projected: int, count: int) -> list[RowsTask]:
+    """Every object that lives."""
+    copy = Replication(0, projected, 0, tombstones=False)
+    return of_rows(copy, limits.BUCKETS, count)
