@@ -123,12 +123,13 @@ class AccountWay:
                     yield of_page(page.number, page.at_ms, page.lines, range(count))
             done = run.pages[-1].number
 
-    def rows(self, copy: Replication) -> Iterator[Piece]:
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
         state, now = self.place.source().make(), now_ms()
-        after = None
-        while rows := state.read(self.where.feed, copy.bucket, after):
-            yield _told([row for row in rows if _wanted(row, copy, now)])
-            after = rows[-1].key
+        for bucket in range(copy.bucket, end):
+            after = None
+            while rows := state.read(self.where.feed, bucket, after):
+                yield _told([row for row in rows if _wanted(row, copy, now)])
+                after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
         first = self._archive.first() if self.where.archive and floor > 1 else 0

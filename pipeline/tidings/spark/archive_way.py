@@ -74,7 +74,7 @@ class ArchiveWay:
             if page.lines:
                 yield of_page(page.number, page.at_ms, page.lines, slots)
 
-    def rows(self, copy: Replication) -> Iterator[Piece]:
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
         raise WrongOption(
             "what", "state is not in the archive; give url, stage, tables or endpoint"
         )

@@ -103,27 +103,32 @@ class HttpWay:
             except Lost as lost:
                 patience.wait(lost)
 
-    def rows(self, copy: Replication) -> Iterator[Piece]:
-        """The bucket is held whole: what came before a connection broke would come again."""
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
+        """A bucket at a time: what came of it before a connection broke would come again."""
         patience = _Patience()
-        while True:
+        while copy.bucket < end:
             try:
-                yield Piece(self._bucket(copy))
+                for bucket, lines in self._buckets(copy, end):
+                    copy, patience = replace(copy, bucket=bucket + 1), _Patience()
+                    yield Piece(lines)
                 return
             except Lost as lost:
                 patience.wait(lost)
 
-    def _bucket(self, copy: Replication) -> list[str]:
+    def _buckets(self, copy: Replication, end: int) -> Iterator[tuple[int, list[str]]]:
+        """Each bucket that has rows, once it is whole."""
         lines: list[str] = []
-        ours = copy.encode()
-        for blocks in self._told(ours, self.wanted):
+        known, bucket = copy.encode(), copy.bucket
+        for blocks in self._told(known, self.wanted):
             for id, name, data in blocks:
-                if id == ours:
-                    lines.append(_line(name, data))
-                    continue
-                if name == RESET or not _goes_on(copy, id):
-                    raise Gone(f"the copy of page {copy.page} cannot go on: the log has lost it")
-                return lines
+                if id != known:
+                    known, next_one = id, _bucket(copy, id)
+                    if lines:
+                        yield bucket, lines
+                    lines, bucket = [], next_one
+                if bucket >= end:
+                    return
+                lines.append(_line(name, data))
         raise Lost("the server ended the stream")
 
     def _told(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
@@ -200,13 +205,19 @@ def _number(id: str) -> tuple[int, int]:
     return int(id[8:18], 16), slot
 
 
-def _goes_on(copy: Replication, id: str) -> bool:
-    """Whether *id* follows the copy's bucket: that of a later one, or of the log behind it."""
+def _bucket(copy: Replication, id: str) -> int:
+    """
+    The bucket of a row that is told in *copy*; the last one is behind them all.
+
+    Raises:
+        Gone: it is told in another copy: the feed began anew.
+    """
     found = parse(id)
-    same = isinstance(found, Place) or (
-        isinstance(found, Replication) and replace(found, bucket=0) == replace(copy, bucket=0)
-    )
-    return same
+    if isinstance(found, Place):
+        return limits.BUCKETS
+    if isinstance(found, Replication) and replace(found, bucket=0) == replace(copy, bucket=0):
+        return found.bucket
+    raise Gone(f"the copy from page {copy.page} cannot go on: the log does not reach back to it")
 
 
 def _line(name: str, data: str) -> str:

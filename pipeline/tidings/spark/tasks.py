@@ -57,8 +57,7 @@ class Work:
         if isinstance(task, LogTask):
             yield from within(self.way.log(task.after, task.last), task.after, task.last)
             return
-        for bucket in range(task.copy.bucket, task.end):
-            yield from self.way.rows(replace(task.copy, bucket=bucket))
+        yield from self.way.rows(task.copy, task.end)
 
 
 def of_log(stretches: Sequence[Stretch]) -> list[LogTask]:

@@ -66,8 +66,13 @@ class Reads(Protocol):
         """
         ...
 
-    def rows(self, copy: Replication) -> Iterator[Piece]:
-        """Bucket `copy.bucket` of the state, as a copy tells it."""
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
+        """
+        The state from bucket `copy.bucket` to before *end*, as a copy tells it.
+
+        Raises:
+            Gone: the feed tells another copy.
+        """
         ...
 
 

@@ -1,0 +1,1 @@
+"""The data source and sink `tidings`."""
