@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
-from tidings.core.archive_ports import ArchiveStore
+from tidings.core.archive_ports import ArchiveSizes, ArchiveStore
 from tidings.core.archives import Span
 
 PARTS = [Span(last=9, first=1), Span(last=10, first=10), Span(last=1200, first=11)]
@@ -52,6 +54,16 @@ class ArchiveStoreContract:
 
         assert archive.get(feed, PARTS[0]) == b"new"
         assert list(archive.list(feed, 0, 10)) == PARTS[:1]
+
+    def test_the_size_of_all_parts(self, archive: ArchiveStore, feed: str) -> None:
+        """Of the one feed, as they are now; of none nothing."""
+        sizes = cast("ArchiveSizes", archive)
+        assert sizes.size(feed) == 0
+        for span, body in zip(PARTS, (b"1", b"22", b"333"), strict=True):
+            archive.put(feed, span, body)
+        archive.put(f"{feed}-other", PARTS[0], b"4444")
+
+        assert sizes.size(feed) == 6
 
     def test_a_part_is_removed(self, archive: ArchiveStore, feed: str) -> None:
         """Twice is as good as once; others stay."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.archive_reader import ArchiveReader, covered
+from tidings.core.archive_reader import ArchiveReader, covered, holes
 from tidings.core.archives import Kept, Span, encode
 from tidings.core.memory import MemoryArchive
 
@@ -93,6 +93,15 @@ def test_parts_that_overlap(parts: list[tuple[int, int]], after: int, until: int
     assert archive.numbers(after, until) == list(range(after + 1, min(end, until) + 1))
     assert archive.reader.reaches(FEED, after, until) is (end >= until)
     assert covered(archive.store.list(FEED, after, 99), after) <= end
+
+
+def test_holes_lie_between_parts() -> None:
+    """Whatever order they are in; before the first and behind the last there is none."""
+    spans = [Span(last=9, first=8), Span(last=4, first=3), Span(last=5, first=2)]
+
+    assert holes(spans) == [(6, 7)]
+    assert holes([*spans, Span(last=7, first=5), Span(last=20, first=12)]) == [(10, 11)]
+    assert holes([]) == holes([Span(last=9, first=5)]) == []
 
 
 def test_one_page() -> None:

@@ -7,7 +7,7 @@ A subcommand is imported when it is run: `tidings --help` needs none of them.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -41,6 +41,9 @@ SUBCOMMANDS = {
         "tidings.client.consumers_command", "consumers", "Show and steer named consumers."
     ),
     "log": Subcommand("tidings.client.log_command", "log", "Look at the log of a feed."),
+    "archive": Subcommand(
+        "tidings.client.archive_command", "archive", "Look at and compact an archive."
+    ),
     "agent": Subcommand(
         "tidings.agent.command",
         "agent",
@@ -104,25 +107,28 @@ SUBCOMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Knows its subcommands by `SUBCOMMANDS`, and imports the one that is run."""
+    """Knows its subcommands by a table, `SUBCOMMANDS` or its own, and imports the one that runs."""
+
+    table: Mapping[str, Subcommand] = SUBCOMMANDS
+    called = "tidings"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(SUBCOMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = SUBCOMMANDS.get(cmd_name)
+        found = self.table.get(cmd_name)
         if found is None:
             return None
         missing = _missing(found)
         if missing:
-            return _unavailable(cmd_name, found, missing)
+            return _unavailable(f"{self.called} {cmd_name}", found, missing)
         command = getattr(importlib.import_module(found.module), found.attribute)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, found.help) for name, found in SUBCOMMANDS.items()])
+            formatter.write_dl([(name, found.help) for name, found in self.table.items()])
 
 
 def _missing(found: Subcommand) -> Sequence[str]:
@@ -134,7 +140,7 @@ def _unavailable(name: str, found: Subcommand, missing: Sequence[str]) -> click.
 
     def refuse(arguments: tuple[str, ...]) -> None:
         raise click.ClickException(
-            f"`tidings {name}` needs {', '.join(missing)}, not installed here;"
+            f"`{name}` needs {', '.join(missing)}, not installed here;"
             f" install the extra: pip install 'tidings[{found.extra}]'"
         )
 

@@ -27,6 +27,11 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the feed and the logs in this folder; without it everything ends with the twin.",
 )
+@click.option(
+    "--archive",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep what the log gives up in this folder; without it in that of --data, or not at all.",
+)
 @click.option("--feeds", default="main", show_default=True, help="Feeds, comma-separated.")
 @click.option(
     "--functions",

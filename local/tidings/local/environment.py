@@ -136,6 +136,9 @@ def _settings(
         "TIDINGS_OPEN": "true",
     }
     values |= {table.setting: tables.name_of(table.name) for table in blueprint.TABLES}
+    archive = options.archive or options.data
+    if archive is not None:
+        values["TIDINGS_ARCHIVE"] = archive.resolve().as_uri()
     values |= options.settings
     if function is not None:
         values |= function.environment

@@ -18,7 +18,8 @@ class Options:
     """
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
-    `tidings.aws.settings`. What is None of *object_url*, *compat*, *leave* and the password
+    `tidings.aws.settings`. *archive* is the folder of the archive; None is *data*, if there is one.
+    What is None of *object_url*, *compat*, *leave* and the password
     files stays as it was set before, and so do *resources* and *max_age* without any resource.
     *captures* are tables of the store that produce.
     """
@@ -28,6 +29,7 @@ class Options:
     endpoint_url: str | None = None
     dynamodb_port: int = 0
     data: Path | None = None
+    archive: Path | None = None
     feeds: str = "main"
     functions: Path | None = None
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -66,7 +66,7 @@ def feed_options(find: Find) -> Callable[[Command], Command]:
         ) -> None:
             if (stage is None) == (endpoint_url is None):
                 raise click.UsageError("name either --stage, or --endpoint-url for a twin")
-            with _told():
+            with told():
                 command(target=find(check_name(feed), stage, endpoint_url), **others)
 
         options = (
@@ -82,7 +82,7 @@ def feed_options(find: Find) -> Callable[[Command], Command]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """What goes wrong is said in one sentence."""
     try:
         yield

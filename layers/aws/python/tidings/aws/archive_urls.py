@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mypy_boto3_s3 import S3Client
-    from tidings.core.archive_ports import ArchiveStore
+
+    from .folder_archive import FolderArchive
+    from .s3_archive import S3Archive
 
 RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
 
@@ -47,7 +49,7 @@ def parse(url: str) -> ArchiveUrl:
     raise WrongArchive(url)
 
 
-def open_archive(url: str, objects: Callable[[], S3Client]) -> ArchiveStore:
+def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
     """
     The archive at *url*; *objects* is asked for a client of S3 where one is needed.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FolderArchive:
-    """Implements `ArchiveStore`, with the names that the parts have on S3."""
+    """Implements `ArchiveStore` and `ArchiveSizes`; parts have the names that they have on S3."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,6 +51,11 @@ class FolderArchive:
 
     def remove(self, feed: str, span: Span) -> None:
         self._path(feed, span).unlink(missing_ok=True)
+
+    def size(self, feed: str) -> int:
+        with suppress(FileNotFoundError):
+            return sum(each.stat().st_size for each in self._of(feed).iterdir())
+        return 0
 
     def _path(self, feed: str, span: Span) -> Path:
         return self._of(feed) / span.name

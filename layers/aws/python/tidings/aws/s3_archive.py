@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectTypeDef
 
 PART_BYTES_MAX = 64 * 1024 * 1024  # packed; whoever reads a part holds it whole
 _KEYS_MAX = 1000  # S3 tells no more at once
@@ -21,7 +22,7 @@ _BEHIND_DIGITS = "~"  # sorts behind every name that begins with the same page
 
 
 class S3Archive:
-    """Implements `ArchiveStore`. *prefix* ends with a slash or is empty."""
+    """Implements `ArchiveStore` and `ArchiveSizes`. *prefix* ends with a slash or is empty."""
 
     def __init__(self, client: S3Client, bucket: str, prefix: str) -> None:
         self._client, self._bucket, self._prefix = client, bucket, prefix
@@ -48,8 +49,8 @@ class S3Archive:
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
         found: list[Span] = []
-        for name in self._names(feed, after, limit):
-            span = span_of(name)
+        for each in self._objects(feed, after, limit):
+            span = span_of(each["Key"].removeprefix(self._folder(feed)))
             if span is not None and span.last > after:
                 found.append(span)
             if len(found) == limit:
@@ -60,7 +61,10 @@ class S3Archive:
         with translated():
             self._client.delete_object(Bucket=self._bucket, Key=self._key(feed, span))
 
-    def _names(self, feed: str, after: int, limit: int) -> Iterator[str]:
+    def size(self, feed: str) -> int:
+        return sum(each["Size"] for each in self._objects(feed, 0, _KEYS_MAX))
+
+    def _objects(self, feed: str, after: int, limit: int) -> Iterator[ObjectTypeDef]:
         """Those behind page *after*, a request for each thousand."""
         folder = self._folder(feed)
         asked: dict[str, Any] = {
@@ -72,8 +76,7 @@ class S3Archive:
         while True:
             with translated():
                 answer = self._client.list_objects_v2(**asked)
-            for each in answer.get("Contents", ()):
-                yield each["Key"].removeprefix(folder)
+            yield from answer.get("Contents", ())
             if not answer["IsTruncated"]:
                 return
             asked["ContinuationToken"] = answer["NextContinuationToken"]

@@ -15,7 +15,7 @@ from .archives import decode
 from .errors import BrokenPart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .archive_ports import ArchiveStore
     from .archives import Kept, Span
@@ -99,6 +99,17 @@ class ArchiveReader:
             self.count("PartsBroken", 1)
             return ()
         return pages
+
+
+def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """First and last page of each stretch between *spans* that none of them holds."""
+    found: list[tuple[int, int]] = []
+    last = 0
+    for span in sorted(spans, key=lambda each: each.first):
+        if last and span.first > last + 1:
+            found.append((last + 1, span.first - 1))
+        last = max(last, span.last)
+    return found
 
 
 def covered(spans: Sequence[Span], after: int) -> int:

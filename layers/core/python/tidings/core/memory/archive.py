@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MemoryArchive:
-    """Implements `ArchiveStore`."""
+    """Implements `ArchiveStore` and `ArchiveSizes`."""
 
     def __init__(self) -> None:
         self._feeds: defaultdict[str, dict[Span, bytes]] = defaultdict(dict)
@@ -34,3 +34,7 @@ class MemoryArchive:
     def remove(self, feed: str, span: Span) -> None:
         with self._lock:
             self._feeds[feed].pop(span, None)
+
+    def size(self, feed: str) -> int:
+        with self._lock:
+            return sum(len(body) for body in self._feeds[feed].values())

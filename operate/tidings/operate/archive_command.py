@@ -1,0 +1,125 @@
+"""`tidings archive status` and `show`: what is in the archive of a feed."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from tidings.client.cli import EXIT_CODES
+from tidings.client.log_command import described
+from tidings.core.cursors import prefix
+from tidings.core.errors import InvalidCursor
+from tidings.core.feeds import DEFAULT_FEED, check_name
+from tidings.core.frames import of_line
+
+from . import archive_findings
+from .archive_target import ArchiveTarget, find
+from .target import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidings.core.archives import Kept
+
+    Command = Callable[..., None]
+
+PAGE_MAX = 2**40 - 1  # what ten hex digits of an id can name
+
+
+def archive_options(command: Command) -> Command:
+    """Adds --feed, --stage, --endpoint-url and --archive to a command, given one *target*."""
+
+    @functools.wraps(command)
+    def with_target(
+        feed: str,
+        stage: str | None,
+        endpoint_url: str | None,
+        archive: str | None,
+        **others: Any,
+    ) -> None:
+        if stage and endpoint_url:
+            raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+        with told():
+            command(target=find(check_name(feed), stage, endpoint_url, archive), **others)
+
+    options = (
+        click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed."),
+        click.option("--stage", help="Its stage on AWS: dev, staging, prod."),
+        click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin."),
+        click.option("--archive", metavar="URL|FOLDER", help="Where it is, if not of the stage."),
+    )
+    for option in reversed(options):
+        with_target = option(with_target)
+    return with_target
+
+
+@click.command(epilog=EXIT_CODES)
+@archive_options
+@click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
+def status(target: ArchiveTarget, as_json: bool) -> None:
+    """
+    Show what there is of the archive, and how far its follower is.
+
+    The follower is known by --stage or --endpoint-url.
+
+    \b
+    Examples:
+      tidings archive status --stage prod
+      tidings archive status --archive ./feed    of a twin that runs with --data ./feed
+    """
+    found = archive_findings.look(target)
+    click.echo(json.dumps(found.as_json()) if as_json else "\n".join(found.as_lines()))
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("where", metavar="X[..Y]")
+@archive_options
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON an operation.")
+def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
+    """
+    Print the operations of page X, or of all pages from X to Y.
+
+    X and Y are numbers of pages, or ids of operations, of which the page counts. Y left out
+    (`X..`) is the end of the archive. Of a page that was compacted it shows what is left.
+
+    \b
+    Examples:
+      tidings archive show 12..14 --stage prod
+      tidings archive show 6553f100000000000c000003 --archive ./feed --json
+    """
+    first, dots, last = where.partition("..")
+    begun = _page(first)
+    end = (_page(last) if last else PAGE_MAX) if dots else begun
+    seen = False
+    for kept in archive_findings.pages(target, begun, end):
+        seen = True
+        for entry in _entries(kept):
+            shown = json.dumps(entry, separators=(",", ":")) if as_json else described(entry)
+            click.echo(shown)
+    if not seen:
+        raise click.ClickException(f"page {begun} is not in the archive")
+
+
+def _entries(kept: Kept) -> Iterator[dict[str, Any]]:
+    """As `tidings log show` tells them."""
+    page = kept.page
+    for slot, line in kept.entries():
+        event = of_line(prefix(page.number, page.seconds), slot, line)
+        told_as = {"id": event.id, "at_ms": page.at_ms, "event": event.name}
+        yield {**told_as, "data": json.loads(event.data)}
+
+
+def _page(text: str) -> int:
+    from tidings.core.cursors import Place, parse
+
+    if text.isascii() and text.isdigit() and len(text) <= len(str(PAGE_MAX)):
+        return int(text)
+    try:
+        found = parse(text)
+    except InvalidCursor:
+        found = None
+    if not isinstance(found, Place):
+        raise click.UsageError(f"{text!r} is neither the number of a page nor the id of an event")
+    return found.page

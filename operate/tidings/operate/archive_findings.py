@@ -1,0 +1,99 @@
+"""What there is of an archive, and how far its follower is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from tidings.aws.clock import now_ms
+from tidings.core import limits
+from tidings.core.archive_reader import ArchiveReader, holes
+from tidings.core.followers import ARCHIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidings.core.archive_ports import ArchiveStore
+    from tidings.core.archives import Kept, Span
+
+    from .archive_target import ArchiveTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """*page* is the last one that the follower kept; *ms* the age of the oldest that it did not."""
+
+    checkpoint: int
+    pages: int
+    ms: int
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """*gaps* are first and last page of what no part holds, between the first and the last one."""
+
+    feed: str
+    archive: str
+    parts: int
+    bytes: int
+    first: int | None
+    last: int | None
+    gaps: Sequence[tuple[int, int]]
+    lag: Lag | None
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    def as_lines(self) -> Iterator[str]:
+        yield f"{self.feed} in {self.archive}"
+        reach = "" if self.first is None else f", pages {self.first:,} to {self.last:,}"
+        yield f"  {self.parts:,} parts of {self.bytes:,} bytes{reach}"
+        for first, last in self.gaps:
+            yield f"  missing: pages {first:,} to {last:,}"
+        if self.lag is not None:
+            behind = f"{self.lag.pages:,} pages behind, {self.lag.ms / 1000:,.0f} s"
+            yield f"  the follower is at page {self.lag.checkpoint:,}, {behind}"
+            yield f"  the log begins with page {self.lag.floor:,}"
+
+
+def look(target: ArchiveTarget) -> Found:
+    spans = list(spans_of(target.store, target.feed))
+    return Found(
+        target.feed,
+        target.url,
+        parts=len(spans),
+        bytes=target.store.size(target.feed),
+        first=min((span.first for span in spans), default=None),
+        last=max((span.last for span in spans), default=None),
+        gaps=holes(spans),
+        lag=_lag(target),
+    )
+
+
+def spans_of(store: ArchiveStore, feed: str) -> Iterator[Span]:
+    """All parts; those that end with the same page as the last of a listing are not forgotten."""
+    after = 0
+    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
+        cut = len(found) == limits.ARCHIVE_LISTED and found[0].last < found[-1].last
+        after = found[-1].last - 1 if cut else found[-1].last
+        yield from (span for span in found if span.last <= after)
+
+
+def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Kept]:
+    """What the archive has of the pages *first* to *last*, as far as there is no hole."""
+    reader = ArchiveReader(target.store, lambda metric, value: None)
+    while first <= last and (found := reader.read(target.feed, first - 1, last)):
+        yield from found
+        first = found[-1].page.number + 1
+
+
+def _lag(target: ArchiveTarget) -> Lag | None:
+    followers, tables = target.followers, target.tables
+    if followers is None or tables is None:
+        return None
+    checkpoint = followers.checkpoints(target.feed).get(ARCHIVE, 0)
+    log = tables.log()
+    waiting = log.read(target.feed, checkpoint, 1)
+    ms = max(0, now_ms() - waiting[0].at_ms) if waiting else 0
+    return Lag(checkpoint, log.head(target.feed) - checkpoint, ms, log.floor(target.feed))

@@ -1,0 +1,57 @@
+"""The archive of a feed as an operator finds it: on a stage, or at an address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import click
+from tidings.aws.archive_urls import WrongArchive, open_archive
+from tidings.aws.dynamodb_followers import DynamoDBFollowers
+
+from .state_target import StateTarget
+from .state_target import find as find_tables
+
+if TYPE_CHECKING:
+    from tidings.aws.folder_archive import FolderArchive
+    from tidings.aws.s3_archive import S3Archive
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveTarget:
+    """The parts of *feed* at *url*; *tables* are None where only the archive was named."""
+
+    feed: str
+    url: str
+    store: S3Archive | FolderArchive
+    tables: StateTarget | None
+
+    @property
+    def followers(self) -> DynamoDBFollowers | None:
+        if self.tables is None:
+            return None
+        return DynamoDBFollowers(self.tables.client, self.tables.settings.control_table)
+
+
+def find(
+    feed: str, stage: str | None, endpoint_url: str | None, archive: str | None
+) -> ArchiveTarget:
+    """
+    Raises:
+        UsageError: nothing says where the archive is.
+        NoStage, UnknownFeed: there is none.
+    """
+    tables = find_tables(feed, stage, endpoint_url) if stage or endpoint_url else None
+    url = archive or (tables.settings.archive if tables else "")
+    if not url:
+        rule = f"the stage {stage} has no archive" if stage else "name --stage or --archive"
+        raise click.UsageError(rule)
+    if "://" not in url:
+        url = Path(url).resolve().as_uri()
+    try:
+        store = open_archive(url, lambda: boto3.client("s3"))
+    except WrongArchive as error:
+        raise click.UsageError(f"--archive {error}") from None
+    return ArchiveTarget(feed, url, store, tables)
