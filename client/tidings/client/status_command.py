@@ -99,9 +99,10 @@ def fetch(address: str) -> Report:
     import httpx
 
     from .refusals import error_of
+    from .tls import trusted
 
     try:
-        answer = httpx.get(address, timeout=PATIENCE_S)
+        answer = httpx.get(address, timeout=PATIENCE_S, verify=trusted())
         found = answer.json()
     except httpx.HTTPError as error:
         return Report(problem=render.plain(f"{address} does not answer: {error}"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
 _NEEDED = ("event", "type", "id")
 _LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # of a read: the place in another feed
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # as the feed names one of a page, from 1 on
 _REUSED = "idempotency_key_reused"
 
 
@@ -176,8 +178,13 @@ def _key(*parts: Any) -> str:
 
 
 def _told(refused: Refused, partition: int, first: int) -> NotAppended:
-    where = f"partition {partition}, the page that begins with row {first}"
     if refused.code == _REUSED:
         rule = "came before with other rows; a batch must be the same when it comes again"
-        return NotAppended(f"{where} {rule}")
-    return NotAppended(f"{where} was not appended: {refused}")
+        return NotAppended(f"partition {partition}: the page from row {first} on {rule}")
+    line = _LINE.match(refused.message)
+    if line is None:
+        return NotAppended(f"partition {partition}, from row {first} on: {refused}")
+    row = first + int(line[1]) - 1
+    return NotAppended(
+        f"partition {partition}, row {row}: {line[2]}; nothing of its page was appended"
+    )
