@@ -32,6 +32,10 @@ ELSEWHERE = {
     "make real-dump": "tests/pipeline/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
     "tidings local": "tests/local/test_twin.py",
+    ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
+    " http://127.0.0.1:8042": "tests/lake",
+    '.venv/bin/tidings archive query "SELECT type, count(*) FROM latest'
+    " WHERE event <> 'delete' GROUP BY type\" --table ./lake": "tests/lake/test_commands.py",
     ".venv/bin/tidings pipeline init postgres parquet": "tests/flow/test_commands.py",
     ".venv/bin/tidings pipeline test": "tests/flow/test_commands.py",
     ".venv/bin/tidings pipeline run": "tests/flow/test_running.py",

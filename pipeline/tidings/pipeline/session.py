@@ -8,13 +8,14 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 JAVA_MIN = 17  # of Spark 4
 DRIVER_MEMORY = "2g"  # 10,000,000 objects were compared within it
@@ -33,6 +34,7 @@ _QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class NoJava(Exception):
@@ -40,10 +42,10 @@ class NoJava(Exception):
 
 
 @contextmanager
-def local(folder: Path, *, size: int) -> Iterator[SparkSession]:
+def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession]:
     """
-    A session on all cores for a dump of *size* bytes, that works in *folder* and logs to
-    `spark.log` there. One that this process has already is used, and left running.
+    A session on all cores for *size* bytes, that works in *folder* and logs to `spark.log` there;
+    *more* are settings of the caller. One that this process has already is used, and left running.
 
     Raises:
         NoJava: there is none, or it is too old.
@@ -55,7 +57,8 @@ def local(folder: Path, *, size: int) -> Iterator[SparkSession]:
     _check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable  # noqa: TID251 the only way to say it
     builder = SparkSession.builder.master("local[*]").appName("tidings")
-    for name, value in (_CONFIG | (_QUICK if size <= SMALL_BYTES else {})).items():
+    quick = _QUICK if size <= SMALL_BYTES else _NOTHING
+    for name, value in {**_CONFIG, **quick, **more}.items():
         builder = builder.config(name, value)
     builder = builder.config("spark.local.dir", str(folder / "spark"))
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))

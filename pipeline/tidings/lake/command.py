@@ -1,0 +1,181 @@
+"""`tidings archive compact`: the archive as tables, and its parts made small."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from tidings.client.cli import EXIT_CODES
+from tidings.client.password_options import password_options
+from tidings.core.feeds import DEFAULT_FEED
+
+from .running import STOPPED, working
+
+if TYPE_CHECKING:
+    from tidings.pipeline.place import Place
+
+    from .job import Report, Wishes
+
+_EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
+_AGE = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PAGE = re.compile(r"\d{1,13}", re.ASCII)
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed.")
+@click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder.")
+@click.option("--table", required=True, metavar="FOLDER", help="Where the tables are, or will be.")
+@click.option("--url", help="Where the feed is: its consumers bound what is compacted.")
+@click.option("--stage", help="Instead: its stage on AWS, which also tells its archive.")
+@click.option("--endpoint-url", metavar="URL", help="Instead: the DynamoDB of a twin.")
+@click.option("--until", metavar="PAGE|AGE", help="Compact up to this page, or what is older: 30d.")
+@click.option("--keep-parts", is_flag=True, help="Only bring the tables up to date.")
+@click.option("--drop-changes", is_flag=True, help="Also of what has no object leave nothing.")
+@click.option("--allow-gaps", is_flag=True, help="Pass over pages that the archive lacks.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
+@password_options
+@click.pass_context
+def compact(
+    ctx: click.Context,
+    /,
+    feed: str,
+    archive: str | None,
+    table: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """
+    Bring the tables of a feed up to date with its archive, and compact what everybody has read.
+
+    Every operation of the closed parts is in the table `history`, the last one of each object in
+    `latest`. Then of the parts that every consumer has handled only that is left. The last part is
+    never touched. Killed at any moment, it may be run again.
+
+    \b
+    Examples:
+      tidings archive compact --archive ./feed --table lake --url http://127.0.0.1:8042
+      tidings archive compact --stage prod --table lake --keep-parts
+      tidings archive compact --archive s3://parts/prod --table lake --until 90d --dry-run
+    """
+    _check(options)
+    with working(silent=as_json) as work:
+        place = _place(feed, options["stage"], options["endpoint_url"])
+        wishes = _wishes(options, _bound(place, feed, options))
+        report = work.compact(feed, _address(archive or _archive_of(place)), table, wishes)
+    _show(report, as_json)
+
+
+def _check(options: dict[str, Any]) -> None:
+    named = [options[name] for name in ("url", "stage", "endpoint_url") if options[name]]
+    if len(named) > 1:
+        raise click.UsageError("name one of --url, --stage and --endpoint-url")
+    if not named and not options["until"] and not options["keep_parts"]:
+        raise click.UsageError(
+            "name the feed by --url, --stage or --endpoint-url, so that nothing is compacted that"
+            " a consumer has not read; or say --until, or --keep-parts"
+        )
+    until = options["until"]
+    if until and not (_AGE.fullmatch(until) or _PAGE.fullmatch(until)):
+        raise click.UsageError(f"--until {until!r}: must be a page, or an age such as 12h or 30d")
+
+
+def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place | None:
+    from tidings.pipeline import place
+
+    if stage is not None:
+        return place.on_stage(feed, stage)
+    return place.on_twin(feed, endpoint_url) if endpoint_url else None
+
+
+def _bound(place: Place | None, feed: str, options: dict[str, Any]) -> int | None:
+    """The last page that may be compacted; None where nobody was asked."""
+    from . import bounds
+
+    if options["keep_parts"]:
+        return None
+    if place is not None:
+        return bounds.in_tables(place)
+    if options["url"]:
+        return bounds.over_http(options["url"], feed, options["password"])
+    return None
+
+
+def _archive_of(place: Place | None) -> str:
+    found = place.settings.archive if place is not None else ""
+    if not found:
+        raise click.UsageError("name the archive by --archive, or a --stage that has one")
+    return found
+
+
+def _address(archive: str) -> str:
+    return archive if "://" in archive else Path(archive).resolve().as_uri()
+
+
+def _wishes(options: dict[str, Any], bound: int | None) -> Wishes:
+    from tidings.aws.clock import now_ms
+
+    from .job import Wishes
+
+    until = options["until"] or ""
+    age = _AGE.fullmatch(until)
+    pages = [
+        page for page in (bound, int(until) if until and not age else None) if page is not None
+    ]
+    return Wishes(
+        min(pages, default=None),
+        now_ms() - int(age[1]) * _UNIT_MS[age[2]] if age else None,
+        options["keep_parts"],
+        not options["drop_changes"],
+        options["allow_gaps"],
+        options["dry_run"],
+    )
+
+
+def _show(report: Report, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    from rich.console import Console
+
+    from .shown import summary
+
+    Console(highlight=False).print(summary(report))
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("sql")
+@click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed.")
+@click.option(
+    "--table",
+    required=True,
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the tables are.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON a row.")
+def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
+    """
+    Ask the tables of a feed, `history` and `latest`, in Spark's SQL.
+
+    \b
+    Examples:
+      tidings archive query "SELECT event, count(*) FROM history GROUP BY event" --table lake
+      tidings archive query "SELECT id, data FROM latest WHERE type = 'video'" --table lake --json
+    """
+    with working(silent=as_json) as work:
+        columns, rows = work.query(feed, str(table), sql, as_json=as_json)
+    if as_json:
+        for row in rows:
+            click.echo(row[0])
+        return
+    from rich.console import Console
+
+    from .shown import answer
+
+    Console(highlight=False).print(answer(columns, rows))

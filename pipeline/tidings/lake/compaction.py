@@ -1,0 +1,141 @@
+"""
+Compaction by Spark: what of closed parts is left, and the parts written anew.
+
+First each merged part is put, by the tasks, then the driver removes those it covers, in the order
+of `core.compacting.covered`. Whoever dies in between leaves parts that overlap, which no reader
+minds; the next run removes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+from tidings.core import compacting
+from tidings.core.compacting import Piece, Weighed
+
+from . import transforms
+from .loading import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from tidings.core.archives import Span
+
+    from .parts import Archive
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """
+    *operations* of the parts, *left* of them, *written* parts and *removed* ones.
+
+    Where nothing was to be done *written* and *removed* are 0.
+    """
+
+    operations: int = 0
+    left: int = 0
+    written: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """*changes*: those are left, which have no object. A *dry_run* only counts."""
+
+    session: SparkSession
+    archive: Archive
+    changes: bool
+    dry_run: bool
+    begin: Callable[[str], None]
+
+    def run(self, spans: Sequence[Span]) -> Compacted:
+        """
+        Compact *spans*, all of them closed, below the bound, and in the history.
+
+        Raises:
+            PartGone: somebody else compacts at this moment.
+        """
+        if not spans:
+            return Compacted()
+        self.begin("comparing")
+        whole = [Piece(span, span.first, span.last) for span in spans]
+        entries = self.archive.entries(self.session, whole)
+        flagged = transforms.flagged(entries, changes=self.changes)
+        kept = flagged.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            return self._run(spans, kept)
+        finally:
+            kept.unpersist()
+
+    def _run(self, spans: Sequence[Span], flagged: DataFrame) -> Compacted:
+        with told():
+            weighed = _weighed(spans, flagged)
+        groups = compacting.groups(weighed)
+        if not self.dry_run:
+            self.begin("writing parts")
+            with told():
+                self._write(spans, groups, flagged)
+            self.begin("removing parts")
+        return Compacted(
+            sum(each.entries for each in weighed),
+            sum(each.left for each in weighed),
+            len(groups),
+            self._remove(spans, groups),
+        )
+
+    def _write(
+        self, spans: Sequence[Span], groups: Sequence[list[Span]], flagged: DataFrame
+    ) -> None:
+        if not groups:
+            return
+        of_part = list(_numbers(spans, groups))
+        known = self.session.createDataFrame(of_part, "part LONG, group LONG")
+        left = flagged.where("left").join(F.broadcast(known), "part")
+        at = F.collect_set(F.struct("page", "slot")).alias("at")
+        # A group of which nothing is left is written too: its pages stay.
+        every = known.select("group").distinct()
+        work = every.join(left.groupBy("group").agg(at), "group", "left")
+        tasks = self.archive.tasks(self.session, len(groups))
+        rows = work.repartition(tasks, "group").rdd
+        rows.foreachPartition(partial(_rewrite, self.archive, groups))
+
+    def _remove(self, spans: Sequence[Span], groups: Sequence[list[Span]]) -> int:
+        """What is covered now, and what a run that died left behind."""
+        merged = {_merged(group) for group in groups}
+        found = compacting.covered({*spans, *merged})
+        if not self.dry_run:
+            store = self.archive.opens()
+            for span in found:
+                store.remove(self.archive.feed, span)
+        return len(found)
+
+
+def _merged(group: Sequence[Span]) -> Span:
+    return type(group[0])(
+        last=max(span.last for span in group), first=min(span.first for span in group)
+    )
+
+
+def _weighed(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
+    left = F.when(F.col("left"), 1).otherwise(0)
+    size = F.when(F.col("left"), F.col("size")).otherwise(0)
+    counts = flagged.groupBy("part").agg(F.count("*"), F.sum(left), F.sum(size))
+    found = {row[0]: tuple(row)[1:] for row in counts.collect()}
+    return [Weighed(span, *found.get(number, (0, 0, 0))) for number, span in enumerate(spans)]
+
+
+def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int]]:
+    """The number of each part that is written anew, and that of its group."""
+    group_of = {span: number for number, group in enumerate(groups) for span in group}
+    return ((at, group_of[span]) for at, span in enumerate(spans) if span in group_of)
+
+
+def _rewrite(archive: Archive, groups: Sequence[Sequence[Span]], rows: Iterable[Row]) -> None:
+    """Of a task."""
+    for number, wanted in rows:
+        archive.rewrite(groups[number], ((at["page"], at["slot"]) for at in wanted or ()))

@@ -1,0 +1,31 @@
+"""What ends a run; each message says in one sentence what to do."""
+
+from __future__ import annotations
+
+
+class LakeError(Exception):
+    """Base class; told by the command and by the job of a stage."""
+
+
+class NoIceberg(LakeError):
+    """The library of the table format is neither here nor can be fetched."""
+
+
+class BadTable(LakeError):
+    """The address of the table is none, or its tables are not ours."""
+
+
+class PartGone(LakeError):
+    """A part was removed between listing and reading: somebody else compacts at this moment."""
+
+
+class Stopped(LakeError):
+    """A guard objects; nothing was done beyond what the report says."""
+
+
+class Hole(Stopped):
+    """The archive lacks pages."""
+
+
+class Moved(Stopped):
+    """Pages whose operations are in another table only."""

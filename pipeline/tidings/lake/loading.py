@@ -1,0 +1,133 @@
+"""Closed parts of the archive go into the tables of the feed."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from tidings.core.compacting import pieces
+
+from . import transforms
+from .errors import Hole, LakeError, Moved, PartGone
+from .tables import HISTORY, LATEST, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from tidings.core.archives import Span
+    from tidings.core.compacting import Piece
+
+    from .parts import Archive
+    from .warehouse import Warehouse
+
+# What a task raised, as the driver is told it: among lines of a traceback.
+_RAISED = re.compile(r"tidings\.lake\.errors\.(Moved|PartGone): (.+)")
+_ERRORS: dict[str, type[LakeError]] = {"Moved": Moved, "PartGone": PartGone}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Of a run: what `history` got, and the last page that it has now."""
+
+    operations: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """
+    Each table takes one commit. `latest` is made from `history`, which needs no part any more.
+
+    *allow_gaps*: pages that the archive lacks, or whose operations are elsewhere, are passed over.
+    """
+
+    session: SparkSession
+    archive: Archive
+    warehouse: Warehouse
+    allow_gaps: bool
+    begin: Callable[[str], None]
+
+    def load(self, spans: Sequence[Span]) -> Loaded:
+        """
+        Everything of *spans* that the tables lack.
+
+        Raises:
+            Hole, Moved: see there.
+            Raced: another run committed meanwhile.
+        """
+        history, latest = self.table(HISTORY), self.table(LATEST)
+        history.create()
+        latest.create()
+        self.begin("history")
+        before = history.standing()
+        wanted = self._pieces(spans, before.through)
+        if wanted:
+            rows = transforms.operations(self._entries(wanted))
+            # What a run that was overtaken left behind this page is what we write, or less.
+            behind = F.col("page") > before.through
+            with told():
+                history.commit(rows, behind, wanted[-1].last, before)
+        after = history.standing()
+        self.begin("latest")
+        if self._update(history, latest, after.through) or wanted:
+            history.expire()
+            latest.expire()
+        return Loaded(after.added if wanted else 0, after.through)
+
+    def table(self, kind: str) -> Table:
+        return Table(self.session, self.warehouse, self.archive.feed, kind)
+
+    def planned(self, spans: Sequence[Span]) -> Loaded:
+        """What `load` would do; nothing is written."""
+        history = self.table(HISTORY)
+        through = history.standing().through if history.there() else 0
+        wanted = self._pieces(spans, through)
+        if not wanted:
+            return Loaded(0, through)
+        with told():
+            return Loaded(self._entries(wanted).count(), wanted[-1].last)
+
+    def _entries(self, wanted: Sequence[Piece]) -> DataFrame:
+        return self.archive.entries(self.session, wanted, whole=not self.allow_gaps)
+
+    def _pieces(self, spans: Sequence[Span], through: int) -> list[Piece]:
+        if not spans:
+            return []
+        after = through or min(span.first for span in spans) - 1
+        found = list(pieces(spans, after, leap=self.allow_gaps))
+        reached = found[-1].last if found else after
+        missing = [span.first for span in spans if span.first > reached + 1]
+        if missing:
+            raise Hole(
+                f"the archive lacks the pages {reached + 1:,} to {min(missing) - 1:,};"
+                " let gaps be with --allow-gaps"
+            )
+        return found
+
+    def _update(self, history: Table, latest: Table, through: int) -> bool:
+        """Whether there was something to do."""
+        before = latest.standing()
+        if before.through >= through:
+            return False
+        news = history.rows().where(F.col("page") > before.through)
+        rows = transforms.latest(latest.rows().unionByName(news))
+        latest.commit(rows, F.lit(True), through, before)
+        return True
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What a task of ours raised is raised here, without Spark's words around it."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        found = _RAISED.search(str(error))
+        if found is None:
+            raise
+        raise _ERRORS[found[1]](found[2]) from None

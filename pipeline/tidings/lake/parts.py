@@ -1,0 +1,132 @@
+"""Parts of an archive, read and written by the tasks of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidings.aws.archive_urls import open_archive
+from tidings.core.archives import compacted, decode, encode
+from tidings.core.compacting import joined
+
+from . import schemas
+from .errors import Moved, PartGone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from tidings.core.archive_ports import ArchiveStore
+    from tidings.core.archives import Kept, Span
+    from tidings.core.compacting import Piece
+
+    Columns = tuple[int, int, int, int, str]
+
+LISTED = 1000  # as many as S3 tells at once
+TASKS_PER_CORE = 2  # so that no core waits long for the last one
+PARTS_PER_TASK = 64  # at most: half a gigabyte of text, a file of the table
+
+
+class Opens(Protocol):
+    """Opens the archive in the task that uses it: a client cannot be sent to another process."""
+
+    def __call__(self) -> ArchiveStore: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """*feed* in the archive that *opens*. It is sent to tasks."""
+
+    feed: str
+    opens: Opens
+
+    def spans(self) -> list[Span]:
+        """All parts, in their order."""
+        store = self.opens()
+        found: list[Span] = []
+        while more := store.list(self.feed, found[-1].last if found else 0, LISTED):
+            found += self._whole(store, more)
+        return found
+
+    def _whole(self, store: ArchiveStore, some: Sequence[Span]) -> Sequence[Span]:
+        """With those that end at the same page as the last one, which a listing may have cut."""
+        last = some[-1].last
+        ends = store.list(self.feed, last - 1, LISTED)
+        return [*(span for span in some if span.last < last), *(s for s in ends if s.last == last)]
+
+    def entries(
+        self, spark: SparkSession, pieces: Sequence[Piece], *, whole: bool = False
+    ) -> DataFrame:
+        """
+        `schemas.ENTRIES`: the entries of *pieces*, the part by its number among them.
+
+        If the pages must be *whole*, the job fails with `Moved` where one was compacted.
+        """
+        tasks = self.tasks(spark, len(pieces))
+        numbered = spark.sparkContext.parallelize(list(enumerate(pieces)), tasks)
+        rows = numbered.mapPartitions(partial(_entries, self, whole))
+        return spark.createDataFrame(rows, schemas.ENTRIES, verifySchema=False)
+
+    def tasks(self, spark: SparkSession, parts: int) -> int:
+        most = spark.sparkContext.defaultParallelism * TASKS_PER_CORE
+        return max(1, min(parts, max(most, parts // PARTS_PER_TASK)))
+
+    def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Kept]:
+        """
+        Raises:
+            PartGone: it was removed meanwhile.
+            BrokenPart: somebody wrote what we did not.
+        """
+        body = (store or self.opens()).get(self.feed, span)
+        if body is None:
+            raise PartGone(f"the part {span.name} was removed meanwhile; run again")
+        return decode(body)
+
+    def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
+        """Put what is left of *spans* in their place, as one part; its bytes."""
+        store = self.opens()
+        pages = joined(self.pages(span, store) for span in spans)
+        span, body = encode(compacted(pages, set(wanted)))
+        store.put(self.feed, span, body)
+        return len(body)
+
+
+def opener(url: str) -> Opens:
+    """
+    Raises:
+        WrongArchive: it names none.
+    """
+    open_archive(url, lambda: None)  # type: ignore[arg-type, return-value]
+    return partial(open_archive, url, _s3)
+
+
+def _s3() -> Any:
+    import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+    from botocore.config import Config  # noqa: TID251 see above
+
+    retries: Any = {"mode": "standard", "total_max_attempts": 5}
+    return boto3.client("s3", config=Config(retries=retries))
+
+
+def _entries(
+    archive: Archive, whole: bool, pieces: Iterable[tuple[int, Piece]]
+) -> Iterator[Columns]:
+    """Of a task."""
+    store = archive.opens()
+    for number, piece in pieces:
+        for kept in archive.pages(piece.span, store):
+            page = kept.page
+            if not piece.first <= page.number <= piece.last:
+                continue
+            if whole and kept.slots is not None:
+                raise Moved(moved(page.number))
+            for slot, line in kept.entries():
+                yield number, page.number, slot, page.at_ms, line
+
+
+def moved(page: int) -> str:
+    return (
+        f"page {page:,} was compacted, and its operations are in another table;"
+        " name that one, or let gaps be with --allow-gaps"
+    )

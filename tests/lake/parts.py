@@ -1,0 +1,101 @@
+"""An archive in a folder, its tables beside it, and what a test asks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from tidings.aws.folder_archive import FolderArchive
+from tidings.core import archives
+from tidings.core.archives import Kept, Span
+from tidings.core.changes import is_change
+from tidings.core.compacting import joined
+from tidings.core.operations import parse_line
+from tidings.core.pages import Page
+from tidings.core.state import object_key
+from tidings.lake.job import Job, Report, Wishes
+from tidings.lake.parts import Archive, Opens
+from tidings.lake.tables import HISTORY, LATEST, Table
+from tidings.lake.warehouse import Warehouse
+
+from tests.unit.scene import NOW
+
+FEED = "main"
+Entry = tuple[int, int, str]
+
+
+def kept(number: int, *lines: str) -> Kept:
+    """A page, each a second after the one before."""
+    return Kept(Page(number, "\n".join(lines), "", NOW + number * 1_000))
+
+
+@dataclass
+class Scene:
+    spark: SparkSession
+    folder: Path
+    feed: str = FEED
+    phases: list[str] = field(default_factory=list)
+
+    @property
+    def store(self) -> FolderArchive:
+        return FolderArchive(self.folder / "parts")
+
+    @property
+    def opens(self) -> Opens:
+        return partial(FolderArchive, self.folder / "parts")
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(str(self.folder / "lake"))
+
+    def put(self, *pages: Kept) -> Span:
+        """They become a part."""
+        span, body = archives.encode(pages)
+        self.store.put(self.feed, span, body)
+        return span
+
+    def run(self, opens: Opens | None = None, wishes: Wishes | None = None) -> Report:
+        archive = Archive(self.feed, opens or self.opens)
+        begin = self.phases.append
+        return Job(self.spark, archive, self.warehouse, wishes or Wishes(), begin).run()
+
+    def spans(self) -> Sequence[Span]:
+        return self.store.list(self.feed, 0, 1000)
+
+    def pages(self) -> list[Kept]:
+        return joined(
+            archives.decode(self.store.get(self.feed, span) or b"") for span in self.spans()
+        )
+
+    def entries(self) -> list[Entry]:
+        return list(entries(self.pages()))
+
+    def table(self, kind: str) -> Table:
+        return Table(self.warehouse.session(self.spark), self.warehouse, self.feed, kind)
+
+    def history(self) -> list[Entry]:
+        return self._rows(HISTORY)
+
+    def latest(self) -> list[Entry]:
+        return self._rows(LATEST)
+
+    def _rows(self, kind: str) -> list[Entry]:
+        rows = self.table(kind).rows().select("page", "slot", "line").collect()
+        return sorted((page, slot, line) for page, slot, line in rows)
+
+    def snapshots(self, kind: str) -> int:
+        table = self.table(kind)
+        return table.session.sql(f"SELECT * FROM {table.name}.snapshots").count()
+
+
+def entries(pages: Sequence[Kept]) -> Iterator[Entry]:
+    return ((each.page.number, slot, line) for each in pages for slot, line in each.entries())
+
+
+def fold(found: Sequence[Entry]) -> list[Entry]:
+    """The latest operation of each object, with where it stands."""
+    last = {object_key(parse_line(each[2])): each for each in found if not is_change(each[2])}
+    return sorted(last.values())
