@@ -12,7 +12,7 @@ from shutil import which
 
 PATIENCE_S = 60.0
 _NOBODY = "postgres"  # PostgreSQL does not run as root
-_SETTINGS = ("-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20")
+_SETTINGS = ("listen_addresses=", "fsync=off", "max_connections=20", "wal_level=logical")
 
 
 def binaries() -> Path | None:
@@ -43,7 +43,8 @@ def running(folder: Path) -> Iterator[str]:
         "UTF8",
     ]
     subprocess.run(made, check=True, capture_output=True, user=user, cwd=folder)
-    started: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, *_SETTINGS]
+    settings = [part for each in _SETTINGS for part in ("-c", each)]
+    started: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, *settings]
     with (
         (folder / "log").open("wb") as log,
         subprocess.Popen(started, stdout=log, stderr=log, user=user, cwd=folder) as server,

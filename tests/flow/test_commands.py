@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli import main
-from tidings.flow.samples import SINKS
+from tidings.flow.samples import SINKS, SOURCES
 
 
 def run(*arguments: str) -> Result:
@@ -18,12 +18,16 @@ def run(*arguments: str) -> Result:
 def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
     """A file with each store that was asked for; nothing is connected to."""
     file = tmp_path / "pipeline.py"
-    done = run("init", *SINKS, "--file", str(file), "--name", "videos")
+    reads = [part for each in SOURCES for part in ("--read", each)]
+    done = run("init", *SINKS, *reads, "--file", str(file), "--name", "videos")
     assert (done.exit_code, done.stdout) == (0, f"wrote {file}\n")
     shown = run("test", str(file))
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert shown.stdout.splitlines() == [
         "videos: feed main at http://127.0.0.1:8042, from copy",
+        "- reads files: files in/*.json",
+        "- reads table: table videos at local/app",
+        "- reads frame: video by <lambda>",
         "- postgres: table objects at local/videos",
         "  - transform",
         "- parquet: Parquet files in objects",
@@ -49,9 +53,9 @@ def test_T40_init_overwrites_nothing_unasked(tmp_path: Path) -> None:
 
 
 def test_about() -> None:
-    """Every store, and how each is written."""
+    """Every source and store, and how each is written."""
     listed = run("about").stdout.splitlines()
-    assert [line.partition(" - ")[0] for line in listed] == list(SINKS)
+    assert [line.partition(" - ")[0] for line in listed] == [*SOURCES, *SINKS]
     assert 'Parquet("objects")' in run("about", "parquet").stdout
     assert run("about", "mongodb").exit_code == 2
 

@@ -1,4 +1,4 @@
-"""Reading a feed's own bootstrap route, page by page."""
+"""The objects of a feed as they are now, page by page or one of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,47 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from . import passwords
-from .address import base_url
+from . import connection
+from .address import base_url, feed_url
+from .closing import Closing
 from .errors import Lost
 from .listener_signals import Bootstrap
 from .refusals import error_of, retry_after_s
 
-ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
+Object = dict[str, Any]
+
+
+class Objects(Closing):
+    """A connection to ask one feed for its objects. Close it, or use `with`."""
+
+    def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
+        self._url = f"{feed_url(url, feed)}/objects"
+        self._client = connection.opened(password)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def one(self, kind: str, name: str) -> Object | None:
+        """
+        The object *name* of the type *kind*; None where it does not live.
+
+        Raises:
+            Lost: no answer.
+            AccessDenied, Refused: there never will be one.
+        """
+        found = _page(self._client, self._url, {"type": kind, "id": name})["objects"]
+        return found[0] if found else None
+
+    def all(self, kind: str = "") -> Iterator[Object]:
+        """Those of the type *kind*, or every one. Raises as `one`."""
+        return _pages(self._client, self._url, {"type": kind} if kind else {})
 
 
 class ObjectPages:
     """Implements `Fetch` for the routes of a feed at *url*; of another service it reads nothing."""
 
     def __init__(self, url: str, password: str = "") -> None:
-        self._url = base_url(url)
-        self._headers = passwords.basic(password)
+        self._url, self._password = base_url(url), password
 
     def __call__(self, bootstrap: Bootstrap) -> Iterator[Mapping[str, Any]]:
         """
@@ -33,21 +59,23 @@ class ObjectPages:
         parts = urlsplit(bootstrap.route)
         if not (parts.path.startswith("/feeds/") and parts.path.endswith("/objects")):
             return
-        query = dict(httpx.QueryParams(parts.query))
-        with httpx.Client(timeout=ANSWER_S, headers=self._headers) as client:
-            while True:
-                page = _page(client, f"{self._url}{parts.path}", query)
-                yield from page["objects"]
-                if page["next"] is None:
-                    return
-                query["after"] = page["next"]
+        with connection.opened(self._password) as client:
+            query = dict(httpx.QueryParams(parts.query))
+            yield from _pages(client, f"{self._url}{parts.path}", query)
+
+
+def _pages(client: httpx.Client, url: str, query: dict[str, str]) -> Iterator[Object]:
+    while True:
+        page = _page(client, url, query)
+        yield from page["objects"]
+        if page["next"] is None:
+            return
+        query["after"] = page["next"]
 
 
 def _page(client: httpx.Client, url: str, query: Mapping[str, str]) -> dict[str, Any]:
-    try:
+    with connection.translated(url):
         answer = client.get(url, params=query)
-    except httpx.HTTPError as error:
-        raise Lost(str(error) or type(error).__name__) from None
     if answer.status_code != 200:
         raise error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
     try:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .message import Message as Message
     from .pipeline import Pipeline as Pipeline
     from .pipeline import Source as Source
+    from .readers.files import Files as Files
+    from .readers.frame import Frame as Frame
+    from .readers.table import Table as Table
     from .sinks.call import Call as Call
     from .sinks.feed import Feed as Feed
     from .sinks.ndjson import Ndjson as Ndjson
@@ -29,12 +32,15 @@ if TYPE_CHECKING:
 _MODULES = {
     "Call": "sinks.call",
     "Feed": "sinks.feed",
+    "Files": "readers.files",
+    "Frame": "readers.frame",
     "Message": "message",
     "Ndjson": "sinks.ndjson",
     "Parquet": "sinks.parquet",
     "Pipeline": "pipeline",
     "Postgres": "sinks.postgres",
     "Source": "pipeline",
+    "Table": "readers.table",
     **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "steps"),
 }
 __all__ = sorted(_MODULES)

@@ -13,13 +13,14 @@ from tidings.client.render import plain
 from tidings.client.stopping import stop_on_signals
 
 from .errors import WrongPipeline
-from .samples import SINKS, written
+from .samples import SINKS, SOURCES, written
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from .lines import Progress
     from .pipeline import Pipeline
-    from .running import Progress, Runner
+    from .running import Runner
 
 DEFAULT_FILE = "pipeline.py"
 _COLUMNS = ("store", "state", "records", "batches", "failures", "error")
@@ -33,24 +34,37 @@ def pipeline() -> None:
 
     \b
     Examples:
-      tidings pipeline init postgres parquet   write pipeline.py
-      tidings pipeline test                    show what it would do
-      tidings pipeline run                     do it, until Ctrl-C
+      tidings pipeline init postgres parquet       write pipeline.py
+      tidings pipeline init ndjson --read table    from a table of PostgreSQL, by way of a feed
+      tidings pipeline test                        show what it would do
+      tidings pipeline run                         do it, until Ctrl-C
     """
 
 
 @pipeline.command(epilog=EXIT_CODES)
 @click.argument("sinks", nargs=-1, required=True, type=click.Choice(list(SINKS)))
+@click.option(
+    "--read", "sources", multiple=True, type=click.Choice(list(SOURCES)), help="A source, too."
+)
 @click.option("--file", default=DEFAULT_FILE, show_default=True, type=click.Path(path_type=Path))
 @click.option("--name", default="copy", show_default=True, help="Its name.")
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="Where the feed is.")
 @click.option("--feed", default="main", show_default=True, help="Which feed.")
 @click.option("--force", is_flag=True, help="Overwrite the file without asking.")
-def init(sinks: tuple[str, ...], file: Path, name: str, url: str, feed: str, force: bool) -> None:
+def init(
+    sinks: tuple[str, ...],
+    sources: tuple[str, ...],
+    file: Path,
+    name: str,
+    url: str,
+    feed: str,
+    force: bool,
+) -> None:
     """Write a pipeline that saves to each of SINKS."""
     if file.exists() and not force and not _consents(file):
         raise click.ClickException(f"{file} exists and was left as it is")
-    file.write_text(written(name, url, feed, tuple(dict.fromkeys(sinks))))
+    once = tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(sinks))
+    file.write_text(written(name, url, feed, *once))
     click.echo(f"wrote {file}")
 
 
@@ -67,14 +81,15 @@ def test(file: Path) -> None:
 
 
 @pipeline.command(epilog=EXIT_CODES)
-@click.argument("sink", required=False, type=click.Choice(list(SINKS)))
-def about(sink: str | None) -> None:
-    """Say which stores there are, or show how one is written."""
-    if sink is None:
-        for name, sample in SINKS.items():
-            click.echo(f"{name} - {sample.description}")
+@click.argument("name", required=False, type=click.Choice([*SOURCES, *SINKS]))
+def about(name: str | None) -> None:
+    """Say which sources and stores there are, or show how one is written."""
+    samples = SOURCES | SINKS
+    if name is None:
+        for each, sample in samples.items():
+            click.echo(f"{each} - {sample.description}")
         return
-    click.echo(f"{sink} - {SINKS[sink].description}\n\nSample:\n  {SINKS[sink].text}")
+    click.echo(f"{name} - {samples[name].description}\n\nSample:\n  {samples[name].text}")
 
 
 @pipeline.command(epilog=EXIT_CODES)

@@ -16,9 +16,10 @@ from tidings.client.errors import Unwritten
 from .errors import WrongPipeline
 from .message import Message
 from .namespaces import EVERYTHING, matcher
+from .pipeline_names import READER, checked
+from .reading import Reader
 from .steps import Step, name_of
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # two of them and a dot name a consumer
 STARTS = ("copy", "oldest", "now")
 
 
@@ -93,7 +94,7 @@ class Branch:
         """None: it is not for this store, or a function left it out."""
         if message.is_command:
             return message
-        if not self.namespace.search(message.namespace):
+        if message.namespace == READER or not self.namespace.search(message.namespace):
             return None
         for wanted in self.steps:
             if wanted.namespace.search(message.namespace):
@@ -142,8 +143,22 @@ class Pipeline:
     """
 
     def __init__(self, name: str, source: Source) -> None:
-        self.name, self.source = _checked(name, "a pipeline"), source
+        self.name, self.source = checked(name, "a pipeline"), source
         self.branches: list[Branch] = []
+        self.readers: dict[str, Reader] = {}
+
+    def read(self, name: str, reader: Reader) -> Pipeline:
+        """
+        Append what *reader* reads to the feed, for the stores to follow.
+
+        Raises:
+            WrongPipeline: a name that cannot be one or is taken.
+        """
+        checked(name, "a reader")
+        if name in self.readers:
+            raise WrongPipeline(f"there is a reader {name!r} already")
+        self.readers[name] = reader
+        return self
 
     def save(
         self,
@@ -159,7 +174,7 @@ class Pipeline:
         Raises:
             WrongPipeline: a name that cannot be one or is taken, or no regular expression.
         """
-        _checked(name, "a store")
+        checked(name, "a store")
         if any(branch.name == name for branch in self.branches):
             raise WrongPipeline(f"there is a store {name!r} already")
         if bulk < 1:
@@ -171,9 +186,14 @@ class Pipeline:
     def consumer(self, branch: Branch) -> str:
         return f"{self.name}.{branch.name}"
 
+    def reader(self, name: str) -> str:
+        """What a reader is called in the feed."""
+        return f"{self.name}.{name}"
+
     def tree(self) -> str:
         """As a person reads it."""
         lines = [f"{self.name}: {self.source}, from {self.source.start}"]
+        lines += [f"- reads {name}: {reader}" for name, reader in self.readers.items()]
         for branch in self.branches:
             lines.append(f"- {branch.name}: {branch.sink}{_of(branch.namespace)}")
             lines += [f"  - {name_of(each.step)}{_of(each.namespace)}" for each in branch.steps]
@@ -189,10 +209,3 @@ def _wanted(step: Step | tuple[str, Step]) -> _Wanted:
 
 def _of(namespace: re.Pattern[str]) -> str:
     return "" if namespace == matcher(EVERYTHING) else f" of /{namespace.pattern}/"
-
-
-def _checked(name: str, what: str) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        rule = "1 to 31 of a-z, 0-9, '-' and '_', and start with a letter or digit"
-        raise WrongPipeline(f"{what} must have a name of its own, {rule}; not {name!r}")
-    return name

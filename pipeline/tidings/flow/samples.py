@@ -1,4 +1,4 @@
-"""What `tidings pipeline init` writes and `about` shows: a source, and each kind of store."""
+"""What `tidings pipeline init` writes and `about` shows: a feed, other sources, stores."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ SINKS = {
     "call": Sample("a function of yours, called with each batch", "Call", "Call(print)"),
 }
 
+SOURCES = {
+    "files": Sample("files of JSON lines, once or as they grow", "Files", 'Files("in/*.json")'),
+    "table": Sample(
+        "a table of PostgreSQL, copied and then followed",
+        "Table",
+        'Table("postgresql:///app", "videos", type="video", key="id")',
+    ),
+    "frame": Sample(
+        "whatever Spark reads, once",
+        "Frame",
+        'Frame(lambda spark: spark.read.parquet("videos"), "video", key="id")',
+    ),
+}
+
 _FILE = '''"""A pipeline: `tidings pipeline test` shows it, `tidings pipeline run` runs it."""
 
 from tidings.flow import {names}
@@ -38,12 +52,17 @@ def transform(message):
 
 
 pipeline = Pipeline("{name}", source)
-{saves}
+{lines}
 '''
 
 
-def written(name: str, url: str, feed: str, sinks: tuple[str, ...]) -> str:
-    """A file with one store of each of *sinks*."""
-    names = ", ".join(sorted({"Pipeline", "Source", *(SINKS[each].name for each in sinks)}))
-    saves = "\n".join(f'pipeline.save("{each}", {SINKS[each].text}, transform)' for each in sinks)
-    return _FILE.format(names=names, url=url, feed=feed, name=name, saves=saves)
+def written(
+    name: str, url: str, feed: str, sources: tuple[str, ...], sinks: tuple[str, ...]
+) -> str:
+    """A file with one reader of each of *sources* and one store of each of *sinks*."""
+    used = [SOURCES[each].name for each in sources] + [SINKS[each].name for each in sinks]
+    names = ", ".join(sorted({"Pipeline", "Source", *used}))
+    reads = [f'pipeline.read("{each}", {SOURCES[each].text})' for each in sources]
+    saves = [f'pipeline.save("{each}", {SINKS[each].text}, transform)' for each in sinks]
+    lines = "\n".join(reads + saves)
+    return _FILE.format(names=names, url=url, feed=feed, name=name, lines=lines)

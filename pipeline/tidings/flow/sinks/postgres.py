@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
@@ -11,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from ..errors import WrongPipeline
 from ..message import Message
+from ..postgres import without_secrets
 
 WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
 _FENCES = "tidings_writers"
@@ -82,7 +82,7 @@ class Postgres:
             self._connection.close()
 
     def __str__(self) -> str:
-        return f"table {self._table} at {_without_secrets(self._dsn)}"
+        return f"table {self._table} at {without_secrets(self._dsn)}"
 
     def _connected(self) -> psycopg.Connection:
         """A connection that broke is made again with the next batch."""
@@ -109,12 +109,3 @@ def _row(message: Message) -> tuple[object, ...]:
     parents = message.data.get("parents", [])
     ts = message.ts or None
     return message.namespace, message.key, parents, ts, Jsonb(message.data), message.id
-
-
-def _without_secrets(dsn: str) -> str:
-    """Host and database."""
-    if "://" in dsn:
-        parts = urlsplit(dsn)
-        return f"{parts.hostname or 'local'}{parts.path}"
-    kept = [each for each in dsn.split() if each.split("=")[0] in ("host", "port", "dbname")]
-    return " ".join(kept) or "local"

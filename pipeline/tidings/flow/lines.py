@@ -1,0 +1,79 @@
+"""One reader or store of a running pipeline: what it does until it is stopped, and how it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidings.client.backoff import Backoff
+from tidings.client.errors import FellOff, Refused
+
+ATTEMPTS = 3  # at one message: what cures itself has by then
+
+Say = Callable[..., None]
+Tell = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Progress:
+    """*state*: starting, running, standing by, failing, failed, done, stopped."""
+
+    name: str
+    state: str = "starting"
+    records: int = 0
+    batches: int = 0
+    failures: int = 0
+    error: str = ""
+
+    def count(self, records: int) -> None:
+        """A batch was kept."""
+        self.state, self.error = "running", ""
+        self.records += records
+        self.batches += 1
+
+
+class Work(Protocol):
+    """What a line does."""
+
+    progress: Progress
+
+    def once(self, stopping: threading.Event) -> None:
+        """Until it is stopped, or is done, or something is raised."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
+    """Again and again, until it is stopped, done, or has failed *attempts* times at the same."""
+    progress, backoff, tried = work.progress, Backoff(), 0
+    try:
+        while not stopping.is_set():
+            before = progress.records
+            _once(work, stopping, say)
+            if stopping.is_set() or progress.state in ("failed", "done"):
+                break
+            tried = 1 if progress.records > before else tried + 1
+            if tried >= attempts:
+                progress.state = "failed"
+                break
+            stopping.wait(backoff.next_s())
+    finally:
+        work.close()
+        if progress.state not in ("failed", "done"):
+            progress.state = "stopped"
+
+
+def _once(work: Work, stopping: threading.Event, say: Say) -> None:
+    """What ended it is told."""
+    try:
+        work.once(stopping)
+    except Exception as error:  # noqa: BLE001 whatever a store or a source raises
+        progress = work.progress
+        progress.failures += 1
+        # What a feed refuses it would refuse again.
+        progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
+        progress.error = str(error) or type(error).__name__
+        say("error", path=progress.name, error=progress.error)

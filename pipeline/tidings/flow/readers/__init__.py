@@ -1,0 +1,1 @@
+"""Where a pipeline can read from beside a feed."""
