@@ -12,12 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from tidings.aws.folder_archive import FolderArchive
 from tidings.client.cli import main
-from tidings.core.archives import Kept, Span, compacted, decode, encode
+from tidings.core.archives import Kept, compacted, decode, encode
 from tidings.core.cursors import START
-from tidings.core.memory import MemoryArchive
 from tidings.core.pages import Page
 from tidings.local.running import Twin
-from tidings.operate.archive_findings import spans_of
 from tidings.operate.state_target import find
 
 from tests.oplog.feed import Feed, op
@@ -116,6 +114,28 @@ def test_pages_are_shown_as_the_log_shows_them(archived: Archived) -> None:
 
 
 @pytest.mark.java
+def test_the_state_is_verified_and_rebuilt_by_it(archived: Archived) -> None:
+    """Though the log has nothing of it any more: what is missing is put back."""
+    archived.give_up()
+    tables = find(FEED, None, archived.twin.dynamodb_url)
+    (row,) = tables.states().find(FEED, ["video/a"])
+    key: Any = {"bucket": {"S": f"{FEED}#{row.bucket:02x}"}, "key": {"S": row.key}}
+    tables.client.delete_item(TableName=tables.settings.state_table, Key=key)
+
+    def done(command: str, *options: str) -> tuple[int, dict[str, Any]]:
+        where = ("--endpoint-url", archived.twin.dynamodb_url, "--json")
+        found = CliRunner().invoke(main, [command, *where, *options])
+        return found.exit_code, json.loads(found.stdout.splitlines()[-1])
+
+    assert done("verify")[1]["older"] == 1
+    code, told = done("verify", "--archive", str(archived.folder))
+    assert (code, told["differences"]["missing"]) == (3, 1)
+    assert done("rebuild", "--archive", str(archived.folder))[1]["repaired"] == 1
+    assert tables.states().find(FEED, ["video/a"]) == [row]
+    assert done("verify", "--archive", str(archived.folder))[0] == 0
+
+
+@pytest.mark.java
 def test_T21_a_stream_of_the_twin_goes_on_from_its_archive(archived: Archived) -> None:
     """The log has nothing any more, and nothing is missing, compacted or not."""
     archived.give_up()
@@ -132,7 +152,7 @@ def test_T21_a_stream_of_the_twin_goes_on_from_its_archive(archived: Archived) -
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["status"], "name --stage or --archive"),
+        (["status"], "name a --stage that has an archive"),
         (["status", "--archive", "http://a"], "must be s3://BUCKET/PREFIX or file:///FOLDER"),
         (["status", "--stage", "a", "--endpoint-url", "b"], "name either --stage, or"),
         (["show", "x", "--archive", "nowhere"], "'x' is neither the number of a page nor the id"),
@@ -162,14 +182,3 @@ def test_gaps_are_named(tmp_path: Path) -> None:
     done = run("status", "--archive", str(tmp_path))
 
     assert "missing: pages 3 to 1,001\n  missing: pages 1,003 to 1,004\n" in done.stdout
-
-
-def test_no_part_is_forgotten_between_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where parts that end with one page are told in two of them."""
-    monkeypatch.setattr("tidings.core.limits.ARCHIVE_LISTED", 3)
-    store = MemoryArchive()
-    spans = [Span(2, 1), Span(5, 3), Span(9, 6), Span(9, 8), Span(9, 9), Span(12, 10)]
-    for span in spans:
-        store.put(FEED, span, b"")
-
-    assert list(spans_of(store, FEED)) == spans

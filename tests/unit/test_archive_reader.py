@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.archive_reader import ArchiveReader, covered, holes
+from tidings.core.archive_reader import ArchiveReader, all_spans, covered, holes
 from tidings.core.archives import Kept, Span, encode
 from tidings.core.memory import MemoryArchive
 
@@ -102,6 +102,27 @@ def test_holes_lie_between_parts() -> None:
     assert holes(spans) == [(6, 7)]
     assert holes([*spans, Span(last=7, first=5), Span(last=20, first=12)]) == [(10, 11)]
     assert holes([]) == holes([Span(last=9, first=5)]) == []
+
+
+def test_no_part_is_forgotten_between_listings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where parts that end with one page are told in two of them."""
+    monkeypatch.setattr(limits, "ARCHIVE_LISTED", 3)
+    store = MemoryArchive()
+    spans = [Span(2, 1), Span(5, 3), Span(9, 6), Span(9, 8), Span(9, 9), Span(12, 10)]
+    for span in spans:
+        store.put(FEED, span, b"")
+
+    assert list(all_spans(store, FEED)) == spans
+
+
+def test_where_it_begins_without_a_hole() -> None:
+    """Up to a page, backwards; behind that page where it is not there."""
+    archive = Archive((1, 2), (4, 6), (6, 9), (5, 7))
+
+    assert archive.reader.begins(FEED, 9) == archive.reader.begins(FEED, 7) == 4
+    assert archive.reader.begins(FEED, 2) == 1
+    assert archive.reader.begins(FEED, 10) == 11
+    assert archive.reader.begins(FEED, 0) == 1
 
 
 def test_one_page() -> None:

@@ -6,15 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tidings.aws.clock import now_ms
-from tidings.core import limits
-from tidings.core.archive_reader import ArchiveReader, holes
+from tidings.core.archive_reader import ArchiveReader, all_spans, holes
 from tidings.core.followers import ARCHIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidings.core.archive_ports import ArchiveStore
-    from tidings.core.archives import Kept, Span
+    from tidings.core.archives import Kept
 
     from .archive_target import ArchiveTarget
 
@@ -58,7 +56,7 @@ class Found:
 
 
 def look(target: ArchiveTarget) -> Found:
-    spans = list(spans_of(target.store, target.feed))
+    spans = list(all_spans(target.store, target.feed))
     return Found(
         target.feed,
         target.url,
@@ -69,15 +67,6 @@ def look(target: ArchiveTarget) -> Found:
         gaps=holes(spans),
         lag=_lag(target),
     )
-
-
-def spans_of(store: ArchiveStore, feed: str) -> Iterator[Span]:
-    """All parts; those that end with the same page as the last of a listing are not forgotten."""
-    after = 0
-    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
-        cut = len(found) == limits.ARCHIVE_LISTED and found[0].last < found[-1].last
-        after = found[-1].last - 1 if cut else found[-1].last
-        yield from (span for span in found if span.last <= after)
 
 
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Kept]:

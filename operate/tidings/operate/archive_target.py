@@ -44,14 +44,29 @@ def find(
         NoStage, UnknownFeed: there is none.
     """
     tables = find_tables(feed, stage, endpoint_url) if stage or endpoint_url else None
-    url = archive or (tables.settings.archive if tables else "")
+    url = url_of(archive or "", tables)
+    return ArchiveTarget(feed, url, store_at(url), tables)
+
+
+def url_of(named: str, tables: StateTarget | None) -> str:
+    """
+    Where the archive is: as *named*, else as the stage says; a folder may be named by its path.
+
+    Raises:
+        UsageError: nothing says it.
+    """
+    url = named or (tables.settings.archive if tables else "")
     if not url:
-        rule = f"the stage {stage} has no archive" if stage else "name --stage or --archive"
-        raise click.UsageError(rule)
-    if "://" not in url:
-        url = Path(url).resolve().as_uri()
+        raise click.UsageError("name a --stage that has an archive, or where it is by --archive")
+    return url if "://" in url else Path(url).resolve().as_uri()
+
+
+def store_at(url: str) -> S3Archive | FolderArchive:
+    """
+    Raises:
+        UsageError: no archive can be there.
+    """
     try:
-        store = open_archive(url, lambda: boto3.client("s3"))
+        return open_archive(url, lambda: boto3.client("s3"))
     except WrongArchive as error:
         raise click.UsageError(f"--archive {error}") from None
-    return ArchiveTarget(feed, url, store, tables)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from rich.progress import Progress
+    from tidings.core.archive_reader import ArchiveReader
     from tidings.core.verifying import Difference, Verifier
 
     from .state_target import StateTarget
@@ -39,17 +40,36 @@ def buckets_of(ctx: click.Context, param: click.Parameter, text: str) -> Collect
     return sorted(found)
 
 
+archive_option = click.option(
+    "--archive",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL|FOLDER]",
+    help="Begin with the archive: that of the stage, or the one that is named.",
+)
 ALL = f"0-{limits.BUCKETS - 1}"
 
 
 @contextmanager
-def run_over(target: StateTarget, buckets: Collection[int]) -> Iterator[tuple[Verifier, Progress]]:
+def run_over(
+    target: StateTarget, buckets: Collection[int], archive: str | None
+) -> Iterator[tuple[Verifier, Progress]]:
     """The operations of the log are kept below the folder for temporary files meanwhile."""
+    reader = None if archive is None else _reader(target, archive)
     with (
         tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,
         shown.progress() as progress,
     ):
-        yield target.verifier(FileSpill(Path(folder)), frozenset(buckets)), progress
+        spill = FileSpill(Path(folder))
+        yield target.verifier(spill, frozenset(buckets), reader), progress
+
+
+def _reader(target: StateTarget, named: str) -> ArchiveReader:
+    from tidings.core.archive_reader import ArchiveReader
+
+    from .archive_target import store_at, url_of
+
+    return ArchiveReader(store_at(url_of(named, target)), lambda metric, value: None)
 
 
 def examine(

@@ -11,7 +11,7 @@ from tidings.core import guards, limits
 from tidings.core.rebuilding import Rebuilder, Repaired
 
 from . import findings, shown
-from .examining import examine, run_over
+from .examining import archive_option, examine, run_over
 from .findings import Findings
 from .state_target import StateTarget, state_options
 
@@ -24,6 +24,7 @@ _EVERY = range(limits.BUCKETS)
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
 @state_options
+@archive_option
 @click.option("--dry-run", is_flag=True, help="Only say what would be put right.")
 @click.option(
     "--max-alien-share",
@@ -35,20 +36,26 @@ _EVERY = range(limits.BUCKETS)
 @click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
 @click.pass_context
 def rebuild(
-    ctx: click.Context, target: StateTarget, dry_run: bool, max_alien_share: float, as_json: bool
+    ctx: click.Context,
+    target: StateTarget,
+    archive: str | None,
+    dry_run: bool,
+    max_alien_share: float,
+    as_json: bool,
 ) -> None:
     """
     Rebuild the state of a feed from its log: put right what `tidings verify` finds.
 
     The feed may go on meanwhile: a row that changes is left to whoever changed it. Rows that are
-    older than the log are kept as they are.
+    older than the log are kept as they are, or put right by the archive.
 
     \b
     Examples:
       tidings rebuild --stage dev --dry-run
+      tidings rebuild --stage prod --archive
       tidings rebuild --endpoint-url http://127.0.0.1:8044
     """
-    with run_over(target, _EVERY) as (verifier, progress):
+    with run_over(target, _EVERY, archive) as (verifier, progress):
         found = examine(verifier, progress)
         objection = guards.check_rebuild(found.aliens, found.rows, share_max=max_alien_share)
         done = None

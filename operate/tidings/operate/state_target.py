@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tidings.aws.settings import Settings
+    from tidings.core.archive_reader import ArchiveReader
     from tidings.core.ports import Spill
 
 _TWIN = "local"
@@ -38,7 +39,9 @@ class StateTarget:
     client: Any
     settings: Settings
 
-    def verifier(self, spill: Spill, buckets: Collection[int]) -> Verifier:
+    def verifier(
+        self, spill: Spill, buckets: Collection[int], archive: ArchiveReader | None = None
+    ) -> Verifier:
         log = self.log()
         followers = DynamoDBFollowers(self.client, self.settings.control_table)
         return Verifier(
@@ -50,6 +53,7 @@ class StateTarget:
             now_ms,
             self.settings.tombstone_ms,
             buckets,
+            archive,
         )
 
     def log(self) -> DynamoDBLog:

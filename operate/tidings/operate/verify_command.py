@@ -9,7 +9,7 @@ import click
 from tidings.client.cli import EXIT_CODES
 
 from . import findings, shown
-from .examining import ALL, buckets_of, examine, run_over
+from .examining import ALL, archive_option, buckets_of, examine, run_over
 from .state_target import StateTarget, state_options
 
 if TYPE_CHECKING:
@@ -22,23 +22,30 @@ DIFFERENT = 3
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {DIFFERENT} differences.")
 @state_options
+@archive_option
 @click.option("--buckets", callback=buckets_of, default=ALL, show_default=True, help="Only these.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a difference, then a sum.")
 @click.pass_context
 def verify(
-    ctx: click.Context, target: StateTarget, buckets: Collection[int], as_json: bool
+    ctx: click.Context,
+    target: StateTarget,
+    archive: str | None,
+    buckets: Collection[int],
+    as_json: bool,
 ) -> None:
     """
     Compare the state of a feed with its log, and name every object that differs.
 
-    Nothing is changed, and the feed may go on meanwhile. What is older than the log is counted.
+    Nothing is changed, and the feed may go on meanwhile. What is older than the log is counted, or
+    compared with the archive.
 
     \b
     Examples:
       tidings verify --stage dev
+      tidings verify --stage prod --archive
       tidings verify --endpoint-url http://127.0.0.1:8044 --buckets 0-7 --json
     """
-    with run_over(target, buckets) as (verifier, progress):
+    with run_over(target, buckets, archive) as (verifier, progress):
         found = examine(verifier, progress, _print if as_json else None)
     if as_json:
         click.echo(json.dumps(findings.as_json(found, target.feed, verifier.floor)))

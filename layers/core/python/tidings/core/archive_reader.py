@@ -64,6 +64,14 @@ class ArchiveReader:
             after = reached
         return True
 
+    def begins(self, feed: str, until: int) -> int:
+        """The first page from which on all up to *until* are there, if only the one behind it."""
+        first = until + 1
+        for span in sorted(all_spans(self.store, feed), reverse=True):
+            if span.last >= first - 1:
+                first = min(first, span.first)
+        return first
+
     def _part(self, feed: str, number: int) -> Sequence[Kept]:
         """The pages of a part that holds the page *number*; none where no part does."""
         recent = self._recent
@@ -99,6 +107,15 @@ class ArchiveReader:
             self.count("PartsBroken", 1)
             return ()
         return pages
+
+
+def all_spans(store: ArchiveStore, feed: str) -> Iterator[Span]:
+    """Those that end with the same page as the last of a listing are not forgotten."""
+    after = 0
+    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
+        cut = len(found) == limits.ARCHIVE_LISTED and found[0].last < found[-1].last
+        after = found[-1].last - 1 if cut else found[-1].last
+        yield from (span for span in found if span.last <= after)
 
 
 def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:

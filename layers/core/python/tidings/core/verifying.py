@@ -9,7 +9,8 @@ checkpoint is read before the rows, the end of the log after them; so no moment 
 alarm, and nothing has to stand still.
 
 Of objects whose latest operation is below the floor the log knows nothing: their rows are
-counted, and nothing is said of them.
+counted, and nothing is said of them. With the archive the log begins where that does: compacted
+or not, it has the latest operation of each object.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .state import rows_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from .archive_reader import ArchiveReader
     from .pages import Page
     from .ports import Checkpoints, Clock, Spill, StateStore
     from .reader import Reader
@@ -94,7 +96,8 @@ class Verifier:
     """
     One run over the *buckets* of a feed: `read`, then `compare` each of them.
 
-    *floor* is where the log began when the run did, *page* the last page that was read.
+    *floor* is where the log began when the run did, or the archive before it; *page* the last page
+    that was read.
     """
 
     feed: str
@@ -105,6 +108,7 @@ class Verifier:
     clock: Clock
     tombstone_ms: int
     buckets: Collection[int] = range(limits.BUCKETS)
+    archive: ArchiveReader | None = None
     floor: int = 1
     page: int = 0
     _checkpoint: int = 0
@@ -114,6 +118,8 @@ class Verifier:
         """Read the log from its floor to its end; after each read the last page."""
         self.floor = self.reader.trim.floor(self.feed)
         self.page = self.floor - 1
+        if self.archive:
+            yield from self._archived(self.archive)
         yield from self._pages()
 
     def compare(self, bucket: int) -> Compared:
@@ -198,10 +204,25 @@ class Verifier:
         while more:
             run = self.reader.read(self.feed, self.page)
             if run.pages:
-                self.spill.add([row for row in self._said(run.pages) if row.bucket in self.buckets])
+                self._spill(self._said(run.pages))
                 self.page = run.pages[-1].number
             more = run.more
             yield self.page
+
+    def _archived(self, archive: ArchiveReader) -> Iterator[int]:
+        """What the archive holds below the floor, from where it has no hole any more."""
+        until = self.floor - 1
+        self.floor = archive.begins(self.feed, until)
+        self.page = self.floor - 1
+        while found := archive.read(self.feed, self.page, until):
+            for kept in found:
+                rows = rows_of(kept.page, tombstone_ms=self.tombstone_ms, entries=kept.entries())
+                self._spill(rows)
+            self.page = found[-1].page.number
+            yield self.page
+
+    def _spill(self, rows: Iterable[Row]) -> None:
+        self.spill.add([row for row in rows if row.bucket in self.buckets])
 
     def _said(self, pages: Iterable[Page]) -> Iterator[Row]:
         for page in pages:
