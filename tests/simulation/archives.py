@@ -1,0 +1,76 @@
+"""
+An archive under the copies of `copies`: the log goes, and consumers go on from it.
+
+What it holds at the end is every page of the log, and consumers that were told below the floor
+were told every operation: `history.Session` sees to that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidings.core import limits
+from tidings.core.archive_reader import covered
+from tidings.core.archives import decode
+from tidings.core.followers import ARCHIVE
+from tidings.core.memory import MemoryArchive
+
+from .functions import FEED
+from .model import Broken
+from .process import Process
+from .world import World
+
+if TYPE_CHECKING:
+    from tidings.core.archives import Span
+
+LEADS_TO: Final = ("archive was read", "part was written again")
+_EVERY_MS = 5_000  # a minute of a real feed
+
+
+class WatchedArchive(MemoryArchive):
+    """Counts what is read, and what is written again."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._saw = world.weather.saw
+
+    def put(self, feed: str, span: Span, body: bytes) -> None:
+        spans = self.list(feed, 0, limits.ARCHIVE_LISTED)
+        self._saw("part was written again", any(each.holds(span.first) for each in spans))
+        super().put(feed, span, body)
+
+    def get(self, feed: str, span: Span) -> bytes | None:
+        self._saw("archive was read")
+        return super().get(feed, span)
+
+
+def begin(world: World) -> None:
+    """From the first page on."""
+    world.functions.archive = WatchedArchive(world)
+    world.scheduler.spawn("archive", lambda: _run(world))
+
+
+def _run(world: World) -> None:
+    def body(process: Process) -> None:
+        world.functions.follow(process, ARCHIVE)
+
+    while True:
+        world.scheduler.sleep(_EVERY_MS)
+        world.sleep_through_lull()
+        world.machine.start("follow-archive", limits.FOLLOW_TIMEOUT_S, body)
+
+
+def check(world: World) -> None:
+    """At rest it has all of the log, and its checkpoint says so."""
+    archive, frontier = world.functions.archive, world.model.frontier
+    if archive is None:
+        return
+    spans = archive.list(FEED, 0, 10**6)
+    if covered(spans, 0) != frontier:
+        raise Broken(f"the archive holds up to {covered(spans, 0)}, the frontier is {frontier}")
+    for span in spans:
+        for kept in decode(archive.get(FEED, span) or b""):
+            page = kept.page
+            world.model.written(page.number, list(page.lines), page.at_ms)  # raises if it was not
+            if world.model.seconds[page.number] != page.seconds:
+                raise Broken(f"page {page.number} of the archive has another second")
