@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidings.core.followers import PUSH, STATE
+from tidings.core.followers import standing
 
 from .choosing import FILTERS, leaving
 from .consumer import Consumer
@@ -38,9 +38,9 @@ LEADS_TO: Final = (
 _IDS = 40  # of each type: with few buckets every bucket has many rows
 _CONSUMERS = (4, 6)
 _TRIM_EVERY_MS = 15_000
-_YOUNG_MS = 90_000  # a request, its retries and the skew of the clocks are over by then
+YOUNG_MS = 90_000  # a request, its retries and the skew of the clocks are over by then
 _BEGINNINGS: Final = ("0", "1", "since", "foreign", "place")
-_AWAY_MS: Final = ((100, 2_000), (100, 2_000), (5_000, 30_000), (_YOUNG_MS, 130_000))
+_AWAY_MS: Final = ((100, 2_000), (100, 2_000), (5_000, 30_000), (YOUNG_MS, 130_000))
 
 
 class CopyConsumer(StreamConsumer):
@@ -141,8 +141,9 @@ def _trim(world: World) -> None:
     while True:
         world.scheduler.sleep(_TRIM_EVERY_MS)
         world.sleep_through_lull()
-        standing = {STATE: 0, PUSH: 0} | world.stores.followers.checkpoints(FEED)
+        archives = world.functions.archive is not None
+        handled = standing(world.stores.followers.checkpoints(FEED), archives=archives)
         if weather.strikes("trim"):
-            log.raise_floor(FEED, min(standing.values()) + 1)
-        before_ms = world.scheduler.now_ms - _YOUNG_MS
+            log.raise_floor(FEED, min(handled.values()) + 1)
+        before_ms = world.scheduler.now_ms - YOUNG_MS
         weather.saw("page expired", log.give_up(before_ms, lambda: weather.strikes("delete")))

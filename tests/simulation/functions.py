@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidings.core.access import Guard
 from tidings.core.append import Appender
+from tidings.core.archive_reader import ArchiveReader
+from tidings.core.archiving import HABITS, Gatherer
 from tidings.core.catchup import CatchUp
 from tidings.core.changefeeds import ChangeFeeds
 from tidings.core.connections import Connection
+from tidings.core.consumer_book import Book
+from tidings.core.consumer_holds import Holds
+from tidings.core.consuming import Workers
 from tidings.core.correcting import Corrector
 from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
-from tidings.core.followers import STATE, Follower, Handler
+from tidings.core.followers import ARCHIVE, STATE, Follower, Handler
 from tidings.core.ingesting import Ingester
-from tidings.core.memory import MemoryProfiles
+from tidings.core.log_view import LogView
+from tidings.core.memory import MemoryArchive, MemoryProfiles
+from tidings.core.overseeing import Overseer
 from tidings.core.passwords import Verifier
-from tidings.core.ports import Profiles, Spread
+from tidings.core.ports import Clock, Profiles, Spread
 from tidings.core.profiles import Profile
 from tidings.core.reader import Filler, Reader
 from tidings.core.receiving import Receiver
@@ -50,6 +57,8 @@ class Functions:
     stores: Stores
     bells: object
     records_min: int
+    holds_ms: int | None = None  # how long the log waits for named consumers, if there are any
+    archive: MemoryArchive | None = None
     told: dict[str, int] = field(default_factory=dict)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     before: MemoryProfiles = field(default_factory=MemoryProfiles)
@@ -77,7 +86,7 @@ class Functions:
 
     def follow(self, process: Process, name: str) -> None:
         log = self._log(process)
-        Follower(
+        follower = Follower(
             process.through("followers", self.stores.followers),
             self._reader(process),
             Filler(log, log, process.clock, self.parts.page_ms, process.count),
@@ -86,7 +95,10 @@ class Functions:
             process.sleep,
             process.new_id,
             process.count,
-        ).run(FEED, self._handler(process, name))
+        )
+        if name == ARCHIVE:
+            follower = replace(follower, reader=Gatherer(log, log), habits=HABITS)
+        follower.run(FEED, self._handler(process, name))
 
     def corrector(self, process: Process) -> Corrector:
         log = self._log(process)
@@ -157,17 +169,39 @@ class Functions:
             self.profiles,
         ).run(connection_id)
 
-    def sweep(self, process: Process) -> None:
-        log, followers = self._log(process), self._followers(process)
-        trimmer = Trimmer(
+    def workers(self, process: Process) -> Workers:
+        return self.parts.workers(*self._consuming(process))
+
+    def overseer(self, process: Process) -> Overseer:
+        return self.parts.overseer(*self._consuming(process))
+
+    def _consuming(self, process: Process) -> tuple[Book, LogView, Any, Clock]:
+        log, consumers = self._log(process), process.through("consumers", self.stores.consumers)
+        view = self.parts.view(log, log, self._reader(process), self._followers(process))
+        return Book(consumers), view, consumers, process.clock
+
+    def trimmer(self, process: Process, age: Retention, cap_ms: int | None) -> Trimmer:
+        """*cap_ms* is how long it waits for named consumers."""
+        log = self._log(process)
+        trimmer: Trimmer = self.parts.trimmer(
             log,
             log,
-            followers,
+            self._followers(process),
             self._reader(process),
-            Retention(RETENTION_MS, self.records_min),
+            age,
             process.clock,
             process.count,
         )
+        trimmer = replace(trimmer, archives=self.archive is not None)
+        if cap_ms is None:
+            return trimmer
+        consumers = process.through("consumers", self.stores.consumers)
+        return replace(trimmer, holds=Holds(consumers, Retention(cap_ms, 0)))
+
+    def sweep(self, process: Process) -> None:
+        log, followers = self._log(process), self._followers(process)
+        age = Retention(RETENTION_MS, self.records_min)
+        trimmer = self.trimmer(process, age, self.holds_ms)
         Sweeper(
             log,
             followers,
@@ -195,11 +229,19 @@ class Functions:
             process.clock,
             TOMBSTONE_MS,
             self._departures(process),
+            self._archive(process),
         )
+
+    def _archive(self, process: Process) -> ArchiveReader | None:
+        if self.archive is None:
+            return None
+        return ArchiveReader(process.through("archive", self.archive), process.count)
 
     def _handler(self, process: Process, name: str) -> Handler:
         if name == STATE:
             return self._projector(process)
+        if name == ARCHIVE:
+            return self.parts.archiver(process.through("archive", self.archive), process.count)
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
             self._connections(process),

@@ -22,6 +22,16 @@ from tidings.core.session import State
 
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 
+from .broken_archives import HastyArchiver, LeapingReplay
+from .broken_consumers import (
+    Drops,
+    ForgetfulView,
+    HastyTrimmer,
+    SilentRefilter,
+    by_the_highest,
+    deaf_to_fences,
+    in_bulk_again,
+)
 from .broken_copies import (
     FloorOfSecond,
     ForgottenTombstones,
@@ -135,7 +145,8 @@ class Mutation:
     before that and goes on to *seeds_max*, because any change of the core moves the dice.
 
     *clear* looks for it without faults and without the safety net of the sweep, *copies* among
-    consumers that copy, *syncs* among corrections, *listeners* among listeners.
+    consumers that copy, *syncs* among corrections, *listeners* among listeners, *consumers* among
+    named ones.
     """
 
     name: str
@@ -146,6 +157,8 @@ class Mutation:
     copies: bool = False
     syncs: bool = False
     listeners: bool = False
+    consumers: bool = False
+    archive: bool = False
     without: frozenset[str] = frozenset()  # faults that would excuse it
 
     def plan(self, seed: int) -> Plan:
@@ -156,6 +169,8 @@ class Mutation:
             copies=self.copies,
             syncs=self.syncs,
             listeners=self.listeners,
+            consumers=self.consumers,
+            archive=self.archive,
             without=self.without,
         )
 
@@ -164,12 +179,20 @@ def _of_copies(name: str, parts: Parts, took: int = 1) -> Mutation:
     return Mutation(name, parts, took, took + 50, copies=True)
 
 
+def _of_archives(name: str, parts: Parts, took: int = 1) -> Mutation:
+    return Mutation(name, parts, took, took + 50, copies=True, archive=True)
+
+
 def _of_syncs(name: str, parts: Parts, took: int = 1) -> Mutation:
     return Mutation(name, parts, took, took + 50, syncs=True)
 
 
 def _of_listeners(name: str, parts: Parts, took: int = 1) -> Mutation:
     return Mutation(name, parts, took, took + 50, listeners=True)
+
+
+def _of_consumers(name: str, parts: Parts, took: int = 1) -> Mutation:
+    return Mutation(name, parts, took, took + 50, consumers=True)
 
 
 MUTATIONS = (
@@ -202,12 +225,21 @@ MUTATIONS = (
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 5, 100),
     Mutation("a begun page is left behind", Parts(catch_up=WholePages), 42, 400),
     _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 2),
+    _of_archives("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver)),
+    _of_archives("a replay leaves the archive early", Parts(catch_up=LeapingReplay)),
     _of_syncs("the last look is before the number", Parts(corrector=LooksBefore)),
     _of_syncs("a correction leaps over holes", Parts(corrector=LeapsOverHoles)),
     _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 53),
     _of_listeners("a full buffer drops items", Parts(buffer=DroppingBuffer)),
     _of_listeners("a listener starts where push stands", Parts(registrar=LateRegistrar)),
     _of_listeners("an answer may be lost", Parts(registrar=CarelessRegistrar)),
+    _of_consumers("who was overtaken is heard", Parts(around=deaf_to_fences)),
+    _of_consumers("what was begun comes in bulk", Parts(around=in_bulk_again)),
+    _of_consumers("the highest acknowledged is the position", Parts(around=by_the_highest)),
+    _of_consumers("retention waits for nobody", Parts(trimmer=HastyTrimmer)),
+    _of_consumers("a consumer falls off unnoticed", Parts(view=ForgetfulView)),
+    _of_consumers("a filter changes under a worker", Parts(overseer=SilentRefilter)),
+    _of_consumers("a parked message is forgotten", Parts(workers=Drops)),
 )
 _BEFORE = 5
 

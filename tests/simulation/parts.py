@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from tidings.client.buffers import MemoryBuffer
 from tidings.core import limits
 from tidings.core.append import Appender
+from tidings.core.archiving import Archiver
 from tidings.core.catchup import CatchUp
+from tidings.core.consuming import Workers
 from tidings.core.correcting import Corrector
 from tidings.core.departure_reader import DepartureReader
+from tidings.core.log_view import LogView
 from tidings.core.memory import MemoryConnections, MemoryFollowers
+from tidings.core.overseeing import Overseer
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
 from tidings.core.reader import Reader
 from tidings.core.registering import Registrar
+from tidings.core.retention import Trimmer
 
 from .stores import WatchedLog
 
@@ -31,12 +36,17 @@ class Parts:
     corrector: type[Corrector] = Corrector
     departures: type[DepartureReader] = DepartureReader
     projector: type[Projector] = Projector
+    archiver: type[Archiver] = Archiver
     pusher: type[Pusher] = Pusher
     followers: type[MemoryFollowers] = MemoryFollowers
     connections: type[MemoryConnections] = MemoryConnections
     registrar: type[Registrar] = Registrar
     buffer: type[MemoryBuffer] = MemoryBuffer
     log: type[WatchedLog] = WatchedLog
+    workers: type[Workers] = Workers
+    overseer: type[Overseer] = Overseer
+    view: type[LogView] = LogView
+    trimmer: type[Trimmer] = Trimmer
     page_ms: int = RETENTION_MS + limits.TTL_SLACK_MS
     around: Callable[[], AbstractContextManager[object]] = nullcontext  # while the world runs
 
@@ -46,18 +56,19 @@ SOUND = Parts()
 
 @contextmanager
 def bounds(
-    *, small: bool, few_buckets: bool = False, pages: Mapping[str, int] | None = None
+    *, small: bool, few_buckets: bool = False, others: Mapping[str, int] | None = None
 ) -> Iterator[None]:
     """
     Reads and frames so *small* that a few operations need several, or as they are.
 
     With *few_buckets* a bucket holds many rows, more than one step of a copy where that is
-    *small* too. *pages* are the bounds of a bootstrap.
+    *small* too. *others* are bounds of what a plan adds.
     """
-    changed: dict[str, int] = dict(pages or {})
+    changed: dict[str, int] = dict(others or {})
     if small:
         changed |= {"READ_PAGES_BYTES_MAX": 1_200, "FRAME_BYTES_MAX": 500, "COPY_STEP_ROWS": 7}
         changed |= {"CORRECT_SECTION": 4, "CORRECT_BATCH_BYTES": 400}
+        changed |= {"ARCHIVE_PART_BYTES": 3_000, "ARCHIVE_STEP_BYTES": 600, "ARCHIVE_LISTED": 3}
     if few_buckets:
         changed |= {"BUCKETS": 5}
     kept = {name: getattr(limits, name) for name in changed}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidings.core.connections import Outcome
+from tidings.core.consumers import Change, Consumer
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
+    MemoryConsumers,
     MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
@@ -30,6 +32,7 @@ class WatchedLog(MemoryLog):
     def __init__(self, model: Log, moved: Callable[[], None], saw: Callable[[str], None]) -> None:
         super().__init__()
         self._model, self._moved, self._saw = model, moved, saw
+        self.rising: Callable[[int, int], object] = lambda before, after: None
 
     def put(self, feed: str, page: Page) -> str:
         taken = page.number in self._feeds[feed].pages
@@ -45,6 +48,7 @@ class WatchedLog(MemoryLog):
 
     def raise_floor(self, feed: str, page: int) -> None:
         self._saw("floor was raised")
+        self.rising(self.floor(feed), page)
         super().raise_floor(feed, page)
 
     def give_up(self, before_ms: int, chosen: Callable[[], bool]) -> int:
@@ -68,6 +72,21 @@ class WatchedLog(MemoryLog):
                     gone += 1
             log.numbers = sorted(log.pages)
         return gone
+
+
+class WatchedConsumers(MemoryConsumers):
+    """Tells of each change of a consumer whoever watches that one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched: dict[str, Callable[[Consumer, Change], None]] = {}
+
+    def write(self, feed: str, name: str, version: int, change: Change) -> bool:
+        old = self.consumer(feed, name)
+        written = super().write(feed, name, version, change)
+        if written and old is not None and name in self.watched:
+            self.watched[name](old, change)
+        return written
 
 
 class Lines:
@@ -118,6 +137,7 @@ class Stores:
         self.state = MemoryState()
         self.departures = MemoryDepartures()
         self.claims = MemoryClaims()
+        self.consumers = WatchedConsumers()
         self.tallies = MemoryTallies()
         self.inbox = MemoryInbox()
         self.watches = MemoryWatches()

@@ -17,7 +17,7 @@ from tidings.core.followers import PUSH, STATE
 from tidings.core.session import State
 from tidings.core.state import Row
 
-from . import copies, listening, syncs
+from . import archives, copies, listening, named, syncs
 from .consumer import Consumer
 from .functions import FEED
 from .history import History
@@ -40,8 +40,9 @@ _BEACON_MS = 30_000  # then no sweep may be needed any more
 class Plan:
     """
     *sweeps* off takes the safety net away; *clear* takes the faults away; *copies* adds
-    consumers that copy, see `copies`; *syncs* adds plans and their corrections, see `syncs`;
-    *listeners* adds listeners, see `listening`.
+    consumers that copy, see `copies`, and *archive* beside it what they go on from, see
+    `archives`; *syncs* adds plans and their corrections, see `syncs`; *listeners* adds listeners,
+    see `listening`; *consumers* named ones, see `named`.
     """
 
     seed: int
@@ -50,6 +51,8 @@ class Plan:
     copies: bool = False
     syncs: bool = False
     listeners: bool = False
+    consumers: bool = False
+    archive: bool = False
     without: frozenset[str] = frozenset()
 
 
@@ -88,10 +91,15 @@ class Story:
         self._chaos_ms = _CHAOS_MS
         if plan.copies:
             self._chaos_ms = copies.CHAOS_MS
+            if plan.archive:
+                archives.begin(world)
             self.producers, consumers = copies.begin(world)
             self.streams = [*self.streams[:1], *consumers]
         self.syncs = syncs.begin(world) if plan.syncs else []
         self.listeners = listening.begin(world, parts.buffer) if plan.listeners else []
+        self.named = named.begin(world) if plan.consumers else []
+        if self.named:
+            self._chaos_ms = named.CHAOS_MS
 
     def tell(self) -> None:
         if self.world.sweeps:
@@ -146,10 +154,13 @@ class Story:
         self._check_followers()
         self._check_state()
         self._check_departures()
+        archives.check(self.world)
         for sync in self.syncs:
             sync.check()
         for listener in self.listeners:
             listener.check()
+        for each in self.named:
+            each.check()
         for client in self.sockets:
             self._check_socket(client)
             self._check_doubt(client.consumer)
@@ -243,9 +254,9 @@ def tell(plan: Plan, parts: Parts = SOUND) -> Outcome:
     Raises:
         Failed: a promise was broken, or the code under test raised what it must not.
     """
-    pages = listening.PAGES if plan.listeners else None
+    others = listening.PAGES if plan.listeners else named.BOUNDS if plan.consumers else None
     small = plan.seed % 2 == 1
-    with parts.around(), bounds(small=small, few_buckets=plan.copies, pages=pages):
+    with parts.around(), bounds(small=small, few_buckets=plan.copies, others=others):
         story = Story(plan, parts)
         machine = story.world.machine
         try:

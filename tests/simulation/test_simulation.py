@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from . import copies, listening, syncs
+from . import archives, copies, listening, named, syncs
 from .story import Outcome, Plan, tell
 from .weather import MANNERS, RATES
 
 SEEDS = 40
 SEEDS_OF_COPIES = 10  # each is several times the work
+SEEDS_OF_ARCHIVES = 6
 SEEDS_OF_SYNCS = 8
 SEEDS_OF_LISTENERS = 8
+SEEDS_OF_CONSUMERS = 8
 _LEADS_TO = (
     "connection was cut",
     "event was repeated",
@@ -64,6 +66,14 @@ def test_copies_are_complete_whatever_is_cut_and_trimmed() -> None:
     assert fired["row was told"] > 2_000
 
 
+def test_an_archive_stands_behind_every_cursor() -> None:
+    """Copies go on from it and places below the floor too, with every fault there is for them."""
+    plans = [Plan(seed, copies=True, archive=True) for seed in range(SEEDS_OF_ARCHIVES)]
+    fired: Counter[str] = sum((tell(plan).fired for plan in plans), Counter())
+
+    assert [kind for kind in (*copies.RATES, *archives.LEADS_TO) if not fired[kind]] == []
+
+
 def test_corrections_overwrite_nothing_whatever_fails() -> None:
     """Posted meanwhile, applied twice, killed anywhere: each right behind what its plan saw."""
     outcomes = [tell(Plan(seed, syncs=True)) for seed in range(SEEDS_OF_SYNCS)]
@@ -78,6 +88,15 @@ def test_listeners_know_what_is_whatever_overflows() -> None:
     fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
 
     assert [kind for kind in (*listening.RATES, *listening.LEADS_TO) if fired[kind] < 20] == []
+
+
+def test_named_consumers_are_owed_nothing_whatever_their_workers_do() -> None:
+    """Written in order by who acknowledges it, or put aside with a note: nothing is passed over."""
+    outcomes = [tell(Plan(seed, consumers=True)) for seed in range(SEEDS_OF_CONSUMERS)]
+    fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
+
+    assert [kind for kind in (*named.RATES, *named.LEADS_TO) if not fired[kind]] == []
+    assert fired["message came alone"] > 100
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 
 from tidings.core import limits
+from tidings.core.feeds import Retention
 from tidings.core.followers import PUSH, STATE
 
 from .functions import FEED, Functions
@@ -22,7 +23,7 @@ from .stores import Stores, WatchedLog
 from .weather import Weather
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
-STREAM_TIMEOUT_S = 900
+STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
 SKEW_MS_MAX = 20_000  # writers' clocks; with a slow writer still within CLOCK_SKEW_MS_MAX
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 
@@ -62,6 +63,21 @@ class World:
     def correct(self, body: Callable[[Process], None]) -> None:
         """Whoever asked sees to it that it is repeated."""
         self.machine.start("correct", limits.CORRECT_TIMEOUT_S, body)
+
+    def consume(self, body: Callable[[Process], None]) -> None:
+        """Whoever asked sees to it that it is repeated."""
+        self.machine.start("consume", CONSUME_TIMEOUT_S, body)
+
+    def trim(self, age: Retention, cap_ms: int) -> None:
+        """As the sweep does, at another age."""
+
+        def body(process: Process) -> None:
+            self.functions.trimmer(process, age, cap_ms).run(FEED)
+
+        self.machine.start("sweep", SWEEP_TIMEOUT_S, body)
+
+    def floor(self) -> int:
+        return self.stores.log.floor(FEED)
 
     def receive(self, connection_id: str, text: str) -> None:
         self.machine.start(

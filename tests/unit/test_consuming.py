@@ -99,6 +99,38 @@ def test_a_gap_that_closes_moves_the_position() -> None:
     assert scene.consumer().acked == ()
 
 
+def test_T11_a_worker_that_waits_moves_on() -> None:
+    """What comes meanwhile is not for it, and must not hold the log until it falls off."""
+    scene = ConsumerScene()
+    scene.register(types=("a",))
+    scene.post("b", "b")
+    session = scene.lease()
+    scene.ack(session)
+    assert positions.handled(scene.consumer().position) == 2
+    scene.post("b", "a")
+    scene.ack(session, sending=3)
+    scene.ack(session)
+    assert positions.handled(scene.consumer().position) == 2
+
+
+def test_who_was_away_and_missed_nothing_is_sent_no_copy() -> None:
+    """Its page is gone, but nothing behind it: the log goes on, and the state stays out of it."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a", "a")
+    scene.ack(scene.lease(), through=1)
+    scene.scene.project()
+    scene.scene.log.raise_floor(FEED, 3)
+    scene.scene.log._feeds[FEED].pages.clear()
+    scene.scene.log._feeds[FEED].numbers.clear()
+    scene.post("a")
+    scene.scene.project()
+    connection = scene.scene.connect("c")
+    scene.scene.say(connection, action="resume", cursor=scene.lease().cursor)
+    scene.scene.replayer.run(connection)
+    assert [name for name in scene.scene.events(connection) if name != "live"] == ["2"]
+
+
 def test_a_finished_worker_leaves_nothing_in_doubt() -> None:
     """The next one is sent everything in bulk."""
     scene = ConsumerScene()

@@ -36,6 +36,18 @@ def test_registered_once() -> None:
     assert (positions.handled(again.position), again.types) == (1, ("b",))
 
 
+def test_T12_another_filter_ends_the_lease() -> None:
+    """What a worker reads with the old one would acknowledge what it was never sent."""
+    scene = made("a", "b", "a")
+    session = scene.lease()
+    scene.register()
+    scene.ack(session, through=0)
+    scene.register(types=("a", "b"))
+    with pytest.raises(FenceLost):
+        scene.ack(session, through=2)
+    assert scene.due() == [1, 2]
+
+
 @pytest.mark.parametrize(("start", "due"), [("oldest", [0, 1, 2]), ("now", [2])])
 def test_where_a_new_one_begins(start: str, due: list[int]) -> None:
     """At the oldest message unless it is said."""
@@ -115,6 +127,31 @@ def test_parked() -> None:
     assert scene.due() == [2]
     assert scene.consumer().parked == 2
     assert scene.consumer().failure is None
+
+
+def test_parked_again_it_counts_once() -> None:
+    """One that was parked comes again where an operator goes back, and may fail again."""
+    scene = made("a", "a")
+    scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.mark(FEED, "c0", "oldest", WHY)
+    scene.overseer.park(FEED, "c0", WHY)
+    assert (scene.consumer().parked, len(scene.watchers.parked(FEED, "c0"))) == (1, 1)
+    scene.overseer.drop(FEED, "c0", "all", WHY)
+    assert scene.consumer().parked == 0
+
+
+def test_T9_T35_what_failed_is_parked_however_far_it_is() -> None:
+    """A rare type: what lies before it is more than one look of an operator reads."""
+    far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
+    scene = ConsumerScene()
+    scene.register(types=("rare",))
+    scene.post(*"a" * far, "rare", "rare")
+    scene.fail(scene.lease(), far, "too long")
+    assert scene.overseer.park(FEED, "c0", WHY).place == scene.places[far]
+    assert [each.error for each in scene.watchers.parked(FEED, "c0")] == ["too long"]
+    assert scene.consumer().failure is None
+    scene.ack(scene.lease())
+    assert scene.due() == [far + 1]
 
 
 def test_dropped() -> None:

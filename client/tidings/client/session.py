@@ -9,13 +9,16 @@ from typing import Any
 
 from .closing import Closing
 from .errors import ClientError, Lost, Refused
+from .events import RESET, Event
 from .named_consumers import Answer, NamedConsumers
 
 RENEWALS = 3  # of each lease: two of them may fail
 _JOIN_S = 1.0  # a renewal on its way harms nobody
 _SPAN = re.compile(r"([0-9]+)\.([0-9]+)-([0-9]+)", re.ASCII)
 _ID_CHARS = 24
+_ROWS = 0x800000  # slots from here up are places in a copy
 _FENCE_LOST = "fence_lost"
+_UNKNOWN_PARKED = "unknown_parked"
 
 
 class Overtaken(Exception):
@@ -58,6 +61,16 @@ class Session(Closing):
         page, slot = place_of(event_id)
         return any(page == of and first <= slot <= last for of, first, last in self._acked)
 
+    def expects(self, event: Event) -> bool:
+        """
+        Whether it is what a worker of this lease is to write.
+
+        A worker that begins in the log is told of a copy where the log was given up meanwhile:
+        the latest of each object, and not each message.
+        """
+        begins_in_log = is_id(self.cursor) and not is_row(self.cursor)
+        return not (begins_in_log and (event.name == RESET or is_row(event.id)))
+
     def one_at_a_time(self, event_id: str) -> bool:
         return bool(self.single_through) and event_id[8:] <= self.single_through[8:]
 
@@ -68,6 +81,22 @@ class Session(Closing):
             Refused: it breaks a rule.
         """
         self._heard(self._say("ack", said))
+
+    def acknowledge_again(self, event_id: str) -> bool:
+        """
+        A parked message was written; False where it is not to be sent again any more: it was
+        dropped, or an answer was lost that said so before.
+
+        Raises:
+            Overtaken: nothing of it counts.
+        """
+        try:
+            self.acknowledge(retried=[event_id])
+        except Refused as refused:
+            if refused.code != _UNKNOWN_PARKED:
+                raise
+            return False
+        return True
 
     def fail(self, event_id: str, error: str) -> None:
         """
@@ -111,6 +140,11 @@ class Session(Closing):
 
 def is_id(text: str) -> bool:
     return len(text) == _ID_CHARS
+
+
+def is_row(event_id: str) -> bool:
+    """Whether it is of a row of a copy (PROTOCOL 5.2)."""
+    return is_id(event_id) and place_of(event_id)[1] >= _ROWS
 
 
 def place_of(event_id: str) -> tuple[int, int]:

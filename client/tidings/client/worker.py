@@ -175,7 +175,8 @@ class Worker(Closing):
             except Exception as error:  # noqa: BLE001 whatever the caller's code raises
                 session.fail(wanted, str(error))
             else:
-                session.acknowledge(retried=[wanted])
+                if not session.acknowledge_again(wanted):
+                    return False
         return not session.retries
 
     def _again(self, call: Callable[[], Answer]) -> Answer:
@@ -239,6 +240,8 @@ class _Turn:
         while True:
             held, self._held = self._held, None
             found = held or self._consumer.within(timeout_s)
+            if found and not self._session.expects(found.event):
+                raise Overtaken  # by retention: the next lease says where to go on, or `fell_off`
             if found is None or found.name == RESET:
                 return found
             if found.is_operation and not self._session.acked(found.id):

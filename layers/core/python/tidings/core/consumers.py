@@ -171,7 +171,10 @@ def confirmed(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
     if len(acked) > limits.CONSUMER_SPANS_MAX:
         rule = f"at most {limits.CONSUMER_SPANS_MAX} stretches may be acknowledged beyond a gap"
         raise InvalidConsumer(rule, field="ids")
-    return replace(consumer, acked=acked)
+    failure = consumer.failure
+    if failure and failure.id in {entry.encode() for entry in entries}:
+        failure = None
+    return replace(consumer, acked=acked, failure=failure)
 
 
 def sending(consumer: Consumer, through: Position) -> Consumer:

@@ -81,11 +81,15 @@ class Workers:
             rule = f"must have 1 to {limits.WORKER_CHARS_MAX} characters"
             raise InvalidConsumer(rule, field="worker", value=worker)
 
+        floor = 0
+
         def take(standing: Consumer) -> Change:
-            self.view.check_within(standing)
+            nonlocal floor
+            floor = self.view.check_within(standing)
             return Change(consumers.taken(standing, worker, self.clock()))
 
-        return self._session(self.book.change(feed, name, take))
+        held = self.book.change(feed, name, take)
+        return self._session(held, floor)
 
     def acknowledge(self, feed: str, name: str, fence: int, said: Acknowledgement) -> Session:
         """
@@ -145,12 +149,15 @@ class Workers:
     def _after(self, standing: Consumer, said: Acknowledgement) -> Consumer:
         done = standing if said.through is None else consumers.passed(standing, said.through)
         done = consumers.confirmed(done, said.ids)
-        if said.ids or done.acked or (said.through and not said.sending):
+        idle = said.through or not done.sent  # nothing is being written now
+        if said.ids or done.acked or (idle and not said.sending):
             done = self.view.advanced(done)  # what is not for it may be all that is left
         return done if said.sending is None else consumers.sending(done, said.sending)
 
-    def _session(self, consumer: Consumer) -> Session:
-        floor = 1 if consumer.position is not None else self.view.floor(consumer.feed)
+    def _session(self, consumer: Consumer, floor: int = 0) -> Session:
+        """*floor* 0: not read yet; who was here a moment ago may be told without it."""
+        if consumer.position is None and not floor:
+            floor = self.view.floor(consumer.feed)
         return Session(consumer, positions.cursor(consumer.position, floor))
 
 

@@ -98,9 +98,26 @@ class LogView:
         return consumer
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
-        """The first entry that *consumer* is to be sent, if it is not too far away."""
+        """The first entry that *consumer* is to be sent, if it failed or is not too far away."""
         found = (_first_open(consumer, page) for page in self._pages(consumer))
-        return next((entry for entry in found if entry is not None), None)
+        return next((entry for entry in found if entry), None) or self._failed(consumer)
+
+    def _failed(self, consumer: Consumer) -> Entry | None:
+        """
+        What its worker met and could not write.
+
+        A rare type may be farther away than one looks here, but not than its worker looked.
+        """
+        place, behind = (
+            positions.read(consumer.failure.id if consumer.failure else None),
+            consumer.position,
+        )
+        if not isinstance(place, Place) or positions.rank(place) <= positions.rank(behind):
+            return None
+        page = self.reader.at(consumer.feed, place.page)
+        line = line_at(page, place)
+        done = acknowledged.holds(consumer.acked, place.page, place.slot)
+        return None if page is None or line is None or done else Entry(place, line, page.at_ms)
 
     def entries(self, feed: str, first: Place, last: Place | None, limit: int) -> list[Entry]:
         """Those from *first* to *last*, some of them where they are many."""

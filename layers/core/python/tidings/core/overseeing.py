@@ -60,7 +60,8 @@ class Overseer:
         The consumer as it is afterwards, and whether it is new.
 
         *wanted* has its filter. A new one begins at *start*, see `place`; one that is there gets
-        the filter and stays where it is.
+        the filter and stays where it is. A worker that reads with another filter is refused from
+        then on: what it acknowledges would cover messages that it was not sent.
 
         Raises:
             InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
@@ -75,15 +76,19 @@ class Overseer:
                 return fresh, True
 
         def refilter(found: Consumer) -> Change:
-            return Change(replace(found, types=wanted.types, parents=wanted.parents))
+            other = replace(found, types=wanted.types, parents=wanted.parents)
+            return Change(other if other == found else consumers.unheld(other))
 
         return self.book.change(feed, name, refilter), False
 
     def remove(self, feed: str, name: str, why: Reason) -> Consumer:
         """Forget where it stands and what is parked; the notes stay. Anew, it begins anew."""
-        parked = tuple(each.id for each in self.shelf.parked(feed, name))
         note = self._note("delete", why)
-        return self.book.change(feed, name, lambda found: Change(None, note, drop=parked))
+
+        def change(found: Consumer) -> Change:
+            return Change(None, note, drop=tuple(self._names(found)))
+
+        return self.book.change(feed, name, change)
 
     def pause(self, feed: str, name: str, why: Reason, *, paused: bool) -> Consumer:
         """
@@ -148,10 +153,9 @@ class Overseer:
             UnknownParked: it is not parked.
             NothingDone: it is to be sent again already, or there is none.
         """
-        parked = [each.id for each in self.shelf.parked(feed, name)]
-        asked = _chosen(parked, which)
 
         def change(found: Consumer) -> Change:
+            asked = _chosen(self._names(found), which)
             fresh = tuple(each for each in asked if each not in found.retries)
             if not fresh:
                 raise NothingDone("is to be sent again already", field="id", value=which)
@@ -168,9 +172,9 @@ class Overseer:
             UnknownParked: it is not parked.
             NothingDone: there is none.
         """
-        asked = tuple(_chosen([each.id for each in self.shelf.parked(feed, name)], which))
 
         def change(found: Consumer) -> Change:
+            asked = tuple(_chosen(self._names(found), which))
             retries = tuple(each for each in found.retries if each not in asked)
             left = replace(found, retries=retries, parked=found.parked - len(asked))
             return Change(left, self._note("drop", why, which), drop=asked)
@@ -217,11 +221,16 @@ class Overseer:
             met[:] = [entry]
             passed = self.view.advanced(consumers.confirmed(found, [entry.place]))
             kept = parked(entry)
-            left = replace(consumers.unheld(passed), parked=passed.parked + (kept is not None))
+            new = kept is not None and kept.id not in self._names(found)
+            left = replace(consumers.unheld(passed), parked=passed.parked + new)
             return Change(left, self._note(what, why, entry.place.encode()), park=kept)
 
         self.book.change(feed, name, change)
         return met[0]
+
+    def _names(self, consumer: Consumer) -> list[str]:
+        """What is parked now; read behind *consumer*, whose version says if it still holds."""
+        return [each.id for each in self.shelf.parked(consumer.feed, consumer.name)]
 
     def _parked(self, standing: Consumer, entry: Entry, why: Reason) -> Parked:
         failure, name = standing.failure, entry.place.encode()

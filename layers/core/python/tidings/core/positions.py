@@ -79,8 +79,14 @@ def oldest(floor: int) -> str:
 
 
 def cursor(position: Position | None, floor: int) -> str:
-    """What a worker resumes from."""
-    return oldest(floor) if position is None else spelled(position) or ""
+    """
+    What a worker resumes from, in a log that begins at *floor*.
+
+    Who has handled all that was given up names a page that is gone, which would be taken for a
+    time: a consumer that was away for long and missed nothing is not sent the state instead.
+    """
+    gone = isinstance(position, Place) and position.slot >= PAGE_END and position.page < floor
+    return oldest(floor) if position is None or gone else spelled(position) or ""
 
 
 def given(text: object, field: str) -> Position:

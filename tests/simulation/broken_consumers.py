@@ -1,0 +1,85 @@
+"""Named consumers with one rule taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from tidings.core import consumers
+from tidings.core.consumers import Change, Consumer
+from tidings.core.consuming import Session, Workers
+from tidings.core.cursors import Place
+from tidings.core.log_view import LogView
+from tidings.core.overseeing import Overseer
+from tidings.core.retention import Trimmer
+
+
+@contextmanager
+def deaf_to_fences() -> Iterator[None]:
+    """Who was overtaken is heard."""
+    with patch.object(consumers, "check_fence", lambda consumer, fence: None):
+        yield
+
+
+@contextmanager
+def in_bulk_again() -> Iterator[None]:
+    """What was begun and not finished comes again as if nothing had happened."""
+    with patch.object(consumers, "_doubted", lambda consumer: consumer):
+        yield
+
+
+@contextmanager
+def by_the_highest() -> Iterator[None]:
+    """The highest entry that was acknowledged is the position, whatever is missing below it."""
+
+    def confirmed(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
+        return consumers.passed(consumer, max(entries)) if entries else consumer
+
+    with patch.object(consumers, "confirmed", confirmed):
+        yield
+
+
+class HastyTrimmer(Trimmer):
+    """Nobody is waited for."""
+
+    def run(self, feed: str) -> int:
+        return Trimmer.run(replace(self, holds=None), feed)
+
+
+class ForgetfulView(LogView):
+    """What is gone is not noticed."""
+
+    def check_within(self, consumer: Consumer) -> int:
+        return self.trim.floor(consumer.feed)
+
+
+class SilentRefilter(Overseer):
+    """A filter is changed under the worker that reads with the old one."""
+
+    def register(
+        self, feed: str, name: str, wanted: Consumer, start: str | None
+    ) -> tuple[Consumer, bool]:
+        if self.book.store.consumer(feed, name) is None:
+            return super().register(feed, name, wanted, start)
+
+        def refilter(found: Consumer) -> Change:
+            return Change(replace(found, types=wanted.types, parents=wanted.parents))
+
+        return self.book.change(feed, name, refilter), False
+
+
+class Drops(Workers):
+    """A parked message that failed again is forgotten."""
+
+    def fail(self, feed: str, name: str, fence: int, entry: str, error: str) -> Session:
+        def take(standing: Consumer) -> Change:
+            consumers.check_fence(standing, fence)
+            if entry in standing.retries:
+                left = tuple(each for each in standing.retries if each != entry)
+                less = replace(standing, retries=left, parked=standing.parked - 1)
+                return Change(less, drop=(entry,))
+            return Change(consumers.failed(standing, entry, error, self.clock()))
+
+        return self._session(self.book.change(feed, name, take))
