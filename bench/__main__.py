@@ -25,6 +25,7 @@ from . import (
     planning,
     replay,
     replication,
+    spark,
     sse_replay,
     state_follower,
     units,
@@ -48,6 +49,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "apply": apply.measure,
     "changes": changes.measure,
     "waiting": changes.measure_waiting,
+    "spark": spark.measure,
 }
 _HEAD = """# Measurements
 

@@ -25,7 +25,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-from tidings.core.operations import event_of
+from tidings.core import limits
+from tidings.core.cursors import prefix
 
 from .errors import WrongColumn
 
@@ -37,6 +38,8 @@ BATCH_CHARS = 8 * 1024 * 1024  # or as soon as there are so many: operations hol
 RESET = "reset"
 _DATA = ',"data":'  # no string of JSON holds it; data is the last key of a line, but for a mark
 _MARK = ',"change":true}'
+_EVENT = (len('{"event":"'), len('{"event":"insert'))  # as `operations.event_of` slices it
+_SLOTS = [f"{slot:06x}" for slot in range(limits.REQUEST_OPERATIONS_MAX)]
 _TEXT, _TEXTS = StringType(), ArrayType(StringType())
 _MOMENT = pa.timestamp("us", tz="UTC")
 
@@ -204,8 +207,12 @@ class Block:
     def cursors(self) -> pa.Array:
         if self._pages and self._pages[0] is None:
             return pa.nulls(len(self.lines), pa.string())
-        places = zip(self._at_ms, self._pages, self._slots, strict=True)
-        texts = [f"{at // 1000:08x}{page:010x}{slot:06x}" for at, page, slot in places]  # type: ignore[operator]
+        texts, known, begin = [], None, ""
+        for page, at_ms, slot in zip(self._pages, self._at_ms, self._slots, strict=True):
+            assert page is not None and at_ms is not None and slot is not None
+            if page != known:
+                known, begin = page, prefix(page, at_ms // 1000)
+            texts.append(begin + _SLOTS[slot])
         return pa.array(texts, pa.string())
 
     def pages(self) -> pa.Array:
@@ -221,9 +228,11 @@ class Block:
         return self.column("timestamp").cast(_MOMENT)
 
     def events(self) -> pa.Array:
-        return pa.array(list(map(event_of, self.lines)), pa.string())
+        return pc.utf8_slice_codeunits(self.text, *_EVENT)
 
     def data(self) -> pa.Array:
+        if not any(_DATA in line for line in self.lines):
+            return pa.nulls(len(self.lines), pa.string())
         return pa.array(list(map(_data_of, self.lines)), pa.string())
 
 

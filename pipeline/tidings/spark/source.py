@@ -19,7 +19,6 @@ from .options import STATE, Options
 from .reading import Reader
 from .streaming import StreamReader
 from .tasks import Work
-from .writing import StreamWriter, Writer
 
 NAME = "tidings"
 
@@ -49,9 +48,13 @@ class TidingsSource(DataSource):
         return StreamReader(self._options, way, self._work(way, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .writing import Writer  # with all of HTTP, which a read of tables does without
+
         return Writer(self._options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from .writing import StreamWriter
+
         return StreamWriter(self._options, schema, overwrite=overwrite)
 
     def _work(self, way: ways.Way, schema: StructType) -> Work:

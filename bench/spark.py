@@ -1,0 +1,169 @@
+"""How fast Spark reads a feed: from the archive, by its tables, over HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+from tidings.aws.clock import now_ms
+from tidings.aws.folder_archive import FolderArchive
+from tidings.core import archives, pages
+from tidings.core.archives import Kept
+from tidings.core.operations import line_from
+from tidings.core.pages import Page
+from tidings.local.running import Twin
+from tidings.pipeline.place import on_twin
+from tidings.spark import register
+from tidings.spark.columns import SCHEMA
+from tidings.spark.source import TidingsSource
+
+from .sections import Section
+from .workload import operations
+
+ARCHIVE_TARGET, LOG_TARGET = 200_000, 50_000  # operations a second on two cores
+_COUNT = 1_000_000
+_LOG_COUNT = 60_000
+_PAGE = 100
+_PARTS = 20
+_FEED = "main"
+_OBJECTS = 1_000  # so that the state is soon there: nobody reads it here
+_WHOLE = "from the archive, every column"
+_LOG = "from the log by its tables, every column"
+_LINE_SCHEMA = "type string, id string, parents array<string>, timestamp timestamp, data string"
+
+
+class Tuples(DataSource):
+    """The same read, each operation a tuple of Python."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tuples"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _TupleReader(TidingsSource(self.options).reader(schema))
+
+
+class _TupleReader(DataSourceReader):
+    def __init__(self, inner: DataSourceReader) -> None:
+        self._inner = inner
+
+    def partitions(self) -> Any:
+        return self._inner.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        batches: Any = self._inner.read(partition)
+        for batch in batches:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def measure() -> Section:
+    """COUNT=100000 reads so many from the archive, a fifth of them from the log."""
+    count = int(os.environ.get("COUNT", _COUNT))
+    few = min(count, _LOG_COUNT)
+    with tempfile.TemporaryDirectory() as folder, Twin() as twin, _session(folder) as spark:
+        _fill_archive(Path(folder), count)
+        _fill_log(twin, few)
+        archive = {"archive": f"file://{folder}", "partitions": "4"}
+        tables = {"endpoint": twin.dynamodb_url, "partitions": "4"}
+        spark.read.format("tidings").options(**archive).load().count()  # the first one compiles
+        found = {
+            "the reader alone, in a second of one core": _alone(archive),
+            _WHOLE: _rate(_read(spark, archive), count),
+            "place, event and line alone": _rate(_places(spark, archive), count),
+            "those, and the line parsed by Spark": _rate(_from_json(spark, archive), count),
+            "every column, as tuples of Python": _rate(_read(spark, archive, "tuples"), count),
+            _LOG: _rate(_read(spark, tables), few),
+            "from the log over HTTP, every column": _rate(
+                _read(spark, {"url": twin.url, "partitions": "2"}), few
+            ),
+        }
+    whole, log = (found[what] for what in (_WHOLE, _LOG))
+    return Section(
+        f"Spark reads a feed of {count:,} operations",
+        f"at least {ARCHIVE_TARGET:,} operations a second from the archive"
+        f" and {LOG_TARGET:,} from the log, on two cores",
+        [(what, f"{each:,.0f} a second") for what, each in found.items()],
+        whole >= ARCHIVE_TARGET and log >= LOG_TARGET,
+        [f"`local[2]`, pages of {_PAGE}, {_PARTS} parts; of the log {few:,} operations."],
+    )
+
+
+def _read(spark: SparkSession, options: dict[str, str], source: str = "tidings") -> DataFrame:
+    return spark.read.format(source).options(**options).load()
+
+
+def _places(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    return _read(spark, options | {"columns": "cursor,page,slot,at,event,line"})
+
+
+def _from_json(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    parsed = functions.from_json("line", _LINE_SCHEMA).alias("told")
+    return _places(spark, options).select("cursor", "page", "slot", "at", "event", "line", parsed)
+
+
+def _rate(frame: DataFrame, count: int) -> float:
+    started = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return count / (time.perf_counter() - started)
+
+
+def _alone(options: dict[str, str]) -> float:
+    """Without Spark around it; by CPU time, which others on the machine change less."""
+    source = TidingsSource(options)
+    reader: Any = source.reader(source.schema())
+    started = time.process_time()
+    count = sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
+    return float(count / (time.process_time() - started))
+
+
+@contextmanager
+def _session(folder: str) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    spark = builder.config("spark.local.dir", folder).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    spark.dataSource.register(Tuples)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _made(count: int) -> Iterator[Page]:
+    at_ms = now_ms()
+    lines = [line_from(raw, now_ms=at_ms) for raw in operations(count, objects=_OBJECTS)]
+    for number, first in enumerate(range(0, count, _PAGE), 1):
+        body = pages.encode(lines[first : first + _PAGE])
+        yield Page(number, body, f"bench-{number}", at_ms, at_ms + 7 * 24 * 3600 * 1000)
+
+
+def _fill_archive(folder: Path, count: int) -> None:
+    kept = [Kept(page) for page in _made(count)]
+    size = -(-len(kept) // _PARTS)
+    for first in range(0, len(kept), size):
+        FolderArchive(folder).put(_FEED, *archives.encode(kept[first : first + size]))
+
+
+def _fill_log(twin: Twin, count: int) -> None:
+    """Pages as `ingest` leaves them; the followers handle them before anything is measured."""
+    place = on_twin(_FEED, twin.dynamodb_url)
+    log, last = place.log(), 0
+    for page in _made(count):
+        last = log.take(_FEED, _PAGE)
+        log.put(_FEED, page)
+    while place.followers().checkpoints(_FEED).get("state", 0) < last:
+        time.sleep(1)
