@@ -29,7 +29,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Archive]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
         boto3.client("s3").create_bucket(Bucket=BUCKET)
-        yield S3Archive(clients.objects.__wrapped__(), BUCKET, "kept/")
+        yield S3Archive(clients.objects.__wrapped__, BUCKET, "kept/")
 
 
 class TestMemory(ArchiveStoreContract):

@@ -152,6 +152,25 @@ def test_a_bucket_that_is_not_there_stops_the_follower(monkeypatch: pytest.Monke
     assert app.followers().checkpoints("main") == {"archive": 0}
 
 
+def test_nothing_of_s3_is_loaded_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most streams never need the archive: they start as soon as without one."""
+    ingest(event("http_post"), None)
+    start_anew()
+    app.streamer().open("main", "now", None, None).next()
+
+    assert clients.objects.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("url", ["archive", "s3:/kept", "https://kept"])
+def test_a_wrong_address_is_told_by_its_setting(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is followed or read."""
+    monkeypatch.setenv("TIDINGS_ARCHIVE", url)
+    start_anew()
+
+    with pytest.raises(WrongSetting, match=r"TIDINGS_ARCHIVE.*must be s3://BUCKET/PREFIX"):
+        app.settings()
+
+
 def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who rings it is told; readers have none."""
     monkeypatch.setenv("TIDINGS_ARCHIVE", "")

@@ -60,7 +60,7 @@ def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | Folde
     if at.bucket:
         from .s3_archive import S3Archive
 
-        return S3Archive(objects(), at.bucket, at.path)
+        return S3Archive(objects, at.bucket, at.path)
     from .folder_archive import FolderArchive
 
     return FolderArchive(Path(at.path))

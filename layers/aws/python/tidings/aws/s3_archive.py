@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -11,7 +12,7 @@ from .s3_objects import read_whole
 from .weather import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectTypeDef
@@ -22,14 +23,19 @@ _BEHIND_DIGITS = "~"  # sorts behind every name that begins with the same page
 
 
 class S3Archive:
-    """Implements `ArchiveStore` and `ArchiveSizes`. *prefix* ends with a slash or is empty."""
+    """
+    Implements `ArchiveStore` and `ArchiveSizes`. *prefix* ends with a slash or is empty.
 
-    def __init__(self, client: S3Client, bucket: str, prefix: str) -> None:
-        self._client, self._bucket, self._prefix = client, bucket, prefix
+    *client* is asked for when it is first needed: to make one takes longer than most functions
+    that may read an archive and never do.
+    """
+
+    def __init__(self, client: Callable[[], S3Client], bucket: str, prefix: str) -> None:
+        self._client, self._bucket, self._prefix = cache(client), bucket, prefix
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
         with translated():
-            self._client.put_object(Bucket=self._bucket, Key=self._key(feed, span), Body=body)
+            self._client().put_object(Bucket=self._bucket, Key=self._key(feed, span), Body=body)
 
     def get(self, feed: str, span: Span) -> bytes | None:
         """
@@ -40,7 +46,7 @@ class S3Archive:
         key = self._key(feed, span)
         try:
             return read_whole(
-                self._client, self._bucket, key, what="part", bytes_max=PART_BYTES_MAX
+                self._client(), self._bucket, key, what="part", bytes_max=PART_BYTES_MAX
             )
         except ClientError as error:
             if error.response["Error"]["Code"] == "NoSuchKey":
@@ -59,7 +65,7 @@ class S3Archive:
 
     def remove(self, feed: str, span: Span) -> None:
         with translated():
-            self._client.delete_object(Bucket=self._bucket, Key=self._key(feed, span))
+            self._client().delete_object(Bucket=self._bucket, Key=self._key(feed, span))
 
     def size(self, feed: str) -> int:
         return sum(each["Size"] for each in self._objects(feed, 0, _KEYS_MAX))
@@ -75,7 +81,7 @@ class S3Archive:
         }
         while True:
             with translated():
-                answer = self._client.list_objects_v2(**asked)
+                answer = self._client().list_objects_v2(**asked)
             yield from answer.get("Contents", ())
             if not answer["IsTruncated"]:
                 return

@@ -1,0 +1,40 @@
+"""Where the functions of a twin find its archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tidings.aws.blueprint import FUNCTIONS
+from tidings.local import environment
+from tidings.local.options import Options
+
+
+def told(options: Options) -> str | None:
+    """What each function is told; all the same."""
+    places = environment.Places("http://127.0.0.1:1", "http://127.0.0.1:2")
+    found = {
+        environment.program(function, options, places).environment.get("TIDINGS_ARCHIVE")
+        for function in FUNCTIONS
+    }
+    assert len(found) == 1
+    return found.pop()
+
+
+def test_it_is_beside_the_feed_or_where_it_is_put(tmp_path: Path) -> None:
+    """A twin that ends with everything has none; a setting says it last."""
+    data, other = tmp_path / "a b", tmp_path / "c"
+
+    assert told(Options()) is None
+    assert told(Options(data=data)) == data.as_uri()
+    assert told(Options(data=data, archive=other)) == told(Options(archive=other)) == other.as_uri()
+    assert told(Options(data=data, settings={"TIDINGS_ARCHIVE": ""})) == ""
+
+
+def test_a_relative_folder_is_the_one_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions run elsewhere."""
+    monkeypatch.chdir(tmp_path)
+
+    assert told(Options(data=Path("feed"))) == (tmp_path / "feed").as_uri()
