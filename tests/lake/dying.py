@@ -1,4 +1,4 @@
-"""An archive in a folder that ends who uses it."""
+"""Archives in a folder that end who uses them, or lose what was listed."""
 
 from __future__ import annotations
 
@@ -39,3 +39,11 @@ class Dying(FolderArchive):
             with self._fired.open("a") as file:
                 file.write(f"{step}\n")
             raise Killed
+
+
+class Losing(FolderArchive):
+    """Somebody else removes each part between its listing and its reading."""
+
+    def get(self, feed: str, span: Span) -> bytes | None:
+        self.remove(feed, span)
+        return super().get(feed, span)

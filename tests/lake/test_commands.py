@@ -21,7 +21,7 @@ from tests.oplog.wire import until
 from tests.unit.scene import line
 
 pytestmark = pytest.mark.java
-PARTS = 120  # each is written by itself: seconds in which one can be killed
+PARTS = 60  # each is written by itself: seconds in which one can be killed
 COLD_S = 240.0  # until Spark has started and written a part, on a busy machine
 
 

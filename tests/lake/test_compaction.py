@@ -23,7 +23,12 @@ pytestmark = pytest.mark.java
 
 
 def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:
-    """Of an archive with one part nothing is compacted; nor a part that reaches over the bound."""
+    """
+    Of an archive without parts or with one nothing is compacted, and what is written afterwards is
+    there; nor is a part that reaches over the bound.
+    """
+    none = scene.run()
+    assert (none.parts, none.through, none.bound) == (0, 0, 0)
     scene.put(kept(1, line("a"), line("a")))
     only = scene.run()
     assert (only.loaded, only.operations, only.written) == (0, 0, 0)
@@ -109,7 +114,7 @@ def test_a_dry_run_tells_and_changes_nothing(scene: Scene) -> None:
     assert scene.run() == told
 
 
-PHASES = ("history", "latest", "comparing", "writing parts", "removing parts")
+PHASES = ("history", "latest", "comparing", "writing parts")
 CALLS = ("before put", "after put", "before remove", "after remove")
 
 
@@ -135,11 +140,13 @@ def test_killed_at_every_step_nothing_is_missing(
         with pytest.raises((Killed, PySparkException, Py4JJavaError)):
             scene.run(opens=partial(Dying, scene.folder / "parts", step, fired))
         _check(scene, before, pages)
+    with pytest.raises(Killed):
+        _run_until(scene, "removing parts")
 
     report = scene.run()
     _check(scene, before, pages)
     assert set(fired.read_text().splitlines()) == set(CALLS)
-    assert (report.left, scene.spans()[:-1]) == (3, [Span(4, 1), Span(8, 5)])
+    assert (report.left, scene.spans()[:-1]) == (3, [Span(6, 1), Span(8, 7)])
     assert scene.history() == [each for each in before if each[0] <= 8]
 
 

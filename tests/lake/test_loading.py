@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import partial
 
 import pytest
 from pyspark.sql import functions as F
 from tidings.core.changes import Change, line_of
 from tidings.core.cursors import Place
-from tidings.lake.errors import Hole, Moved
+from tidings.lake.errors import Hole, Moved, PartGone
 from tidings.lake.job import Wishes
 from tidings.lake.tables import HISTORY, LATEST, Raced, Standing
 
+from tests.lake.dying import Losing
 from tests.lake.parts import Scene, fold, kept
 from tests.unit.scene import NOW, line
 
@@ -138,3 +140,16 @@ def test_a_run_that_was_overtaken_commits_nothing(scene: Scene) -> None:
         table.commit(rows, F.col("page") > 0, 1, Standing(0, 0))
 
     assert len(scene.history()) == 1
+
+
+def test_a_part_that_is_gone_is_told_by_its_name(scene: Scene) -> None:
+    """Another run compacts at the same time: this one ends, and nothing is committed."""
+    scene.put(kept(1, line("a")))
+    scene.put(kept(2))
+
+    with pytest.raises(
+        PartGone, match=r"the part 0000000000001-0000000000001.ndjson.gz was removed"
+    ):
+        scene.run(opens=partial(Losing, scene.folder / "parts"), wishes=TABLES)
+
+    assert scene.history() == []

@@ -8,13 +8,14 @@ minds; the next run removes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 from tidings.core import compacting
+from tidings.core.archives import Span
 from tidings.core.compacting import Piece, Weighed
 
 from . import transforms
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
-    from tidings.core.archives import Span
 
     from .parts import Archive
 
@@ -63,6 +63,12 @@ class Compaction:
         if not spans:
             return Compacted()
         self.begin("comparing")
+        left_behind = set(self._remove(spans))  # by a run that died
+        clean = [span for span in spans if span not in left_behind]
+        done = self._compacted(clean)
+        return replace(done, removed=done.removed + len(left_behind))
+
+    def _compacted(self, spans: Sequence[Span]) -> Compacted:
         whole = [Piece(span, span.first, span.last) for span in spans]
         entries = self.archive.entries(self.session, whole)
         flagged = transforms.flagged(entries, changes=self.changes)
@@ -85,7 +91,7 @@ class Compaction:
             sum(each.entries for each in weighed),
             sum(each.left for each in weighed),
             len(groups),
-            self._remove(spans, groups),
+            len(self._remove({*spans, *map(_merged, groups)})),
         )
 
     def _write(
@@ -104,21 +110,18 @@ class Compaction:
         rows = work.repartition(tasks, "group").rdd
         rows.foreachPartition(partial(_rewrite, self.archive, groups))
 
-    def _remove(self, spans: Sequence[Span], groups: Sequence[list[Span]]) -> int:
-        """What is covered now, and what a run that died left behind."""
-        merged = {_merged(group) for group in groups}
-        found = compacting.covered({*spans, *merged})
+    def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
+        """Those that others cover."""
+        found = compacting.covered(spans)
         if not self.dry_run:
             store = self.archive.opens()
             for span in found:
                 store.remove(self.archive.feed, span)
-        return len(found)
+        return found
 
 
 def _merged(group: Sequence[Span]) -> Span:
-    return type(group[0])(
-        last=max(span.last for span in group), first=min(span.first for span in group)
-    )
+    return Span(last=max(span.last for span in group), first=min(span.first for span in group))
 
 
 def _weighed(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
