@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.target import Target, parse_skips, socket_url
 
-_STEPS = ("steps", "transport_steps", "change_steps", "listener_steps")
+_STEPS = ("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps")
 # What the cases of listeners listen for; any other target has to declare it too.
 RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 

@@ -1,0 +1,92 @@
+"""The verbs of named consumers (14)."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from tests.conformance import values
+from tests.conformance.scene import Scene
+from tests.conformance.steps import step_answer
+
+_WHY = "conformance"
+_OPERATORS = ("mark", "step", "park", "retry", "drop", "pause", "resume")
+
+
+def step_consumer(scene: Scene, argument: dict[str, Any]) -> None:
+    """
+    Register one of the case's own name, or that and `name`, for messages of the case's own type
+    unless `types` says otherwise; it goes when the case ends.
+    """
+    sent = {"types": [scene.token]} | {
+        key: argument[key] for key in ("from", "types", "parents") if key in argument
+    }
+    path = _path(scene, argument)
+    scene.answer = scene.http.put(path, json=sent)
+    if scene.answer.status_code == 201:
+        scene.stack.callback(scene.http.delete, path, params={"why": _WHY, "by": _WHY})
+    _check(scene, {"status": 201} | argument)
+
+
+def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
+    """
+    `does` one of the actions with the fields `with`; its answer `has` these, and stays as `as`.
+
+    Who asks, and why, is added where an operator would say it; a refusal is checked as for `answer`.
+    """
+    does, sent = argument["does"], dict(argument.get("with", {}))
+    if does in _OPERATORS:
+        sent = {"why": _WHY, "by": _WHY} | sent
+    scene.answer = scene.http.post(f"{_path(scene, argument)}/{does}", json=sent)
+    _check(scene, {"status": 200} | argument)
+
+
+def step_consumer_shows(scene: Scene, argument: dict[str, Any]) -> None:
+    """What is told of it, or of what is `below` it, `has` these."""
+    below = f"/{argument['below']}" if "below" in argument else ""
+    scene.answer = scene.http.get(_path(scene, argument) + below)
+    _check(scene, {"status": 200} | argument)
+
+
+def step_consumer_goes(scene: Scene, argument: dict[str, Any]) -> None:
+    """It is deleted, with the parameters `with`."""
+    scene.answer = scene.http.delete(_path(scene, argument), params=argument.get("with", {}))
+    _check(scene, {"status": 200} | argument)
+
+
+def step_log(scene: Scene, argument: dict[str, Any]) -> None:
+    """The log of the feed, with the parameters `with`, `has` these."""
+    url = f"/feeds/{scene.target.feed}/log"
+    scene.answer = scene.http.get(url, params=argument.get("with", {}))
+    _check(scene, {"status": 200} | argument)
+
+
+def _path(scene: Scene, argument: dict[str, Any]) -> str:
+    name = scene.token + argument.get("name", "")
+    return f"/feeds/{scene.target.feed}/consumers/{name}"
+
+
+def _check(scene: Scene, argument: dict[str, Any]) -> None:
+    step_answer(scene, argument)
+    assert scene.answer is not None
+    found = scene.answer.json()
+    _has(argument.get("has", {}), found, scene.answer.text)
+    if "as" in argument:
+        scene.names[argument["as"]] = json.loads(
+            scene.answer.text, object_hook=lambda fields: SimpleNamespace(**fields)
+        )
+
+
+def _has(expected: Any, found: Any, text: str) -> None:
+    """Every field named; lists item by item."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name, item in expected.items():
+            assert name in found, f"{name}: {text}"
+            _has(item, found[name], text)
+    elif isinstance(expected, list) and isinstance(found, list):
+        assert len(expected) == len(found), text
+        for one, other in zip(expected, found, strict=True):
+            _has(one, other, text)
+    else:
+        assert values.matches(expected, found), f"{expected}: {text}"
