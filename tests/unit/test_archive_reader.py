@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.archive_reader import ArchiveReader, all_spans, covered, holes
 from tidings.core.archives import Kept, Span, encode
+from tidings.core.errors import TooLarge
 from tidings.core.memory import MemoryArchive
 
 from tests.unit.scene import FEED, line, page
@@ -158,6 +159,18 @@ def test_a_part_that_cannot_be_read_is_a_hole(body: bytes) -> None:
     assert archive.counted["PartsBroken"] > 0
     archive.add(1, 3)
     assert archive.numbers(1, 3) == [2, 3]
+
+
+def test_a_part_that_nobody_could_hold_is_a_hole_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store refuses to read it; a consumer's replay does not end with that."""
+    archive = Archive((1, 2))
+
+    def refuse(feed: str, span: Span) -> bytes | None:
+        raise TooLarge("a part holds less")
+
+    monkeypatch.setattr(archive.store, "get", refuse)
+    assert archive.numbers(0, 2) == []
+    assert archive.counted["PartsBroken"] == 1
 
 
 def test_a_part_that_holds_other_pages_than_it_says() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .archives import decode
-from .errors import BrokenPart
+from .errors import BrokenPart, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -96,12 +96,12 @@ class ArchiveReader:
 
     def _read(self, feed: str, span: Span) -> Sequence[Kept]:
         """Nothing where it was removed, or cannot be read: that is as good as a hole."""
-        body = self.store.get(feed, span)
-        if body is None:
-            return ()
         try:
+            body = self.store.get(feed, span)
+            if body is None:
+                return ()
             pages = decode(body)
-        except BrokenPart:
+        except (BrokenPart, TooLarge):
             pages = []
         if [each.page.number for each in pages] != list(range(span.first, span.last + 1)):
             self.count("PartsBroken", 1)
