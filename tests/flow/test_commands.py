@@ -30,6 +30,8 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "- reads frame: video by <lambda>",
         "- postgres: table objects at local/videos",
         "  - transform",
+        "- search: index objects at search.example",
+        "  - transform",
         "- parquet: Parquet files in objects",
         "  - transform",
         "- ndjson: lines in objects.json",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .sinks.ndjson import Ndjson as Ndjson
     from .sinks.parquet import Parquet as Parquet
     from .sinks.postgres import Postgres as Postgres
+    from .sinks.search import Search as Search
     from .steps import omit as omit
     from .steps import opfilter as opfilter
     from .steps import pick as pick
@@ -39,6 +40,7 @@ _MODULES = {
     "Parquet": "sinks.parquet",
     "Pipeline": "pipeline",
     "Postgres": "sinks.postgres",
+    "Search": "sinks.search",
     "Source": "pipeline",
     "Table": "readers.table",
     **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "steps"),

@@ -17,6 +17,11 @@ SINKS = {
         "Postgres",
         'Postgres("postgresql:///videos", table="objects")',
     ),
+    "search": Sample(
+        "an index of OpenSearch or Elasticsearch, a document an object",
+        "Search",
+        'Search("https://search.example:9200", index="objects")',
+    ),
     "parquet": Sample("Parquet files, a file a batch", "Parquet", 'Parquet("objects")'),
     "ndjson": Sample("lines of JSON in a file", "Ndjson", 'Ndjson("objects.json")'),
     "feed": Sample(
