@@ -33,7 +33,7 @@ def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
     """
     `does` one of the actions with the fields `with`; its answer `has` these, and stays as `as`.
 
-    Who asks, and why, is added where an operator would say it; a refusal is checked as for `answer`.
+    Who asks, and why, is added where an operator would say it; a refusal is checked as by `answer`.
     """
     does, sent = argument["does"], dict(argument.get("with", {}))
     if does in _OPERATORS:
