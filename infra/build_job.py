@@ -26,8 +26,9 @@ SOURCES = (LAYERS / "core" / "python", LAYERS / "aws" / "python", ROOT / "pipeli
 SERVICES = ("dynamodb", "s3", "sts")
 ARCHIVE = BUILD / "job" / "environment.tgz"
 ENTRY = ROOT / "pipeline" / "entry.py"
+LAKE_ENTRY = ROOT / "pipeline" / "lake_entry.py"
 
-_LEFT_OUT = ("__pycache__", "*.pyc", "entry.py", "*.dist-info", "bin", "examples")
+_LEFT_OUT = ("__pycache__", "*.pyc", "entry.py", "lake_entry.py", "*.dist-info", "bin", "examples")
 
 
 def build(folder: Path = BUILD / "job") -> Path:

@@ -59,8 +59,9 @@ class Stage:
     (None: whatever the account has). A follower more than *lag_pages_max* behind its feed for a
     while raises an alarm. *syncs* run by the clock. *producers* are tables it follows. *domain* is
     a name of its own for the HTTP API. *archive* keeps every page beyond the log's retention; after
-    *archive_cold_days* in a colder class of S3. *environment* overrides defaults of
-    `tidings.aws.settings.SETTINGS`.
+    *archive_cold_days* in a colder class of S3. *lake* is when the archive becomes tables and is
+    compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`); None: never.
+    *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Stage:
     producers: tuple[Producer, ...] = ()
     domain: Domain | None = None
     archive: bool = True
+    lake: str | None = None
     archive_cold_days: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -107,6 +109,7 @@ STAGES = (
         burst=500,
         streams_max=100,
         lag_pages_max=1000,
+        lake="cron(0 4 ? * SUN *)",  # tried here before anybody turns it on in prod
     ),
     Stage(
         "prod",

@@ -22,6 +22,7 @@ from infra.parts.function import TidingsFunction
 from infra.parts.gateway_logging import GatewayLogging
 from infra.parts.http_api import FeedHttpApi
 from infra.parts.key import stage_key
+from infra.parts.lake import Lake
 from infra.parts.layers import Layers
 from infra.parts.schedules import FunctionSchedule
 from infra.parts.socket_api import FeedSocketApi
@@ -66,6 +67,7 @@ class TidingsStack(cdk.Stack):
             name, target = schedule.function, self.functions[schedule.function]
             FunctionSchedule(self, f"{_id(name)}Clock", schedule=schedule, target=target)
         self.sync = self._sync()
+        self.lake = self._lake()
         self._watch()
         self._producers()
         self._outputs()
@@ -119,8 +121,24 @@ class TidingsStack(cdk.Stack):
             for source in blueprint.STREAM_SOURCES
         ]
 
+    def _lake(self) -> Lake | None:
+        if self.archive is None or self.stage.lake is None:
+            return None
+        return Lake(
+            self,
+            "Lake",
+            stage=self.stage,
+            key=self.key,
+            tables=self.tables,
+            archive=self.archive,
+            job=self.job,
+            values=self.values,
+        )
+
     def _sync(self) -> SyncMachine:
-        job = SyncJob(self, "SyncJob", stage=self.stage, tables=self.tables, syncs=self.syncs)
+        self.job = job = SyncJob(
+            self, "SyncJob", stage=self.stage, tables=self.tables, syncs=self.syncs
+        )
         machine = SyncMachine(
             self,
             "Sync",
@@ -159,6 +177,8 @@ class TidingsStack(cdk.Stack):
         self.alarms.watch_tables(self.tables)
         self.alarms.watch_apis(self.http, self.sockets)
         self.alarms.watch_syncs(self.sync.arn)
+        if self.lake:
+            self.alarms.watch_lake(self.lake.arn)
         FeedDashboard(
             self,
             "Dashboard",
@@ -176,6 +196,9 @@ class TidingsStack(cdk.Stack):
         cdk.CfnOutput(self, "OutboxTable", value=self.values["TIDINGS_OUTBOX_TABLE"])
         if self.archive:
             cdk.CfnOutput(self, ARCHIVE_OUTPUT, value=self.archive.url)
+        if self.lake:
+            cdk.CfnOutput(self, "LakeMachine", value=self.lake.arn)
+            cdk.CfnOutput(self, "LakeDatabase", value=self.lake.database)
         cdk.CfnOutput(self, SYNC_BUCKET_OUTPUT, value=self.syncs.bucket.bucket_name)
         cdk.CfnOutput(self, SYNC_MACHINE_OUTPUT, value=self.sync.arn)
         cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)

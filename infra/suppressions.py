@@ -65,6 +65,18 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
+        "Iceberg names the files of a table itself; the grants are for those below one prefix of "
+        "one bucket.",
+        r"Resource::<LakeBucket.*>/tables/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
+        "A feed's tables are named when it is first archived; the grant is for those of one "
+        "database.",
+        r"Resource::arn:.*:table/tidings_[a-z]+_lake/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
         "A job run gets its id when it is started; the grant is for the runs of one application.",
         r"Resource::<SyncJobApplication.*>/jobruns/\*$",
     ),

@@ -27,7 +27,7 @@ LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
 # The sweep makes up for a throttled follower, but it says that the account lacks concurrency.
 _FUNCTION_METRICS = ("Errors", "Throttles")
 _MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
-_SYNC_METRICS = ("ExecutionsFailed", "ExecutionsTimedOut")
+_MACHINE_METRICS = ("ExecutionsFailed", "ExecutionsTimedOut")
 _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 
 
@@ -109,8 +109,15 @@ class Alarms(Construct):
 
     def watch_syncs(self, machine: str) -> None:
         """Syncs that failed; what a guard stopped did not."""
-        for metric in _SYNC_METRICS:
-            self._any(f"Sync{metric}", measures.of_machine(metric, machine))
+        self._watch_machine("Sync", machine)
+
+    def watch_lake(self, machine: str) -> None:
+        """A run that did not bring each feed's tables up to date, or did not end in time."""
+        self._watch_machine("Lake", machine)
+
+    def _watch_machine(self, name: str, machine: str) -> None:
+        for metric in _MACHINE_METRICS:
+            self._any(f"{name}{metric}", measures.of_machine(metric, machine))
 
     def _any(self, name: str, metric: cloudwatch.IMetric) -> None:
         self._above(name, metric, 0)

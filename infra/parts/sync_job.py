@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from aws_cdk import aws_emrserverless as emr
@@ -35,6 +37,7 @@ SPARK = {
 }
 _READ = (syncing.DUMPS, syncing.UPLOADS, syncing.EXPORTS, syncing.PLANS)
 _ENVIRONMENT = "environment"  # the folder the archive becomes
+_NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 class SyncJob(Construct):
@@ -66,18 +69,29 @@ class SyncJob(Construct):
             tables.allow(self.role, grant)
         tables.allow_key(self.role)
 
-    def run(self) -> dict[str, Any]:
-        """The parameters of `startJobRun`, as Step Functions spells them, but for arguments."""
+    def run(
+        self,
+        *,
+        entry: assets.Asset | None = None,
+        role: iam.Role | None = None,
+        settings: Mapping[str, str] = _NO_MORE,
+    ) -> dict[str, Any]:
+        """
+        The parameters of `startJobRun`, as Step Functions spells them, but for arguments.
+
+        Of another job on the same application: its *entry*, its *role*, its *settings* besides.
+        """
         logs = {"LogUri": f"s3://{self.bucket.bucket_name}/{LOGS}"}
         return {
             "ApplicationId": self.application.attr_application_id,
-            "ExecutionRoleArn": self.role.role_arn,
+            "ExecutionRoleArn": (role or self.role).role_arn,
             "ExecutionTimeoutMinutes": limits.SYNC_JOB_MINUTES,
             "JobDriver": {
                 "SparkSubmit": {
-                    "EntryPoint": self.entry.s3_object_url,
+                    "EntryPoint": (entry or self.entry).s3_object_url,
                     "SparkSubmitParameters": " ".join(
-                        f"--conf {key}={value}" for key, value in self._settings().items()
+                        f"--conf {key}={value}"
+                        for key, value in (self._settings() | dict(settings)).items()
                     ),
                 }
             },
@@ -94,19 +108,21 @@ class SyncJob(Construct):
             "spark.executorEnv.PYTHONPATH": path,
         }
 
+    def allow_start(self, role: iam.Role, entry: assets.Asset) -> None:
+        """What a job needs before it has begun, and to write its log."""
+        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (entry, self.archive)]
+        logs = self.bucket.arn_for_objects(f"{LOGS}*")
+        for action, resources in (("s3:GetObject", ours), ("s3:PutObject", [logs])):
+            role.add_to_policy(iam.PolicyStatement(actions=[action], resources=resources))
+
     def _allow_objects(self) -> None:
-        """Read dumps and exports, keep the plan, write the log."""
+        """Read dumps and exports, keep the plan."""
         objects = self.bucket.arn_for_objects
-        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in self._assets()]
-        read = [objects(f"{each}*") for each in _READ]
+        self.allow_start(self.role, self.entry)
         for actions, resources in (
-            (("s3:GetObject",), [*ours, *read]),
+            (("s3:GetObject",), [objects(f"{each}*") for each in _READ]),
             (("s3:ListBucket",), [self.bucket.bucket_arn]),
             (("s3:PutObject", "s3:AbortMultipartUpload"), [objects(f"{syncing.PLANS}*")]),
             (("s3:DeleteObject",), [objects(f"{syncing.PLANS}*")]),
-            (("s3:PutObject",), [objects(f"{LOGS}*")]),
         ):
             self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
-
-    def _assets(self) -> list[assets.Asset]:
-        return [self.entry, self.archive]

@@ -25,7 +25,7 @@ from infra.settings import Stage
 # Step Functions hears of the end of a job by a rule of this name, which it makes itself.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
 # CloudWatch Logs takes no resource for the delivery of logs.
-_LOG_DELIVERY = (
+LOG_DELIVERY = (
     "logs:CreateLogDelivery",
     "logs:GetLogDelivery",
     "logs:UpdateLogDelivery",
@@ -56,7 +56,7 @@ class SyncMachine(Construct):
         super().__init__(scope, name)
         self.called = f"{prefix(stage)}sync"
         self.topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        self.role = iam.Role(self, "Role", assumed_by=_principal())
+        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
         self._key = key
         self._functions = [steer.function.function_arn, correct.function.function_arn]
         self._wiring = Wiring(
@@ -110,11 +110,11 @@ class SyncMachine(Construct):
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
             (("emr-serverless:StartJobRun",), [job.application.attr_arn]),
             (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
-            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [self._job_rule()]),
+            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
             (("sns:Publish",), [self.topic.topic_arn]),
             (("states:StartExecution",), [self._named("stateMachine")]),
             (("states:DescribeExecution", "states:StopExecution"), self._executions()),
-            (_LOG_DELIVERY, ["*"]),
+            (LOG_DELIVERY, ["*"]),
         ):
             self._may(actions, resources)
         self._may_pass(job.role)
@@ -143,12 +143,14 @@ class SyncMachine(Construct):
             arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
         )
 
-    def _job_rule(self) -> str:
-        return cdk.Stack.of(self).format_arn(
-            service="events", resource="rule", resource_name=_JOB_RULE
-        )
+
+def job_rule(scope: Construct) -> str:
+    return cdk.Stack.of(scope).format_arn(
+        service="events", resource="rule", resource_name=_JOB_RULE
+    )
 
 
-def _principal() -> iam.ServicePrincipal:
+def principal(service: str) -> iam.ServicePrincipal:
+    """*service*, on behalf of this account."""
     account: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
-    return iam.ServicePrincipal("states.amazonaws.com", conditions=account)
+    return iam.ServicePrincipal(service, conditions=account)

@@ -23,6 +23,8 @@ WILDCARDS = {
     "/exports/*": "DynamoDB names what it exports",
     "/logs/*": "EMR Serverless names its logs by job",
     "/archive/*": "a part of the archive is named by the pages that it holds",
+    "/tables/*": "Iceberg names the files of a table",
+    "_lake/*": "a feed's tables in the one database are named when it is first archived",
     "/jobruns/*": "a job run gets its id when it is started",
     "/export/*": "an export of the one table gets its id when it is started",
     "-sync:*": "an execution of the one state machine gets its id when it is started",

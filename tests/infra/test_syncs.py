@@ -23,15 +23,21 @@ from tests.infra.templates import Resource, Template, as_list, text
 pytestmark = pytest.mark.node
 
 
+def of_syncs(template: Template, kind: str) -> Resource:
+    """The one resource of *kind* that is there for syncs."""
+    (found,) = (each for name, each in template.resources(kind).items() if name.startswith("Sync"))
+    return found
+
+
 def states(template: Template) -> dict[str, Any]:
-    (machine,) = template.resources("AWS::StepFunctions::StateMachine").values()
+    machine = of_syncs(template, "AWS::StepFunctions::StateMachine")
     found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]
     return found
 
 
 def role_of(template: Template, kind: str, path: str) -> str:
     """Logical id of the role that the one resource of *kind* names at *path*."""
-    (found,) = template.resources(kind).values()
+    found = of_syncs(template, kind)
     return str(found[path]["Fn::GetAtt"][0])
 
 
@@ -140,7 +146,7 @@ def test_the_machine_passes_one_role_to_one_service(template: Template) -> None:
 
 def test_the_log_holds_no_tokens(template: Template) -> None:
     """Every event of an execution, without its data."""
-    (machine,) = template.resources("AWS::StepFunctions::StateMachine").values()
+    machine = of_syncs(template, "AWS::StepFunctions::StateMachine")
     logging = machine["LoggingConfiguration"]
 
     assert (logging["Level"], logging["IncludeExecutionData"]) == ("ALL", False)
@@ -171,9 +177,10 @@ def test_failed_syncs_raise_an_alarm(template: Template) -> None:
 
 
 def test_no_stage_syncs_by_the_clock_unless_it_says_so(template: Template) -> None:
-    """The only schedules are the blueprint's."""
+    """The only schedules are the blueprint's, and that of the tables."""
     assert all(stage.syncs == () for stage in STAGES)
-    assert len(template.resources("AWS::Scheduler::Schedule")) == len(blueprint.SCHEDULES)
+    schedules = len(blueprint.SCHEDULES) + (template.stage.lake is not None)
+    assert len(template.resources("AWS::Scheduler::Schedule")) == schedules
 
 
 def test_the_archive_holds_all_that_the_job_imports(tmp_path: Path) -> None:

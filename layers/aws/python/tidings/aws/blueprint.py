@@ -96,6 +96,9 @@ _SCAN = ("dynamodb:Scan",)
 # What the job of a sync may do: `tidings.pipeline.cloud`.
 JOB_GRANTS = (Grant("log", _READ), Grant("state", _READ), Grant("control", _READ))
 
+# What that of the tables may do, beside the archive: `tidings.lake.cloud`.
+LAKE_GRANTS = (Grant("control", _READ),)
+
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
     Table("state", "TIDINGS_STATE_TABLE", "bucket", ("key", "S"), "expires"),

@@ -1,0 +1,182 @@
+"""The archive as tables that Athena reads, and its compaction, by the clock of a stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_assets as assets
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_stepfunctions as stepfunctions
+from constructs import Construct
+from tidings.aws import blueprint
+
+from infra import build_job
+from infra.names import prefix
+from infra.parts.archive_bucket import BELOW, ArchiveBucket
+from infra.parts.log_group import log_group
+from infra.parts.sync_job import SyncJob
+from infra.parts.sync_machine import LOG_DELIVERY, job_rule, principal
+from infra.parts.tables import Tables, allow_key, kept
+from infra.settings import Stage
+
+MINUTES = 6 * 60  # of a run: far above what a week of a busy feed takes
+TABLES = "tables"  # below the bucket
+# Where EMR Serverless has Iceberg.
+_JAR = "/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
+_GLUE = (
+    *("glue:GetDatabase", "glue:CreateDatabase", "glue:GetTable", "glue:GetTables"),
+    *("glue:CreateTable", "glue:UpdateTable"),
+)
+
+
+class Lake(Construct):
+    """`arn` is what to start; it takes no input."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        stage: Stage,
+        key: kms.IKey | None,
+        tables: Tables,
+        archive: ArchiveBucket,
+        job: SyncJob,
+        values: dict[str, str],
+    ) -> None:
+        super().__init__(scope, name)
+        assert stage.lake is not None
+        self.called = f"{prefix(stage)}lake"
+        self.database = self.called.replace("-", "_")
+        self._key, self._job, self._values = key, job, values
+        self.bucket = self._bucket(stage)
+        self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
+        self.job_role = iam.Role(
+            self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
+        )
+        self._allow_job(tables, archive)
+        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
+        self._allow_machine()
+        self.arn = self._machine(stage, archive).attr_arn
+        self._clock(stage.lake)
+
+    def _bucket(self, stage: Stage) -> s3.Bucket:
+        """Of its own: who reads the tables needs no right on the parts."""
+        key = self._key
+        return s3.Bucket(
+            self,
+            "Bucket",
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            lifecycle_rules=[
+                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(1))
+            ],
+            removal_policy=kept(stage),
+        )
+
+    def _allow_job(self, tables: Tables, archive: ArchiveBucket) -> None:
+        role, objects = self.job_role, self.bucket.arn_for_objects(f"{TABLES}/*")
+        for what in ("read", "write"):
+            archive.allow(role, what)
+        for actions, resources in (
+            (("s3:DeleteObject",), [archive.bucket.arn_for_objects(f"{BELOW}*")]),
+            (("s3:GetObject", "s3:PutObject", "s3:DeleteObject"), [objects]),
+            (("s3:AbortMultipartUpload",), [objects]),
+            (("s3:ListBucket",), [self.bucket.bucket_arn]),
+            (_GLUE, self._catalog()),
+        ):
+            _may(role, actions, resources)
+        self._job.allow_start(role, self.entry)
+        if self._key is not None:
+            allow_key(role, self._key.key_arn, ["kms:Decrypt", "kms:GenerateDataKey"], "s3")
+        for grant in blueprint.LAKE_GRANTS:
+            tables.allow(role, grant)
+        tables.allow_key(role)
+
+    def _catalog(self) -> list[str]:
+        stack = cdk.Stack.of(self)
+        names = ("catalog", f"database/{self.database}", f"table/{self.database}/*")
+        return [stack.format_arn(service="glue", resource=name) for name in names]
+
+    def _allow_machine(self) -> None:
+        runs = f"{self._job.application.attr_arn}/jobruns/*"
+        for actions, resources in (
+            (("emr-serverless:StartJobRun",), [self._job.application.attr_arn]),
+            (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
+            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
+            (LOG_DELIVERY, ["*"]),
+        ):
+            _may(self.role, actions, resources)
+        to = {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
+        passed = iam.PolicyStatement(
+            actions=["iam:PassRole"], resources=[self.job_role.role_arn], conditions=to
+        )
+        self.role.add_to_policy(passed)
+
+    def _machine(self, stage: Stage, archive: ArchiveBucket) -> stepfunctions.CfnStateMachine:
+        group = log_group(self, "Logs", stage, path=f"/aws/vendedlogs/states/{self.called}")
+        machine = stepfunctions.CfnStateMachine(
+            self,
+            "Machine",
+            state_machine_name=self.called,
+            role_arn=self.role.role_arn,
+            definition_string=cdk.Stack.of(self).to_json_string(self._definition(archive)),
+            logging_configuration={
+                "level": "ALL",
+                "includeExecutionData": True,  # a feed's name and tables: nothing secret
+                "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": group.log_group_arn}}],
+            },
+        )
+        machine.node.add_dependency(self.role)
+        return machine
+
+    def _definition(self, archive: ArchiveBucket) -> dict[str, Any]:
+        run = self._job.run(entry=self.entry, role=self.job_role, settings=_spark())
+        run["ExecutionTimeoutMinutes"] = MINUTES
+        run["JobDriver"]["SparkSubmit"]["EntryPointArguments"] = self._arguments(archive)
+        task = {
+            "Type": "Task",
+            "Resource": f"arn:{cdk.Aws.PARTITION}:states:::emr-serverless:startJobRun.sync",
+            "Parameters": run | {"Name.$": "$$.Execution.Name"},
+            "End": True,
+        }
+        return {"StartAt": "Compact", "States": {"Compact": task}}
+
+    def _arguments(self, archive: ArchiveBucket) -> list[str]:
+        told = {
+            "--feeds": self._values["TIDINGS_FEEDS"],
+            "--archive": archive.url,
+            "--table": f"s3://{self.bucket.bucket_name}/{TABLES}",
+            "--glue": self.database,
+            "--log-table": self._values["TIDINGS_LOG_TABLE"],
+            "--state-table": self._values["TIDINGS_STATE_TABLE"],
+            "--control-table": self._values["TIDINGS_CONTROL_TABLE"],
+        }
+        return [part for pair in told.items() for part in pair]
+
+    def _clock(self, expression: str) -> None:
+        role = iam.Role(self, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
+        _may(role, ("states:StartExecution",), [self.arn])
+        scheduler.CfnSchedule(
+            self,
+            "Clock",
+            schedule_expression=expression,
+            flexible_time_window={"mode": "OFF"},
+            target={"arn": self.arn, "roleArn": role.role_arn},
+        )
+
+
+def _may(role: iam.Role, actions: tuple[str, ...], resources: list[str]) -> None:
+    role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+
+
+def _spark() -> dict[str, str]:
+    return {"spark.jars": _JAR}

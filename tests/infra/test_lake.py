@@ -1,0 +1,157 @@
+"""The tables of the archive and its compaction: who starts the job, and what it may do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import assertions
+from tidings.aws import blueprint
+
+from infra.settings import STAGES, chosen
+from infra.stack import TidingsStack
+from tests.infra.templates import Template, as_list, text
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(scope="module")
+def lake() -> Template:
+    """A stage that has it, and a key of its own."""
+    (staging,) = chosen("staging")
+    assert staging.lake and staging.customer_key
+    body = assertions.Template.from_stack(TidingsStack(cdk.App(), staging)).to_json()
+    return Template(staging, dict(body))
+
+
+def named(template: Template, kind: str) -> tuple[str, dict[str, Any]]:
+    """The one resource of *kind* that is there for the tables."""
+    (found,) = (
+        (name, each) for name, each in template.resources(kind).items() if name.startswith("Lake")
+    )
+    return found
+
+
+def task(template: Template) -> dict[str, Any]:
+    _, machine = named(template, "AWS::StepFunctions::StateMachine")
+    found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]["Compact"]
+    return found
+
+
+def may(template: Template, role: str) -> set[tuple[str, str]]:
+    return {
+        (action, text(resource))
+        for statement in template.statements(role)
+        for resource in as_list(statement["Resource"])
+        for action in as_list(statement["Action"])
+    }
+
+
+def test_it_is_on_where_it_is_tried_first() -> None:
+    """In one stage, and in prod when somebody has seen it run there."""
+    assert [stage.name for stage in STAGES if stage.lake] == ["staging"]
+
+
+def test_without_it_there_is_nothing(template: Template) -> None:
+    """No bucket, no machine, no clock, and no right; nor where a stage has no archive."""
+    if template.stage.lake is None:
+        assert not any(name.startswith("Lake") for name in template.body["Resources"])
+
+
+def test_a_stage_without_an_archive_has_no_tables() -> None:
+    """There would be nothing in them."""
+    (staging,) = chosen("staging")
+    stack = TidingsStack(cdk.App(), replace(staging, archive=False))
+    body = assertions.Template.from_stack(stack).to_json()
+
+    assert not any(name.startswith("Lake") for name in body["Resources"])
+
+
+def test_the_clock_starts_one_machine(lake: Template) -> None:
+    """With a role that may do nothing else."""
+    _, clock = named(lake, "AWS::Scheduler::Schedule")
+    machine, _ = named(lake, "AWS::StepFunctions::StateMachine")
+    role = clock["Target"]["RoleArn"]["Fn::GetAtt"][0]
+
+    assert clock["ScheduleExpression"] == lake.stage.lake
+    assert clock["Target"]["Arn"] == {"Ref": machine} or machine in text(clock["Target"]["Arn"])
+    assert {action for action, _ in may(lake, role)} == {"states:StartExecution"}
+
+
+def test_the_job_is_told_where_everything_is(lake: Template) -> None:
+    """On the application of syncs, with Iceberg and a script of its own."""
+    found = task(lake)
+    submit = found["Parameters"]["JobDriver"]["SparkSubmit"]
+    told = submit["EntryPointArguments"]
+    arguments = dict(zip(told[::2], told[1::2], strict=True))
+
+    assert found["Resource"].endswith(":states:::emr-serverless:startJobRun.sync")
+    assert found["Parameters"]["ApplicationId"].startswith("<SyncJobApplication")
+    assert "spark.jars=/usr/share/aws/iceberg/" in submit["SparkSubmitParameters"]
+    assert arguments["--feeds"] == "main"
+    assert arguments["--archive"].startswith("s3://<Archive")
+    assert arguments["--table"].startswith("s3://<Lake")
+    assert arguments["--glue"] == "tidings_staging_lake"
+    assert arguments["--control-table"].startswith("<TablesControl")
+
+
+def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
+    """Parts and tables, the names in Glue, where consumers stand; no page and no row of a feed."""
+    role = task(lake)["Parameters"]["ExecutionRoleArn"].strip("<>")[:-4]
+    found = may(lake, role)
+    below = {
+        (action, resource.rpartition("/*")[0].rpartition(">")[2])
+        for action, resource in found
+        if action in ("s3:PutObject", "s3:DeleteObject")
+    }
+    tables = {resource for action, resource in found if action.startswith("dynamodb:")}
+
+    assert below == {
+        ("s3:PutObject", "/archive"),
+        ("s3:DeleteObject", "/archive"),
+        ("s3:PutObject", "/tables"),
+        ("s3:DeleteObject", "/tables"),
+        ("s3:PutObject", "/logs"),
+    }
+    assert [grant.table for grant in blueprint.LAKE_GRANTS] == ["control"]
+    assert len(tables) == 1 and "<TablesControl" in tables.pop()
+    glue = {resource for action, resource in found if action.startswith("glue:")}
+    assert {each.rpartition(":")[2] for each in glue} == {
+        "catalog",
+        "database/tidings_staging_lake",
+        "table/tidings_staging_lake/*",
+    }
+    services = {action.partition(":")[0] for action, _ in found}
+    assert services == {"dynamodb", "glue", "kms", "s3"}
+
+
+def test_the_machine_passes_the_role_of_the_job(lake: Template) -> None:
+    """To EMR Serverless alone."""
+    _, machine = named(lake, "AWS::StepFunctions::StateMachine")
+    role = machine["RoleArn"]["Fn::GetAtt"][0]
+    (passing,) = (s for s in lake.statements(role) if s["Action"] == "iam:PassRole")
+
+    assert text(passing["Resource"]) == task(lake)["Parameters"]["ExecutionRoleArn"]
+    to = passing["Condition"]["StringEquals"]
+    assert to == {"iam:PassedToService": "emr-serverless.amazonaws.com"}
+
+
+def test_a_run_that_fails_raises_an_alarm(lake: Template) -> None:
+    """And one that does not end."""
+    alarms = lake.resources("AWS::CloudWatch::Alarm").items()
+    watched = {each["MetricName"] for name, each in alarms if name.startswith("AlarmsLake")}
+
+    assert watched == {"ExecutionsFailed", "ExecutionsTimedOut"}
+
+
+def test_the_tables_are_kept_as_the_feed_is(lake: Template) -> None:
+    """Encrypted under its key, private, and for ever."""
+    _, bucket = named(lake, "AWS::S3::Bucket")
+    encryption = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
+    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+
+    assert encryption["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+    assert not any("Expiration" in name for name in rule)
