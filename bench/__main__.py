@@ -22,6 +22,7 @@ from . import (
     ingest,
     latency,
     many_clients,
+    pipeline,
     planning,
     replay,
     replication,
@@ -50,6 +51,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "changes": changes.measure,
     "waiting": changes.measure_waiting,
     "spark": spark.measure,
+    "pipeline": pipeline.measure,
 }
 _HEAD = """# Measurements
 

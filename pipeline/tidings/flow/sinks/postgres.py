@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 import psycopg
 from psycopg import sql
@@ -74,8 +75,11 @@ class Postgres:
     def write(self, messages: list[Message], fence: int) -> None:
         with self._connected().transaction(), self._connected().cursor() as cursor:
             self._check(cursor, fence)
-            for message in messages:
-                self._apply(cursor, message)
+            for statement, alike in groupby(messages, _statement):
+                # One round trip for all that are alike and follow each other.
+                cursor.executemany(
+                    statement.format(**self._names), [_values(message) for message in alike]
+                )
 
     def close(self) -> None:
         if self._connection is not None:
@@ -96,13 +100,19 @@ class Postgres:
         if cursor.fetchone() is None:
             raise Overtaken(f"a later worker than {fence} writes {self._table}")
 
-    def _apply(self, cursor: psycopg.Cursor, message: Message) -> None:
-        if message.is_command:
-            cursor.execute(_EMPTY.format(**self._names))
-        elif message.op in ("delete", "leave"):
-            cursor.execute(_DELETE.format(**self._names), (message.namespace, message.key))
-        else:
-            cursor.execute(_PUT.format(**self._names), _row(message))
+
+def _statement(message: Message) -> sql.SQL:
+    if message.is_command:
+        return _EMPTY
+    return _DELETE if message.op in ("delete", "leave") else _PUT
+
+
+def _values(message: Message) -> tuple[object, ...]:
+    if message.is_command:
+        return ()
+    if message.op in ("delete", "leave"):
+        return message.namespace, message.key
+    return _row(message)
 
 
 def _row(message: Message) -> tuple[object, ...]:
