@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from tidings.client.post import Poster
 from tidings.local.running import Twin
+from tidings.pipeline.place import on_twin
 from tidings.spark import latest
 from tidings.spark.errors import Gone, WrongOption
 
@@ -22,7 +24,7 @@ WAYS = [http, tables]
 
 def of_feed(twin: Twin, feed: str) -> list[tuple[str, str]]:
     """The log as the core reads it: the id and the line of each operation."""
-    pages = feeds.on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
+    pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
     return [
         (f"{page.id_prefix}{n:06x}", line) for page in pages for n, line in enumerate(page.lines)
     ]
@@ -102,9 +104,9 @@ def test_filters_are_applied_where_it_is_read(way: Any, twin: Twin, feed: str) -
 def test_an_address_of_the_object_is_no_part_of_its_operation(twin: Twin, feed: str) -> None:
     """`ref` is made for whoever is told; what is read is the line of the log, whatever it holds."""
     data = {"ref": "mine", "text": ',"ref":"x"}'}
-    with feeds.Poster(twin.url, feed) as poster:
+    with Poster(twin.url, feed) as poster:
         poster.post([feeds.operation(1, data=data), feeds.operation(2, data=None)])
-    place = feeds.on_twin(feed, twin.dynamodb_url)
+    place = on_twin(feed, twin.dynamodb_url)
     feeds.set_object_url(place, "http://api/{{type}}/{{id}}")
     feeds.projected(twin, feed)
 

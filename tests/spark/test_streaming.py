@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tidings.core.cursors import Place
 from tidings.local.running import Twin
+from tidings.pipeline.place import on_twin
 from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.source import TidingsSource
 from tidings.spark.streaming import StreamReader
@@ -132,7 +133,7 @@ def test_a_first_batch_is_the_same_when_it_is_read_again(twin: Twin, feed: str) 
 
 
 def _end(twin: Twin, feed: str) -> str:
-    pages = feeds.on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
+    pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
     return pages[-1].end.encode()
 
 
@@ -157,7 +158,7 @@ def test_a_stream_that_fell_off_is_told_what_changed(way: Any, twin: Twin, feed:
 
 def _latest(twin: Twin, feed: str) -> list[str]:
     """The lines of the state: the log has lost its own."""
-    place = feeds.on_twin(feed, twin.dynamodb_url)
+    place = on_twin(feed, twin.dynamodb_url)
     state = place.source().make()
     return [row.line for bucket in range(64) for row in state.read(feed, bucket)]
 
