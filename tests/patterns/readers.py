@@ -85,7 +85,8 @@ class Named:
         feed.register()
 
     def read(self, most: int = 1_000) -> list[int]:
-        found, session = [], self.feed.workers.lease(FEED, "c0", "w")
+        session = self.feed.workers.lease(FEED, "c0", "w")
+        found: list[int] = []
         consumer = session.consumer
         while len(found) < most and (entry := self.feed.view.upcoming(consumer)):
             found.append(int(parse_line(entry.line).id))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from unittest.mock import patch
 
 from tidings.core import consumers
 from tidings.core.consumers import Change, Consumer
@@ -17,16 +16,27 @@ from tidings.core.retention import Trimmer
 
 
 @contextmanager
+def _instead(name: str, broken: object) -> Iterator[None]:
+    """The rule *name* of consumers is *broken* for a while."""
+    kept = getattr(consumers, name)
+    setattr(consumers, name, broken)
+    try:
+        yield
+    finally:
+        setattr(consumers, name, kept)
+
+
+@contextmanager
 def deaf_to_fences() -> Iterator[None]:
     """Who was overtaken is heard."""
-    with patch.object(consumers, "check_fence", lambda consumer, fence: None):
+    with _instead("check_fence", lambda consumer, fence: None):
         yield
 
 
 @contextmanager
 def in_bulk_again() -> Iterator[None]:
     """What was begun and not finished comes again as if nothing had happened."""
-    with patch.object(consumers, "_doubted", lambda consumer: consumer):
+    with _instead("_doubted", lambda consumer: consumer):
         yield
 
 
@@ -37,7 +47,7 @@ def by_the_highest() -> Iterator[None]:
     def confirmed(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
         return consumers.passed(consumer, max(entries)) if entries else consumer
 
-    with patch.object(consumers, "confirmed", confirmed):
+    with _instead("confirmed", confirmed):
         yield
 
 

@@ -1,0 +1,44 @@
+"""Stores that fail when they are told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidings.core.consumers import Change
+from tidings.core.errors import (
+    Unavailable,
+)
+from tidings.core.memory import MemoryConsumers, MemoryLog, MemoryState
+from tidings.core.pages import Page
+from tidings.core.state import Row
+
+
+class Breaking(MemoryState):
+    """Takes some rows and fails, while it is *broken*."""
+
+    broken = True
+
+    def write(self, feed: str, rows: Sequence[Row]) -> None:
+        super().write(feed, rows[:1] if self.broken else rows)
+        if self.broken:
+            raise Unavailable("the state did not answer")
+
+
+class Deaf(MemoryLog):
+    """Does not take pages while it is *broken*."""
+
+    broken = False
+
+    def put(self, feed: str, page: Page) -> str:
+        if self.broken:
+            raise Unavailable("the log did not answer")
+        return super().put(feed, page)
+
+
+class Stuck(MemoryConsumers):
+    """Loses every race for a write, while it is *stuck*."""
+
+    stuck = False
+
+    def write(self, feed: str, name: str, version: int, change: Change) -> bool:
+        return not self.stuck and super().write(feed, name, version, change)
