@@ -95,7 +95,9 @@ def about(name: str | None) -> None:
 @pipeline.command(epilog=EXIT_CODES)
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+@click.option("--emf", is_flag=True, help="The same, with metrics as CloudWatch embeds them.")
 @click.option("--events-url", metavar="URL", help="POST each event there, too.")
+@click.option("--events-bus", metavar="NAME", help="Put each event on this bus of EventBridge.")
 @click.option(
     "--attempts",
     type=click.IntRange(min=1),
@@ -109,7 +111,9 @@ def run(
     ctx: click.Context,
     file: Path,
     as_json: bool,
+    emf: bool,
     events_url: str | None,
+    events_bus: str | None,
     attempts: int,
     worker: str,
 ) -> None:
@@ -123,11 +127,12 @@ def run(
     from .emitting import emitter
     from .running import Runner
 
-    with emitter(as_json=as_json, url=events_url) as tell:
+    lines = as_json or emf
+    with emitter(as_json=as_json, url=events_url, bus=events_bus, emf=emf) as tell:
         runner = Runner(_loaded(file), tell, attempts=attempts, worker=worker)
         stop_on_signals(runner.stop)
-        well = _watched(runner) if not as_json and sys.stdout.isatty() else runner.run()
-    for each in runner.progress if not as_json else ():
+        well = _watched(runner) if not lines and sys.stdout.isatty() else runner.run()
+    for each in runner.progress if not lines else ():
         click.echo(f"{each.name}: {each.state}, {each.records:,} records{_because(each)}")
     if not well:
         ctx.exit(1)
