@@ -75,7 +75,7 @@ def test_a_stage_may_do_without() -> None:
     (dev,) = chosen("dev")
     stack = TidingsStack(cdk.App(), replace(dev, archive=False))
     body = assertions.Template.from_stack(stack).to_json()
-    made = Template(replace(dev, archive=False), body)
+    made = Template(replace(dev, archive=False), dict(body))
 
     assert not any(name.startswith("Archive") for name in made.resources("AWS::S3::Bucket"))
     assert ARCHIVE_OUTPUT not in body["Outputs"]
