@@ -88,8 +88,9 @@ def _acknowledged(api: NamedConsumers, ids: list[str]) -> dict[str, object]:
 
 
 def _still(shown: dict[str, object]) -> dict[str, object]:
-    """But for what time does to it."""
-    return {name: value for name, value in shown.items() if name != "lag_ms"}
+    """But for what time does to it: it lags further, and its lease ends."""
+    timely = ("lag_ms", "state", "worker")
+    return {name: value for name, value in shown.items() if name not in timely}
 
 
 def _archived(twin: Twin, scene: Scene) -> bytes:
