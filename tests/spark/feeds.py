@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from tidings.aws.archive_urls import open_archive
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.client.address import status_url
 from tidings.client.post import Poster
+from tidings.client.status_command import fetch
 from tidings.core import archives, limits
 from tidings.core.archives import Kept
 from tidings.core.followers import STATE
@@ -91,6 +93,8 @@ def trim(twin: Twin, feed: str, through: int) -> None:
     for page in range(1, through + 1):
         key = {"feed": {"S": feed}, "page": {"N": str(page)}}
         client.delete_item(TableName=place.settings.log_table, Key=key)
+    status = status_url(twin.url, feed)  # it is remembered for a moment
+    until(lambda: fetch(status).fields["floor"] > through)
 
 
 def _no_s3() -> Any:

@@ -140,8 +140,20 @@ def test_parked_again_it_counts_once() -> None:
     assert scene.consumer().parked == 0
 
 
-def test_T9_T35_what_failed_is_parked_however_far_it_is() -> None:
+def test_a_rare_message_is_stepped_over_however_far_it_is() -> None:
+    """Farther than a worker's request looks: an operator asks once, and waits."""
+    far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
+    scene = ConsumerScene()
+    scene.register(types=("rare",))
+    scene.post(*"a" * far, "rare", "rare")
+    assert scene.overseer.step(FEED, "c0", WHY).place == scene.places[far]
+    scene.ack(scene.lease())
+    assert scene.due() == [far + 1]
+
+
+def test_T9_T35_what_failed_is_parked_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rare type: what lies before it is more than one look of an operator reads."""
+    monkeypatch.setattr(limits, "UPCOMING_READS_MAX", limits.ADVANCE_READS_MAX)
     far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
     scene = ConsumerScene()
     scene.register(types=("rare",))

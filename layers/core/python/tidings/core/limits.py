@@ -156,6 +156,7 @@ ACK_IDS_MAX = 1000  # of one request: a batch of as many as one page may hold
 ACK_PAGES_MAX = 64  # that one request names entries of: each is read, to be sure that they exist
 ADVANCE_PAGES = 16  # read at once in search of the first that is not acknowledged
 ADVANCE_READS_MAX = 4  # of a request in that search; the next request goes on from there
+UPCOMING_READS_MAX = 256  # of an operator's step, who waits: two seconds, of a rare type
 PARKED_MAX = 90  # of a consumer: with their consumer and a note they fit one transaction of 100
 ERROR_CHARS_MAX = 1000  # of a worker's error: its sentence, without pages of stack
 WHY_CHARS_MAX = 500  # an operator's reason

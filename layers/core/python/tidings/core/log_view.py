@@ -99,7 +99,8 @@ class LogView:
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
         """The first entry that *consumer* is to be sent, if it failed or is not too far away."""
-        found = (_first_open(consumer, page) for page in self._pages(consumer))
+        pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
+        found = (_first_open(consumer, page) for page in pages)
         return next((entry for entry in found if entry), None) or self._failed(consumer)
 
     def _failed(self, consumer: Consumer) -> Entry | None:
@@ -160,14 +161,16 @@ class LogView:
                 return
             after = run.pages[-1].number
 
-    def _pages(self, consumer: Consumer) -> Iterator[Page]:
+    def _pages(
+        self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX
+    ) -> Iterator[Page]:
         """From the one where *consumer* stands on; none while it copies."""
         if consumer.position is not None and not isinstance(consumer.position, Place):
             return
         floor = self.check_within(consumer)
         handled = positions.handled(consumer.position) or 0
         after = max(handled, floor - 1)
-        for _ in range(limits.ADVANCE_READS_MAX):
+        for _ in range(reads_max):
             run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
             yield from run.pages
             if not run.more:
