@@ -26,7 +26,7 @@ def _seconds(folder: str | None) -> float:
     environment = {setting.variable: setting.default or "x" for setting in SETTINGS}
     path = ["layers/core/python", "layers/aws/python", f"functions/{folder}"]
     environment["PYTHONPATH"] = ":".join(str(_ROOT / part) for part in path)
-    environment["AWS_DEFAULT_REGION"] = "eu-west-1"
+    environment |= {"AWS_DEFAULT_REGION": "eu-west-1", "TIDINGS_ARCHIVE": "s3://bucket/archive"}
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(first=first)],
         env=environment,
