@@ -85,9 +85,9 @@ class LogView:
             if line_at(pages[entry.page], entry) is None:
                 raise InvalidConsumer("is not in the log", field="ids", value=entry.encode())
 
-    def advanced(self, consumer: Consumer) -> Consumer:
+    def advanced(self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX) -> Consumer:
         """*consumer* behind all that is acknowledged or not for it, as far as one may look."""
-        for page in self._pages(consumer):
+        for page in self._pages(consumer, reads_max):
             found = _first_open(consumer, page)
             if found is None:
                 consumer = passed(consumer, page.end)
@@ -161,9 +161,7 @@ class LogView:
                 return
             after = run.pages[-1].number
 
-    def _pages(
-        self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX
-    ) -> Iterator[Page]:
+    def _pages(self, consumer: Consumer, reads_max: int) -> Iterator[Page]:
         """From the one where *consumer* stands on; none while it copies."""
         if consumer.position is not None and not isinstance(consumer.position, Place):
             return

@@ -219,7 +219,8 @@ class Overseer:
                 rule = "has no message before it"
                 raise NothingDone(rule, field="consumer", value=name)
             met[:] = [entry]
-            passed = self.view.advanced(consumers.confirmed(found, [entry.place]))
+            confirmed = consumers.confirmed(found, [entry.place])
+            passed = self.view.advanced(confirmed, limits.UPCOMING_READS_MAX)
             kept = parked(entry)
             new = kept is not None and kept.id not in self._names(found)
             left = replace(consumers.unheld(passed), parked=passed.parked + new)
