@@ -8,7 +8,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.parts.tables import allow_key, kept
+from infra.parts.bucket import closed_bucket
+from infra.parts.rights import allow
+from infra.parts.tables import allow_key
 from infra.settings import Stage
 
 BELOW = "archive/"  # where every part is
@@ -27,18 +29,7 @@ class ArchiveBucket(Construct):
     def __init__(self, scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
         super().__init__(scope, name)
         self.key = key
-        self.bucket = s3.Bucket(
-            self,
-            "Bucket",
-            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=key,
-            bucket_key_enabled=True if key else None,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            lifecycle_rules=[_lifecycle(stage)],
-            removal_policy=kept(stage),
-        )
+        self.bucket = closed_bucket(self, stage, rule=_lifecycle(stage), key=key)
 
     @property
     def url(self) -> str:
@@ -48,7 +39,7 @@ class ArchiveBucket(Construct):
     def allow(self, role: iam.Role, what: str) -> None:
         """`read` or `write` parts; who reads them may list them."""
         below = self.bucket.arn_for_objects(f"{BELOW}*")
-        role.add_to_policy(iam.PolicyStatement(actions=[_OBJECT_ACTIONS[what]], resources=[below]))
+        allow(role, [_OBJECT_ACTIONS[what]], [below])
         if what == "read":
             role.add_to_policy(
                 iam.PolicyStatement(

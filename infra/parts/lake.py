@@ -16,11 +16,13 @@ from tidings.aws import blueprint
 
 from infra import build_job
 from infra.names import prefix
-from infra.parts.archive_bucket import BELOW, ArchiveBucket
+from infra.parts.archive_bucket import BELOW, UPLOAD_DAYS, ArchiveBucket
+from infra.parts.bucket import closed_bucket
 from infra.parts.log_group import log_group
+from infra.parts.rights import allow, allow_job_role
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_machine import LOG_DELIVERY, job_rule, principal
-from infra.parts.tables import Tables, allow_key, kept
+from infra.parts.tables import Tables, allow_key
 from infra.settings import Stage
 
 MINUTES = 6 * 60  # of a run: far above what a week of a busy feed takes
@@ -53,7 +55,11 @@ class Lake(Construct):
         self.called = f"{prefix(stage)}lake"
         self.database = self.called.replace("-", "_")
         self._key, self._job, self._values = key, job, values
-        self.bucket = self._bucket(stage)
+        # Of its own: who reads the tables needs no right on the parts.
+        unfinished = s3.LifecycleRule(
+            abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS)
+        )
+        self.bucket = closed_bucket(self, stage, rule=unfinished, key=key)
         self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
         self.job_role = iam.Role(
             self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
@@ -63,24 +69,6 @@ class Lake(Construct):
         self._allow_machine()
         self.arn = self._machine(stage, archive).attr_arn
         self._clock(stage.lake)
-
-    def _bucket(self, stage: Stage) -> s3.Bucket:
-        """Of its own: who reads the tables needs no right on the parts."""
-        key = self._key
-        return s3.Bucket(
-            self,
-            "Bucket",
-            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=key,
-            bucket_key_enabled=True if key else None,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            lifecycle_rules=[
-                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(1))
-            ],
-            removal_policy=kept(stage),
-        )
 
     def _allow_job(self, tables: Tables, archive: ArchiveBucket) -> None:
         role, objects = self.job_role, self.bucket.arn_for_objects(f"{TABLES}/*")
@@ -93,7 +81,7 @@ class Lake(Construct):
             (("s3:ListBucket",), [self.bucket.bucket_arn]),
             (_GLUE, self._catalog()),
         ):
-            _may(role, actions, resources)
+            allow(role, actions, resources)
         self._job.allow_start(role, self.entry)
         if self._key is not None:
             allow_key(role, self._key.key_arn, ["kms:Decrypt", "kms:GenerateDataKey"], "s3")
@@ -114,12 +102,8 @@ class Lake(Construct):
             (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
             (LOG_DELIVERY, ["*"]),
         ):
-            _may(self.role, actions, resources)
-        to = {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
-        passed = iam.PolicyStatement(
-            actions=["iam:PassRole"], resources=[self.job_role.role_arn], conditions=to
-        )
-        self.role.add_to_policy(passed)
+            allow(self.role, actions, resources)
+        allow_job_role(self.role, self.job_role)
 
     def _machine(self, stage: Stage, archive: ArchiveBucket) -> stepfunctions.CfnStateMachine:
         group = log_group(self, "Logs", stage, path=f"/aws/vendedlogs/states/{self.called}")
@@ -164,7 +148,7 @@ class Lake(Construct):
 
     def _clock(self, expression: str) -> None:
         role = iam.Role(self, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
-        _may(role, ("states:StartExecution",), [self.arn])
+        allow(role, ("states:StartExecution",), [self.arn])
         scheduler.CfnSchedule(
             self,
             "Clock",
@@ -172,10 +156,6 @@ class Lake(Construct):
             flexible_time_window={"mode": "OFF"},
             target={"arn": self.arn, "roleArn": role.role_arn},
         )
-
-
-def _may(role: iam.Role, actions: tuple[str, ...], resources: list[str]) -> None:
-    role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
 
 
 def _spark() -> dict[str, str]:

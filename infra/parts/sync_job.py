@@ -15,6 +15,7 @@ from tidings.core import limits, syncing
 
 from infra import build_job
 from infra.names import prefix
+from infra.parts.rights import allow
 from infra.parts.sync_bucket import SyncBucket
 from infra.parts.tables import Tables
 from infra.settings import Stage
@@ -113,7 +114,7 @@ class SyncJob(Construct):
         ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (entry, self.archive)]
         logs = self.bucket.arn_for_objects(f"{LOGS}*")
         for action, resources in (("s3:GetObject", ours), ("s3:PutObject", [logs])):
-            role.add_to_policy(iam.PolicyStatement(actions=[action], resources=resources))
+            allow(role, [action], resources)
 
     def _allow_objects(self) -> None:
         """Read dumps and exports, keep the plan."""
@@ -125,4 +126,4 @@ class SyncJob(Construct):
             (("s3:PutObject", "s3:AbortMultipartUpload"), [objects(f"{syncing.PLANS}*")]),
             (("s3:DeleteObject",), [objects(f"{syncing.PLANS}*")]),
         ):
-            self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+            allow(self.role, actions, resources)

@@ -16,6 +16,7 @@ from infra.names import prefix
 from infra.parts import sync_states
 from infra.parts.function import TidingsFunction
 from infra.parts.log_group import log_group
+from infra.parts.rights import allow, allow_job_role
 from infra.parts.sync_bucket import SyncBucket
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_states import MAP_LABEL, Wiring
@@ -116,19 +117,10 @@ class SyncMachine(Construct):
             (("states:DescribeExecution", "states:StopExecution"), self._executions()),
             (LOG_DELIVERY, ["*"]),
         ):
-            self._may(actions, resources)
-        self._may_pass(job.role)
+            allow(self.role, actions, resources)
+        allow_job_role(self.role, job.role)
         if self._key is not None:
-            self._may(("kms:Decrypt", "kms:GenerateDataKey"), [self._key.key_arn])
-
-    def _may(self, actions: tuple[str, ...], resources: list[str]) -> None:
-        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
-
-    def _may_pass(self, role: iam.Role) -> None:
-        to = {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
-        self.role.add_to_policy(
-            iam.PolicyStatement(actions=["iam:PassRole"], resources=[role.role_arn], conditions=to)
-        )
+            allow(self.role, ("kms:Decrypt", "kms:GenerateDataKey"), [self._key.key_arn])
 
     def _executions(self) -> list[str]:
         """Ours, and those of the parts."""
