@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,21 +12,8 @@ from tidings.lake import iceberg
 from tidings.lake.errors import NoIceberg
 from tidings.local.running import Twin
 
+from tests import spark_session
 from tests.lake.parts import Scene
-
-SETTINGS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.default.parallelism": "1",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.session.timeZone": "UTC",
-    # Of a few rows most of the time would go into compiling.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
 
 
 @pytest.fixture(scope="package")
@@ -37,17 +22,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         jar = iceberg.jar()
     except NoIceberg as missing:
         pytest.skip(str(missing))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     _end_java()
-    builder = SparkSession.builder.master("local[1]").config("spark.jars", str(jar))
-    for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
-    builder = builder.config("spark.local.dir", str(folder))
-    session = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    settings = spark_session.UTC | {"spark.jars": str(jar)}
+    with spark_session.session(folder, parts=1, settings=settings) as started:
+        yield started
     _end_java()
 
 

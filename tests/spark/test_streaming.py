@@ -205,23 +205,19 @@ def test_a_stream_is_of_the_log(twin: Twin, feed: str) -> None:
 
 KILLED = """
 import os, signal, sys
-from pyspark.sql import SparkSession
-from tests.spark.conftest import SETTINGS
+from pathlib import Path
+from tests.spark_session import UTC, session
 from tests.spark.test_streaming import query, writing
 from tidings.spark import register
-
-builder = SparkSession.builder.master("local[1]")
-for name, value in SETTINGS.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
-register(spark)
 
 def write(frame, batch):
     writing(sys.argv[1])(frame, batch)
     if batch == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
-query(spark, sys.argv[1], sys.argv[2], sys.argv[3], write).awaitTermination()
+with session(Path(sys.argv[1], "spark"), parts=1, settings=UTC) as spark:
+    register(spark)
+    query(spark, sys.argv[1], sys.argv[2], sys.argv[3], write).awaitTermination()
 """
 
 

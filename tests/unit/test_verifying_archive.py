@@ -6,13 +6,12 @@ import pytest
 from tidings.core.archive_reader import ArchiveReader
 from tidings.core.archives import compacted, decode, encode
 from tidings.core.errors import LogIncomplete
-from tidings.core.memory import MemorySpill
 from tidings.core.rebuilding import Rebuilder
 from tidings.core.verifying import Verifier
 
 from tests.unit import verified
 from tests.unit.following import filled, trimmed
-from tests.unit.scene import FEED, TOMBSTONE_MS, Scene, op
+from tests.unit.scene import FEED, Scene, op
 
 
 @pytest.fixture
@@ -28,19 +27,7 @@ def given_up(scene: Scene) -> Scene:
 
 def verifier(scene: Scene) -> Verifier:
     """One that has read the archive and the log."""
-    made = Verifier(
-        FEED,
-        scene.state,
-        scene.followers,
-        scene.reader,
-        MemorySpill(),
-        scene.clock,
-        TOMBSTONE_MS,
-        archive=ArchiveReader(scene.archive, scene.count),
-    )
-    for _ in made.read():
-        pass
-    return made
+    return verified.verifier(scene, archive=ArchiveReader(scene.archive, scene.count))
 
 
 def told(scene: Scene) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidings.core import limits
+from tidings.core.archive_reader import ArchiveReader
 from tidings.core.memory import MemorySpill, MemoryState
 from tidings.core.rebuilding import Rebuilder, Repaired
 from tidings.core.state import Row
@@ -17,8 +18,10 @@ from tests.unit.scene import FEED, TOMBSTONE_MS, Scene
 BUCKETS = range(limits.BUCKETS)
 
 
-def verifier(scene: Scene, buckets: Collection[int] = BUCKETS) -> Verifier:
-    """One that has read the log."""
+def verifier(
+    scene: Scene, buckets: Collection[int] = BUCKETS, archive: ArchiveReader | None = None
+) -> Verifier:
+    """One that has read the log, and before it *archive*."""
     made = Verifier(
         FEED,
         scene.state,
@@ -28,6 +31,7 @@ def verifier(scene: Scene, buckets: Collection[int] = BUCKETS) -> Verifier:
         scene.clock,
         TOMBSTONE_MS,
         buckets,
+        archive=archive,
     )
     for _ in made.read():
         pass

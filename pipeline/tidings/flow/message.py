@@ -31,6 +31,11 @@ class Message:
         return self.op == COMMAND
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the object is no more, or no longer what is asked for."""
+        return self.op in ("delete", "leave")
+
+    @property
     def key(self) -> str:
         """The id of the object."""
         return str(self.data.get("id", ""))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.aws.archive_urls import open_archive
+from tidings.core.archive_reader import all_spans
 from tidings.core.archives import compacted, decode, encode
 from tidings.core.compacting import joined
+from tidings.pipeline.files import s3_client
 
 from . import schemas
 from .errors import Moved, PartGone
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     Columns = tuple[int, int, int, int, str]
 
-LISTED = 1000  # as many as S3 tells at once
 TASKS_PER_CORE = 2  # so that no core waits long for the last one
 PARTS_PER_TASK = 64  # at most: half a gigabyte of text, a file of the table
 
@@ -43,17 +44,7 @@ class Archive:
 
     def spans(self) -> list[Span]:
         """All parts, in their order."""
-        store = self.opens()
-        found: list[Span] = []
-        while more := store.list(self.feed, found[-1].last if found else 0, LISTED):
-            found += self._whole(store, more)
-        return found
-
-    def _whole(self, store: ArchiveStore, some: Sequence[Span]) -> Sequence[Span]:
-        """With those that end at the same page as the last one, which a listing may have cut."""
-        last = some[-1].last
-        ends = store.list(self.feed, last - 1, LISTED)
-        return [*(span for span in some if span.last < last), *(s for s in ends if s.last == last)]
+        return list(all_spans(self.opens(), self.feed))
 
     def entries(
         self, spark: SparkSession, pieces: Sequence[Piece], *, whole: bool = False
@@ -98,15 +89,7 @@ def opener(url: str) -> Opens:
         WrongArchive: it names none.
     """
     open_archive(url, lambda: None)  # type: ignore[arg-type, return-value]
-    return partial(open_archive, url, _s3)
-
-
-def _s3() -> Any:
-    import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
-    from botocore.config import Config  # noqa: TID251 see above
-
-    retries: Any = {"mode": "standard", "total_max_attempts": 5}
-    return boto3.client("s3", config=Config(retries=retries))
+    return partial(open_archive, url, s3_client)
 
 
 def _entries(

@@ -1,4 +1,4 @@
-"""The columns of every table, so that nothing is ever inferred."""
+"""The columns of what is read from parts; those of the tables are `OPERATIONS` of `pipeline`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
+from tidings.pipeline.schemas import OPERATIONS as OPERATIONS
 
 _TEXT, _TEXTS, _LONG = StringType(), ArrayType(StringType()), LongType()
 
@@ -35,24 +35,5 @@ HEAD = StructType(
         StructField("parents", _TEXTS),
         StructField("tags", _TEXTS),
         StructField("changed", _TEXTS),
-    ]
-)
-
-# Of both tables.
-OPERATIONS = StructType(
-    [
-        StructField("cursor", _TEXT),
-        StructField("page", _LONG),
-        StructField("slot", IntegerType()),
-        StructField("at", TimestampType()),
-        StructField("event", _TEXT),
-        StructField("type", _TEXT),
-        StructField("id", _TEXT),
-        StructField("parents", _TEXTS),
-        StructField("timestamp", TimestampType()),
-        StructField("tags", _TEXTS),
-        StructField("changed", _TEXTS),
-        StructField("data", _TEXT),
-        StructField("line", _TEXT),
     ]
 )

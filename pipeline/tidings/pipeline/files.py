@@ -39,7 +39,7 @@ def named(address: str) -> list[File]:
 def fetch(address: str, path: Path) -> None:
     """Copy an object of S3 to *path*."""
     bucket, key = _split(address)
-    _client().download_file(bucket, key, str(path))
+    s3_client().download_file(bucket, key, str(path))
 
 
 def put(source: str, address: str) -> None:
@@ -47,15 +47,15 @@ def put(source: str, address: str) -> None:
     bucket, key = _split(address)
     if is_on_s3(source):
         there = dict(zip(("Bucket", "Key"), _split(source), strict=True))
-        _client().copy(there, bucket, key)
+        s3_client().copy(there, bucket, key)
     else:
-        _client().upload_file(str(_path(source)), bucket, key)
+        s3_client().upload_file(str(_path(source)), bucket, key)
 
 
 def write(address: str, text: str) -> None:
     if is_on_s3(address):
         bucket, key = _split(address)
-        _client().put_object(Bucket=bucket, Key=key, Body=text.encode())
+        s3_client().put_object(Bucket=bucket, Key=key, Body=text.encode())
         return
     _path(address).parent.mkdir(parents=True, exist_ok=True)
     _path(address).write_text(text)
@@ -65,7 +65,7 @@ def read(address: str) -> str:
     if not is_on_s3(address):
         return _path(address).read_text()
     bucket, key = _split(address)
-    text: bytes = _client().get_object(Bucket=bucket, Key=key)["Body"].read()
+    text: bytes = s3_client().get_object(Bucket=bucket, Key=key)["Body"].read()
     return text.decode()
 
 
@@ -76,7 +76,7 @@ def remove(address: str) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return
     bucket, key = _split(address)
-    client = _client()
+    client = s3_client()
     client.delete_object(Bucket=bucket, Key=key)
     for page in _pages(client, bucket, f"{key}/"):
         found = [{"Key": each["Key"]} for each in page]
@@ -95,7 +95,7 @@ def _here(path: Path) -> list[File]:
 
 
 def _on_s3(bucket: str, key: str) -> list[File]:
-    client = _client()
+    client = s3_client()
     first = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
     if first and first[0]["Key"] == key and not key.endswith("/"):  # it sorts before its like
         return [File(f"{S3}{bucket}/{key}", first[0]["Size"])]
@@ -127,7 +127,8 @@ def _path(address: str) -> Path:
     return Path(address.removeprefix(_LOCAL))
 
 
-def _client() -> Any:
+def s3_client() -> Any:
+    """With the credentials of whoever runs this, not a function's."""
     import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
     from botocore.config import Config  # noqa: TID251 see above
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
+    IntegerType,
     LongType,
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
-_TEXT, _LONG = StringType(), LongType()
+_TEXT, _TEXTS, _LONG = StringType(), ArrayType(StringType()), LongType()
 
 # Where a line of the dump stands: its file, the split of it, and a number that grows in the split.
 _PLACE = [
@@ -71,6 +74,25 @@ ROWS = StructType(
         StructField("at", _TEXT),
         StructField("deleted", BooleanType()),
         StructField("moment", _TEXT),
+        StructField("line", _TEXT),
+    ]
+)
+
+# An operation of the log, as users read it: from a feed, and in the tables of an archive.
+OPERATIONS = StructType(
+    [
+        StructField("cursor", _TEXT),
+        StructField("page", _LONG),
+        StructField("slot", IntegerType()),
+        StructField("at", TimestampType()),
+        StructField("event", _TEXT),
+        StructField("type", _TEXT),
+        StructField("id", _TEXT),
+        StructField("parents", _TEXTS),
+        StructField("timestamp", TimestampType()),
+        StructField("tags", _TEXTS),
+        StructField("changed", _TEXTS),
+        StructField("data", _TEXT),
         StructField("line", _TEXT),
     ]
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidings.aws.clock import now_ms
 from tidings.aws.stages import NoStage
 from tidings.core import limits
+from tidings.core.catchup import forgotten, in_copy, margin
 from tidings.core.cursors import PAGE_END, Place, Replication
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers import STATE
@@ -95,9 +96,8 @@ class AccountWay:
         """
         followers = self.place.followers()
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
-        since_s = max(0, place.seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
-        remembered = now_ms() - self.tombstone_ms + limits.CONNECTION_MS_MAX
-        if since_s * 1000 < remembered:
+        since_s = margin(place.seconds)
+        if forgotten(since_s, now_ms=now_ms(), tombstone_ms=self.tombstone_ms):
             return Replication(0, projected, 0, tombstones=False)
         return Replication(since_s, projected, 0, tombstones=True)
 
@@ -157,9 +157,8 @@ class AccountWay:
 def _wanted(row: Row, copy: Replication, now: int) -> bool:
     if not row.whole:
         raise Gone(f"the row of {row.key} is broken: `tidings verify` says more")
-    if row.at_ms < copy.since_s * 1000 or 0 < row.expires_ms <= now:
-        return False
-    return copy.tombstones or not row.deleted
+    since_ms = copy.since_s * 1000
+    return in_copy(row, since_ms=since_ms, tombstones=copy.tombstones, now_ms=now)
 
 
 def _told(rows: Sequence[Row]) -> Piece:

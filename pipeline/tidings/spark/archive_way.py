@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidings.aws.archive_urls import WrongArchive, open_archive
-from tidings.core import archives
+from tidings.core import archives, limits
+from tidings.core.archive_reader import all_spans
 from tidings.core.cursors import PAGE_END, START, Place, Replication
 
 from .columns import Piece, of_page
@@ -16,11 +17,10 @@ from .ways import Ends, Stretch, even, pieced
 
 if TYPE_CHECKING:
     from tidings.core.archive_ports import ArchiveStore
-    from tidings.core.archives import Kept, Span
+    from tidings.core.archives import Kept
 
     from .options import Where
 
-_LISTED = 1000  # spans asked for at once: as many as S3 tells
 _LOOKS = 3  # at a list whose parts were compacted away while they were read
 
 
@@ -38,7 +38,7 @@ class ArchiveWay:
     def span(self) -> tuple[int, int]:
         """The first page, and the last one before there is a hole; zeros where none is there."""
         first, last = 0, 0
-        for span in self._spans(self._store()):
+        for span in all_spans(self._store(), self.where.feed):
             first = min(first, span.first) if first else span.first
             if span.first <= last + 1 or not last:
                 last = span.last
@@ -46,9 +46,8 @@ class ArchiveWay:
 
     def first(self) -> int:
         """The first page; 0 where nothing is there."""
-        return min(
-            (span.first for span in self._store().list(self.where.feed, 0, _LISTED)), default=0
-        )
+        listed = self._store().list(self.where.feed, 0, limits.ARCHIVE_LISTED)
+        return min((span.first for span in listed), default=0)
 
     def end_of(self, page: int) -> Place | None:
         found = next(self.kept(page - 1, page), None) if page > 0 else None
@@ -89,7 +88,7 @@ class ArchiveWay:
         store, looks = self._store(), 0
         while after < last:
             done = after
-            for span in store.list(self.where.feed, after, _LISTED):
+            for span in store.list(self.where.feed, after, limits.ARCHIVE_LISTED):
                 if not (span.first <= done + 1 and done < span.last) or done >= last:
                     continue
                 body = store.get(self.where.feed, span)
@@ -110,12 +109,6 @@ class ArchiveWay:
                 rule = "was compacted; with the option compacted=take what is left of it is read"
                 raise Gone(f"page {kept.page.number} {rule}")
             yield kept
-
-    def _spans(self, store: ArchiveStore) -> Iterator[Span]:
-        after = 0
-        while found := store.list(self.where.feed, after, _LISTED):
-            yield from found
-            after = found[-1].last
 
     def _store(self) -> ArchiveStore:
         try:

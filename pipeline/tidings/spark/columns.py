@@ -21,12 +21,12 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     StringType,
-    StructField,
     StructType,
     TimestampType,
 )
 from tidings.core import limits
 from tidings.core.cursors import prefix
+from tidings.pipeline.schemas import OPERATIONS
 
 from .errors import WrongColumn
 
@@ -43,23 +43,7 @@ _SLOTS = [f"{slot:06x}" for slot in range(limits.REQUEST_OPERATIONS_MAX)]
 _TEXT, _TEXTS = StringType(), ArrayType(StringType())
 _MOMENT = pa.timestamp("us", tz="UTC")
 
-SCHEMA = StructType(
-    [
-        StructField("cursor", _TEXT),
-        StructField("page", LongType()),
-        StructField("slot", IntegerType()),
-        StructField("at", TimestampType()),
-        StructField("event", _TEXT),
-        StructField("type", _TEXT),
-        StructField("id", _TEXT),
-        StructField("parents", _TEXTS),
-        StructField("timestamp", TimestampType()),
-        StructField("tags", _TEXTS),
-        StructField("changed", _TEXTS),
-        StructField("data", _TEXT),
-        StructField("line", _TEXT),
-    ]
-)
+SCHEMA = OPERATIONS
 _KINDS: dict[DataType, Any] = {
     _TEXT: pa.string(),
     LongType(): pa.int64(),

@@ -104,13 +104,13 @@ class Postgres:
 def _statement(message: Message) -> sql.SQL:
     if message.is_command:
         return _EMPTY
-    return _DELETE if message.op in ("delete", "leave") else _PUT
+    return _DELETE if message.is_gone else _PUT
 
 
 def _values(message: Message) -> tuple[object, ...]:
     if message.is_command:
         return ()
-    if message.op in ("delete", "leave"):
+    if message.is_gone:
         return message.namespace, message.key
     return _row(message)
 

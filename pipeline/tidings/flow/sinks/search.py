@@ -8,13 +8,15 @@ from urllib.parse import urlsplit
 
 from opensearchpy import OpenSearch, helpers
 from tidings.client.errors import Unwritten
+from tidings.core import cursors
+from tidings.core.cursors import PAGE_END, Place, Replication
 
 from ..errors import WrongPipeline
 from ..message import Message
 
 EMPTY_BATCH = 1000  # documents a request; only their names are sent
 ANSWER_S = 60  # a bulk that takes longer is tried again
-_SLOT_BITS, _SLOT_MAX = 23, 0x7FFFFF
+_SLOT_BITS = PAGE_END.bit_length()
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
 _NAMESPACE = "{namespace}"
 
@@ -81,7 +83,7 @@ class Search:
             "version": version_of(message.id),
             "version_type": "external_gte",
         }
-        if message.op in ("delete", "leave"):
+        if message.is_gone:
             return [{"delete": where}]
         return [{"index": where}, message.data]
 
@@ -111,8 +113,10 @@ def version_of(event_id: str) -> int:
     The place of an event in the log as one number; of a copied object the end of the page behind
     which the log goes on, so that what follows is newer.
     """
-    page, slot = int(event_id[8:18], 16), int(event_id[18:], 16)
-    return page << _SLOT_BITS | min(slot, _SLOT_MAX)
+    place = cursors.parse(event_id)
+    assert isinstance(place, Place | Replication)
+    slot = place.slot if isinstance(place, Place) else PAGE_END
+    return place.page << _SLOT_BITS | slot
 
 
 def _reason(said: dict[str, Any]) -> str:

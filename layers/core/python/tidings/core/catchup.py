@@ -98,9 +98,21 @@ def in_log(place: Place) -> Progress:
     return Progress(place.page, place.slot, place.seconds)
 
 
-def _margin(seconds: int) -> int:
+def margin(seconds: int) -> int:
     """Since when objects are wanted by who was here at *seconds*."""
     return max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
+
+
+def forgotten(since_s: int, *, now_ms: int, tombstone_ms: int) -> bool:
+    """Whether deletions since then may be forgotten before a copy has told them all."""
+    return since_s * 1000 < now_ms - tombstone_ms + limits.CONNECTION_MS_MAX
+
+
+def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
+    """Whether a copy of what changed since tells *row*."""
+    if row.at_ms < since_ms or 0 < row.expires_ms <= now_ms:
+        return False
+    return tombstones or not row.deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +175,7 @@ class CatchUp:
         page = self.reader.at(feed, place.page)
         if page is not None and page.seconds == place.seconds:
             return in_log(place)
-        if self._forgotten(_margin(place.seconds)) and self._archived(feed, place):
+        if self._forgotten(margin(place.seconds)) and self._archived(feed, place):
             return replace(in_log(place), archived=True)
         return self._by_time(feed, place.seconds)
 
@@ -181,14 +193,13 @@ class CatchUp:
 
     def _by_time(self, feed: str, seconds: int) -> Progress:
         """The latest of each object changed since, while its deletion would be remembered."""
-        since_s = _margin(seconds)
+        since_s = margin(seconds)
         if since_s == 0 or self._forgotten(since_s):
             return self._everything(feed)
         return self._copy(feed, since_ms=since_s * 1000, tombstones=True)
 
     def _forgotten(self, since_s: int) -> bool:
-        """Whether deletions since then may be forgotten before a copy has told them all."""
-        return since_s * 1000 < self.clock() - self.tombstone_ms + limits.CONNECTION_MS_MAX
+        return forgotten(since_s, now_ms=self.clock(), tombstone_ms=self.tombstone_ms)
 
     def _everything(self, feed: str) -> Progress:
         return replace(self._copy(feed, since_ms=0, tombstones=False), resets=True)
@@ -277,9 +288,8 @@ class CatchUp:
     ) -> Iterator[Event]:
         now_ms = self.clock()
         for row in rows:
-            if row.at_ms < progress.since_ms or 0 < row.expires_ms <= now_ms:
-                continue
-            if row.deleted and not progress.tombstones:
+            since_ms, tombstones = progress.since_ms, progress.tombstones
+            if not in_copy(row, since_ms=since_ms, tombstones=tombstones, now_ms=now_ms):
                 continue
             name = row_name(row, wanted, changed=progress.since_ms > 0)
             if name:
