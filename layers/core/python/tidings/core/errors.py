@@ -33,6 +33,13 @@ Every error the feed raises.
         * FenceLost             the worker that says so does not hold the consumer any more
         * NothingDone           an operator asks for what would change nothing
         * ConsumerFellOff       the log does not reach back to where a consumer stands
+        * Chained               the feed is a copy of another one, which is posted to instead
+        * LogFellOff            the log does not reach back to where a chained feed stands
+        * OtherLog              a chained feed stands at a page that this log does not have
+        * InvalidRelay          what is asked of a chained feed breaks its rule
+        * NotChained            the feed is local
+    * UpstreamRefused       the feed that is copied does not let us read it
+    * BrokenPortion         what came from the feed that is copied cannot be read
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
     * PlanTooOld            nobody can tell any more what moved since a plan was made
@@ -228,6 +235,51 @@ class NothingDone(Rejected):
 class ConsumerFellOff(Rejected):
     status = 410
     code = "fell_off"
+
+
+class Chained(Rejected):
+    """*master* is where to post instead."""
+
+    status = 409
+    code = "chained"
+
+    def __init__(self, feed: str, master: str) -> None:
+        super().__init__(f"is a copy of {master}: post there", field="feed", value=feed)
+        self.master = master
+
+
+class LogFellOff(Rejected):
+    """*floor* is the first page that is in the log."""
+
+    status = 410
+    code = "log_fell_off"
+
+    def __init__(self, after: int, floor: int) -> None:
+        rule = f"the log begins with page {floor}: what lies between is gone"
+        super().__init__(rule, field="after", value=after)
+        self.floor = floor
+
+
+class OtherLog(Rejected):
+    status = 409
+    code = "other_log"
+
+
+class InvalidRelay(Rejected):
+    code = "invalid_relay"
+
+
+class NotChained(Rejected):
+    status = 404
+    code = "not_chained"
+
+
+class UpstreamRefused(TidingsError):
+    pass
+
+
+class BrokenPortion(TidingsError):
+    pass
 
 
 class LeaseLost(TidingsError):

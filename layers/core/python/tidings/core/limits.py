@@ -166,6 +166,25 @@ LOG_ENTRIES_MAX = 1000  # of the log told at once
 LOG_BYTES_MAX = 2 * 1024 * 1024  # likewise; Lambda answers with 6 MB at most
 CONSUMER_ATTEMPTS_MAX = 5  # each loss means that a worker or an operator wrote at the same moment
 
+# --- chained feeds --------------------------------------------------------------------------
+SHARE_PARTS_MAX = 4096  # that a feed may be divided into: more would be a list, not a rule
+PORTION_BYTES = 1024 * 1024  # of one reply of whole pages, unless it is asked for less
+PORTION_BYTES_MAX = 4 * 1024 * 1024  # at most: Lambda answers with 6 MB
+PORTION_BYTES_MIN = 4 * PAGE_BYTES_MAX  # what a relay asks for: every page fits, deflated or not
+PORTION_PAGES_MAX = 90  # with the relay itself and the head they fit one transaction of 100
+PORTION_BLOCK_S_MAX = 20  # of a reply that waits for news: it ends before any gateway does
+RELAY_POLL_S = 2  # as above, where leaders are elected: the seat is renewed between two replies
+RELAY_LEASE_MS = 45_000  # outlives a reply that waits, with its time limit: see LEASE_MS
+RELAY_RUN_MS = 240_000  # one run of a relay yields after this and rings for the next
+RELAY_TIMEOUT_S = 300  # RELAY_RUN_MS and the last reply
+RELAY_BACKOFF_MS = 500  # before the second attempt, doubled with each
+RELAY_BACKOFF_MS_MAX = 60_000  # never longer: an upstream that is back is heard within a minute
+SEAT_MS = 4_000  # a leader that has not renewed its seat for so long has lost it
+SEAT_RENEW_MS = 1_000  # three renewals may be lost
+MEMBER_MS = 30_000  # a member of a cluster that was not heard of for so long is shown as gone
+LEADERS_MAX = 8  # of a cluster: each reads the master
+VIA_MAX = 32  # feeds that one may come through: a longer chain is a mistake
+
 # --- what an operator writes down ------------------------------------------------------------
 SHEET_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds
 SHEET_BYTES_MAX = 256 * 1024  # an item holds 400 KB; three thousand users

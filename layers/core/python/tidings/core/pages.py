@@ -8,7 +8,7 @@ read them in the console; larger ones are deflated, because DynamoDB bills by th
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from .cursors import PAGE_END, Place, prefix
 from .errors import TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 FILLER_ID = "filler"
 _DEFLATE_LEVEL = 6
@@ -30,6 +30,7 @@ class Page:
 
     *at_ms* is the writer's clock when it was committed; *append_id* tells whose write it is.
     *expires_ms* is when DynamoDB may delete it, well after the floor has passed it.
+    *slots* are those of its entries where some of them were left out; None: all are there.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Page:
     append_id: str
     at_ms: int
     expires_ms: int = 0
+    slots: tuple[int, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -48,6 +50,16 @@ class Page:
     def lines(self) -> list[str]:
         """The entries, in slot order."""
         return lines_of(self.text)
+
+    def entries(self) -> Iterator[tuple[int, str]]:
+        """Each entry that is there, with its slot."""
+        lines = self.lines
+        return zip(range(len(lines)) if self.slots is None else self.slots, lines, strict=True)
+
+    def only(self, kept: Sequence[tuple[int, str]]) -> Page:
+        """This page with the entries *kept* alone, in the slots they have."""
+        body = encode([line for _, line in kept]) if kept else ""
+        return replace(self, body=body, slots=tuple(slot for slot, _ in kept))
 
     @property
     def seconds(self) -> int:
