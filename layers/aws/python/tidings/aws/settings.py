@@ -17,6 +17,10 @@ from tidings.core.feeds import DEFAULT_FEED, Retention, check_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidings.core.sources import Sources
+
+    from .source_settings import CoordinatorUrl
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -47,6 +51,8 @@ SETTINGS = (
     Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
     Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
     Setting("TIDINGS_URL_PREFIX", "", "path below which a custom domain serves the feed"),
+    Setting("TIDINGS_SOURCES", "", "JSON of the chained feeds and what each one copies"),
+    Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: dynamodb://TABLE?region=REGION"),
 )
 
 
@@ -70,6 +76,8 @@ class Settings:
     cors_origins: tuple[str, ...]
     hooks_private: bool
     url_prefix: str
+    sources: Sources
+    coordinator: CoordinatorUrl | None
 
     @property
     def tombstone_ms(self) -> int:
@@ -103,6 +111,8 @@ def parse(environment: Mapping[str, str]) -> Settings:
         WrongSetting: a value breaks its rule.
     """
     values = {setting.variable: _value(environment, setting) for setting in SETTINGS}
+    coordinator = _coordinator(values)
+    feeds = frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"]))
     return Settings(
         stage=values["TIDINGS_STAGE"],
         log_table=values["TIDINGS_LOG_TABLE"],
@@ -112,7 +122,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         outbox_table=values["TIDINGS_OUTBOX_TABLE"],
         function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
         sockets_url=values["TIDINGS_SOCKETS_URL"],
-        feeds=frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"])),
+        feeds=feeds,
         retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
         follower=values["TIDINGS_FOLLOWER"],
@@ -122,6 +132,8 @@ def parse(environment: Mapping[str, str]) -> Settings:
         cors_origins=tuple(_list(values["TIDINGS_CORS_ORIGINS"])),
         hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
         url_prefix=_prefix(values),
+        sources=_sources(values, feeds, coordinated=coordinator is not None),
+        coordinator=coordinator,
     )
 
 
@@ -171,6 +183,31 @@ def _archive(values: Mapping[str, str]) -> str:
         except archive_urls.WrongArchive:
             raise WrongSetting("TIDINGS_ARCHIVE", text, archive_urls.RULE) from None
     return text
+
+
+def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: bool) -> Sources:
+    """Most deployments have none: then nothing is loaded to read them."""
+    text = values["TIDINGS_SOURCES"]
+    if not text:
+        return {}
+    from . import source_settings
+
+    try:
+        return source_settings.parse(text, feeds, coordinated=coordinated)
+    except source_settings.WrongSource as error:
+        raise WrongSetting("TIDINGS_SOURCES", text, str(error)) from None
+
+
+def _coordinator(values: Mapping[str, str]) -> CoordinatorUrl | None:
+    text = values["TIDINGS_COORDINATOR"]
+    if not text:
+        return None
+    from . import source_settings
+
+    try:
+        return source_settings.coordinator(text)
+    except source_settings.WrongSource as error:
+        raise WrongSetting("TIDINGS_COORDINATOR", text, str(error)) from None
 
 
 def _prefix(values: Mapping[str, str]) -> str:
