@@ -40,6 +40,7 @@ Every error the feed raises.
         * NotChained            the feed is local
     * UpstreamRefused       the feed that is copied does not let us read it
     * BrokenPortion         what came from the feed that is copied cannot be read
+    * BrokenRelay           what is stored of a chained feed cannot be read
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
     * PlanTooOld            nobody can tell any more what moved since a plan was made
@@ -280,6 +281,14 @@ class UpstreamRefused(TidingsError):
 
 class BrokenPortion(TidingsError):
     pass
+
+
+class BrokenRelay(TidingsError):
+    """Never taken for a new feed: that would copy everything again, in silence."""
+
+    def __init__(self, feed: str, reason: str) -> None:
+        self.feed = feed
+        super().__init__(f"{feed}: what is stored of its relay cannot be read: {reason}")
 
 
 class LeaseLost(TidingsError):
