@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 # The contracts are not test files themselves; without this their failures show no values.
-for _each in ("claim", "connection", "follower", "log", "profile", "state"):
+for _each in ("claim", "connection", "follower", "log", "profile", "relay", "state"):
     pytest.register_assert_rewrite(f"tests.contract.{_each}_store")
 for _name in ("spill", "tallies"):
     pytest.register_assert_rewrite(f"tests.contract.{_name}")

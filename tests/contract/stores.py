@@ -15,6 +15,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws import clients
 from tidings.aws.blueprint import TABLES, Table
 from tidings.aws.dynamodb_claims import DynamoDBClaims
+from tidings.aws.dynamodb_clusters import DynamoDBClusters
 from tidings.aws.dynamodb_connections import (
     DynamoDBConnections,
     DynamoDBInbox,
@@ -27,16 +28,18 @@ from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_outbox import DynamoDBOutbox
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.dynamodb_registry import DynamoDBRegistry
+from tidings.aws.dynamodb_relays import DynamoDBRelays
 from tidings.aws.dynamodb_sheets import DynamoDBSheets
 from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
 from tidings.aws.items import letter as letters
-from tidings.core import change_ports, consumer_ports, ports
+from tidings.core import change_ports, consumer_ports, ports, relay_ports
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
     MemoryConsumers,
+    MemoryCoordinator,
     MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
@@ -44,6 +47,7 @@ from tidings.core.memory import (
     MemoryOutbox,
     MemoryProfiles,
     MemoryRegistry,
+    MemoryRelays,
     MemorySheets,
     MemoryState,
     MemoryTags,
@@ -96,13 +100,16 @@ class Stores:
     outbox: Outbox
     consumers: consumer_ports.ConsumerStore
     shelf: consumer_ports.ConsumerShelf
+    relays: relay_ports.RelayStore
+    clusters: relay_ports.Coordinator
 
 
 def in_memory() -> Stores:
     consumers = MemoryConsumers()
     inbox, watches, registry = MemoryInbox(), MemoryWatches(), MemoryRegistry()
+    log = MemoryLog()
     return Stores(
-        MemoryLog(),
+        log,
         MemoryState(),
         MemoryDepartures(),
         MemoryFollowers(),
@@ -118,6 +125,8 @@ def in_memory() -> Stores:
         MemoryOutbox(),
         consumers,
         consumers,
+        MemoryRelays(log),
+        MemoryCoordinator(),
     )
 
 
@@ -140,6 +149,8 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         OwnersOutbox(client, "outbox"),
         consumers,
         consumers,
+        DynamoDBRelays(client, "log", "control"),
+        DynamoDBClusters(client, "control"),
     )
 
 

@@ -7,11 +7,11 @@ import re
 from typing import Protocol
 
 import pytest
-from tidings.core import archive_ports, change_ports, consumer_ports, memory, ports
+from tidings.core import archive_ports, change_ports, consumer_ports, memory, ports, relay_ports
 
 PORTS = {
     name: port
-    for module in (ports, archive_ports, change_ports, consumer_ports)
+    for module in (ports, archive_ports, change_ports, consumer_ports, relay_ports)
     for name, port in vars(module).items()
     if inspect.isclass(port) and Protocol in port.__bases__
 }

@@ -46,12 +46,13 @@ class Portion:
     Pages without a hole behind the one that was asked from; none where there is no news.
 
     *pending* is the size in bytes of a page that did not fit, 0 where all that is there is told
-    or the reply is full.
+    or the reply is full. *filtered* entries of the pages were left out.
     """
 
     standing: Standing
     pages: tuple[Page, ...] = ()
     pending: int = 0
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class Rows:
 
 
 def tell(portion: Portion) -> str:
-    head = {**asdict(portion.standing), "pending": portion.pending}
+    counts = {"pending": portion.pending, "filtered": portion.filtered}
+    head = {**asdict(portion.standing), **counts}
     return _line(head) + archives.text_of(portion.pages)
 
 
@@ -78,7 +80,7 @@ def heard(text: str) -> Portion:
     head, rest = _parted(text)
     try:
         pages = tuple(archives.pages_of(rest))
-        return Portion(_standing(head), pages, int(head["pending"]))
+        return Portion(_standing(head), pages, int(head["pending"]), int(head["filtered"]))
     except (KeyError, TypeError, ValueError, archives.BrokenPart) as error:
         raise BrokenPortion(f"no portion of pages: {error}") from None
 

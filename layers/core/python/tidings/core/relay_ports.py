@@ -38,6 +38,8 @@ class RelayStore(Protocol):
         """
         As `write`, with *pages* in the log and its head at `after.checkpoint`: all or nothing.
 
+        The operations that *after* counts more than *before* are counted at the head.
+
         A page whose number is taken is there already; then nothing is written and the answer
         is False.
         """
@@ -49,6 +51,7 @@ class Upstream(Protocol):
     Another feed, at its address.
 
     Each raises:
+        BrokenPortion: what it answered cannot be read.
         Unavailable: it did not answer, or with something else.
         UpstreamRefused: it does not let us read, or has no such feed.
     """

@@ -15,6 +15,8 @@ from . import limits
 from .cursors import PAGE_END, Place
 from .sources import Role
 
+RELAY = "relay"  # the bell of the function that copies chained feeds
+
 
 class Wanted(Enum):
     """What the operator wants."""
@@ -42,12 +44,12 @@ class Copy:
     """
     A copy of the upstream's state under way: rows of buckets below *bucket* are here.
 
-    The log goes on behind page *page*, committed at *seconds*. *empty*: nothing is copied, and
-    all that is here is forgotten.
+    The log goes on behind page *page* (-1: not known yet), committed at *seconds* (0: unknown).
+    *empty*: nothing is copied, and all that is here is forgotten.
     """
 
-    page: int
-    seconds: int
+    page: int = -1
+    seconds: int = 0
     bucket: int = 0
     empty: bool = False
 
@@ -71,7 +73,7 @@ class Relay:
 
     *owner* holds it until *lease_until_ms*. After *failures* in a row the next attempt is due at
     *attempt_ms*. *upstream* is the address that was read last, *term* the fence of the seat that
-    a leader holds.
+    a leader holds. *why* is what its operator said with the last reset.
     """
 
     feed: str
@@ -100,6 +102,7 @@ class Relay:
     page_at_ms: int = 0
     transitions: int = 0
     changed_ms: int = 0
+    why: str = ""
 
     @property
     def place(self) -> Place:

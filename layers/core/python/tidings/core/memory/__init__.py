@@ -6,6 +6,7 @@ that code which relies on more than the ports promise fails here too.
 """
 
 from .archive import MemoryArchive
+from .clusters import MemoryCoordinator
 from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryWatches
 from .consumers import MemoryConsumers
 from .control import MemoryClaims, MemoryFollowers
@@ -13,6 +14,7 @@ from .departures import MemoryDepartures
 from .log import MemoryLog
 from .outbox import MemoryOutbox
 from .profiles import MemoryProfiles
+from .relays import MemoryRelays
 from .sheets import MemorySheets
 from .sockets import MemoryBells, MemorySockets
 from .spill import MemorySpill
@@ -26,6 +28,7 @@ __all__ = [
     "MemoryClaims",
     "MemoryConnections",
     "MemoryConsumers",
+    "MemoryCoordinator",
     "MemoryDepartures",
     "MemoryFollowers",
     "MemoryInbox",
@@ -33,6 +36,7 @@ __all__ = [
     "MemoryOutbox",
     "MemoryProfiles",
     "MemoryRegistry",
+    "MemoryRelays",
     "MemorySheets",
     "MemorySockets",
     "MemorySpill",

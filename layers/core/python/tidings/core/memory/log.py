@@ -6,10 +6,14 @@ from bisect import bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from .. import limits
 from ..pages import Page
 from ..tallies import Taken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page beside its body
 
@@ -44,6 +48,19 @@ class MemoryLog:
                 insort(log.numbers, page.number)
             return log.pages[page.number].append_id
 
+    def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
+        """All of *pages* with their *head*, or nothing where a number is taken."""
+        with self._lock:
+            log = self._feeds[feed]
+            if any(page.number in log.pages for page in pages):
+                return False
+            for page in pages:
+                log.pages[page.number] = page
+                insort(log.numbers, page.number)
+            log.head = head
+            log.operations += operations
+            return True
+
     def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
         with self._lock:
             log = self._feeds[feed]
@@ -54,7 +71,7 @@ class MemoryLog:
                 size += len(page.body) + _PAGE_OVERHEAD_BYTES
                 if found and (len(found) == limit or size > limits.READ_PAGES_BYTES_MAX):
                     break
-                found.append(Page(page.number, page.body, "", page.at_ms))
+                found.append(Page(page.number, page.body, "", page.at_ms, slots=page.slots))
             return found
 
     def head(self, feed: str) -> int:
