@@ -145,6 +145,13 @@ def succeeded(relay: Relay) -> Relay:
     return replace(relay, failures=0, attempt_ms=0, error="")
 
 
+def restarted(relay: Relay) -> Relay:
+    """*relay* as its operator starts it: what stopped it is forgotten, where it stands is not."""
+    condition = Condition.COPYING if relay.copy else Condition.RUNNING
+    begun = relay.copy or relay.checkpoint
+    return replace(succeeded(relay), condition=condition if begun else Condition.NEW)
+
+
 def saved(relay: Relay) -> Relay:
     """*relay* as it is stored: the next version."""
     return replace(relay, version=relay.version + 1)
