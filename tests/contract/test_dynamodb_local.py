@@ -39,6 +39,7 @@ from tests.contract.outbox_store import OutboxContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.registry_store import RegistryContract
+from tests.contract.relay_store import CoordinatorContract, RelaysContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
@@ -146,6 +147,12 @@ class TestOutbox(OutboxContract): ...
 
 
 class TestConsumers(ConsumersContract): ...
+
+
+class TestRelays(RelaysContract): ...
+
+
+class TestCoordinator(CoordinatorContract): ...
 
 
 class TestRaces(RacesContract): ...

@@ -20,6 +20,7 @@ from tests.contract.log_store import LogStoreContract
 from tests.contract.outbox_store import OutboxContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.registry_store import RegistryContract
+from tests.contract.relay_store import CoordinatorContract, RelaysContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, client_in, on_dynamodb
@@ -79,3 +80,9 @@ class TestOutbox(OutboxContract): ...
 
 
 class TestConsumers(ConsumersContract): ...
+
+
+class TestRelays(RelaysContract): ...
+
+
+class TestCoordinator(CoordinatorContract): ...

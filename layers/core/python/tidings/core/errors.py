@@ -248,6 +248,9 @@ class Chained(Rejected):
         super().__init__(f"is a copy of {master}: post there", field="feed", value=feed)
         self.master = master
 
+    def body(self) -> dict[str, object]:
+        return super().body() | {"master": self.master}
+
 
 class LogFellOff(Rejected):
     """*floor* is the first page that is in the log."""
@@ -259,6 +262,9 @@ class LogFellOff(Rejected):
         rule = f"the log begins with page {floor}: what lies between is gone"
         super().__init__(rule, field="after", value=after)
         self.floor = floor
+
+    def body(self) -> dict[str, object]:
+        return super().body() | {"floor": self.floor}
 
 
 class OtherLog(Rejected):

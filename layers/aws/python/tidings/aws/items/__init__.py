@@ -12,6 +12,8 @@ as well as values, and bills a write per KB; attributes are few and short.
 | follower   | control     | `follower#<feed>`, name                      | for ever               |
 | claim      | control     | `claim#<feed>`, Idempotency-Key              | 24 hours               |
 | profile    | control     | `profile#<feed>`, `-`                        | for ever               |
+| relay      | control     | `relay`, feed                                | for ever               |
+| upstream   | control     | `upstream#<feed>`, `-`                       | for ever               |
 | served     | control     | `served`, `-`; a twin's only                 | for ever               |
 | tally      | control     | `tally#<feed>`, what or `at#<place>`         | for ever; a place: TTL |
 | row        | state       | `<feed>#<bucket>`, object key                | for ever; deleted: TTL |
@@ -21,6 +23,8 @@ as well as values, and bills a write per KB; attributes are few and short.
 | watch      | connections | `watch#<feed>`, filter key NUL connection id | its subscription       |
 | letter     | outbox      | feed, id; `refused#<feed>` once refused      | until it is in the log |
 | registered | connections | `registered#<feed>`, instance NUL resource   | its connection         |
+| seat       | seats       | `seat#<cluster>`, number                     | for ever               |
+| member     | seats       | `member#<cluster>`, address                  | while it is heard of   |
 
 Every `expires` is in whole seconds, as DynamoDB's TTL wants it, rounded up: an item may live
 too long, never too short.

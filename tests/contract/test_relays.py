@@ -1,0 +1,122 @@
+"""What the contract of relays cannot say: lost answers, and documents that nobody wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ConnectionClosedError
+from moto import mock_aws
+from mypy_boto3_dynamodb import DynamoDBClient
+from tidings.aws.dynamodb_clusters import DynamoDBClusters
+from tidings.aws.dynamodb_relays import DynamoDBRelays
+from tidings.aws.dynamodb_upstreams import DynamoDBUpstreams
+from tidings.aws.items import relay as relays
+from tidings.core.clusters import Seat
+from tidings.core.errors import BrokenRelay, Unavailable
+from tidings.core.pages import Page
+from tidings.core.relays import Counts, Relay
+
+from tests.contract.stores import client_in
+
+AT = 4_102_444_800_000  # in 2100: pages expire
+BEFORE = Relay("main")
+AFTER = replace(BEFORE, checkpoint=1, counts=Counts(1, 1))
+PAGE = Page(1, '{"event":"update"}', "relay", AT, AT)
+Breaking = Callable[[str], None]
+
+
+@pytest.fixture
+def client() -> Iterator[DynamoDBClient]:
+    with mock_aws(), client_in({}) as made:
+        yield made
+
+
+@pytest.fixture
+def store(client: DynamoDBClient) -> DynamoDBRelays:
+    return DynamoDBRelays(client, "log", "control")
+
+
+@pytest.fixture
+def broken(client: DynamoDBClient) -> Breaking:
+    """Cuts the connection at the point of a call that is named, once."""
+
+    def cut(at: str) -> None:
+        def fail(**_: object) -> None:
+            client.meta.events.unregister(at, fail)
+            raise ConnectionClosedError(endpoint_url="dynamodb")
+
+        client.meta.events.register(at, fail)
+
+    return cut
+
+
+def test_D31_an_append_whose_answer_was_lost_is_done(
+    store: DynamoDBRelays, broken: Breaking
+) -> None:
+    """The document says so; to do it again would be refused by the page that is there."""
+    broken("after-call.dynamodb.TransactWriteItems")
+    assert store.append(BEFORE, AFTER, [PAGE])
+    assert store.relay("main") == replace(AFTER, version=1)
+    assert not store.append(BEFORE, replace(AFTER, error="another"), [PAGE])
+
+
+def test_an_append_that_is_repeated_finds_itself(store: DynamoDBRelays) -> None:
+    """The same write by the same runner is no loss."""
+    assert store.append(BEFORE, AFTER, [PAGE])
+    assert store.append(BEFORE, AFTER, [PAGE])
+    assert store.relay("main").version == 1
+
+
+def test_D30_an_append_that_was_not_done_is_told(store: DynamoDBRelays, broken: Breaking) -> None:
+    """Nobody takes it for done."""
+    broken("before-call.dynamodb.TransactWriteItems")
+    with pytest.raises(Unavailable):
+        store.append(BEFORE, AFTER, [PAGE])
+    assert store.relay("main") == BEFORE
+
+
+@pytest.mark.parametrize(
+    "document",
+    ["", "{", "[]", '{"checkpoint":"7"}', '{"wanted":"maybe"}', '{"copy":{"pages":1}}'],
+)
+def test_D32_a_document_that_cannot_be_read_is_refused(
+    client: DynamoDBClient, store: DynamoDBRelays, document: str
+) -> None:
+    """It is never taken for a feed that has nothing yet."""
+    item: Any = {**relays.encode(replace(AFTER, version=1)), "document": {"S": document}}
+    client.put_item(TableName="control", Item=item)
+    with pytest.raises(BrokenRelay, match="main: what is stored of its relay cannot be read"):
+        store.relay("main")
+
+
+def test_a_document_of_a_later_version_is_read(
+    client: DynamoDBClient, store: DynamoDBRelays
+) -> None:
+    """As during a deployment: what is not known here is left out."""
+    document: Any = {"S": '{"checkpoint":7,"later":[1]}'}
+    item: Any = {**relays.encode(replace(AFTER, version=1)), "document": document}
+    client.put_item(TableName="control", Item=item)
+    assert store.relay("main") == replace(BEFORE, version=1, checkpoint=7)
+
+
+def test_D41_a_coordinator_that_is_not_there_is_bad_weather(client: DynamoDBClient) -> None:
+    """Whatever AWS says about it: the role that one has is kept."""
+    clusters = DynamoDBClusters(client, "nowhere")
+    with pytest.raises(Unavailable):
+        clusters.seats("a")
+    with pytest.raises(Unavailable):
+        clusters.take(Seat("a", 0), Seat("a", 0, "https://one.example", 1, AT))
+
+
+def test_a_password_of_an_upstream_is_kept_for_one_feed(client: DynamoDBClient) -> None:
+    """Until it is taken away."""
+    upstreams = DynamoDBUpstreams(client, "control")
+    assert upstreams.password("main") == ""
+    upstreams.keep("main", "correct horse")
+    assert upstreams.password("main") == "correct horse"
+    assert upstreams.password("mai") == ""
+    upstreams.keep("main", "")
+    assert upstreams.password("main") == ""
