@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 from tidings.aws.clock import now_ms
 from tidings.aws.folder_archive import FolderArchive
 from tidings.core import archives, pages
-from tidings.core.archives import Kept
 from tidings.core.operations import line_from
 from tidings.core.pages import Page
 from tidings.local.running import Twin
@@ -152,7 +151,7 @@ def _made(count: int) -> Iterator[Page]:
 
 
 def _fill_archive(folder: Path, count: int) -> None:
-    kept = [Kept(page) for page in _made(count)]
+    kept = list(_made(count))
     size = -(-len(kept) // _PARTS)
     for first in range(0, len(kept), size):
         FolderArchive(folder).put(_FEED, *archives.encode(kept[first : first + size]))

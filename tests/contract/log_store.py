@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidings.core import limits
 from tidings.core.pages import Page, encode, filler
 from tidings.core.tallies import Taken
@@ -18,7 +20,7 @@ def page(number: int, append_id: str = "a" * 32, body: str | bytes = "{}") -> Pa
 
 def seen(written: Page) -> Page:
     """What readers get of a page."""
-    return Page(written.number, written.body, "", written.at_ms)
+    return Page(written.number, written.body, "", written.at_ms, slots=written.slots)
 
 
 class LogStoreContract:
@@ -64,6 +66,19 @@ class LogStoreContract:
         found = stores.log.read(feed, 0)
         assert found == [seen(each) for each in pages]
         assert found[1].lines == lines
+
+    def test_a_page_comes_back_with_its_slots(self, stores: Stores, feed: str) -> None:
+        """Where entries were left out, all of them too; where none was, nothing is said."""
+        whole = page(1, body=encode(["{}"] * limits.REQUEST_OPERATIONS_MAX))
+        last = limits.REQUEST_OPERATIONS_MAX - 1
+        pages = [whole, *(replace(whole, number=n) for n in (2, 3))]
+        pages[1] = pages[1].only([(0, "{}"), (7, '{"a":1}'), (last, "{}")])
+        pages[2] = pages[2].only([])
+        for each in pages:
+            stores.log.put(feed, each)
+        found = stores.log.read(feed, 0)
+        assert found == [seen(each) for each in pages]
+        assert list(found[1].entries()) == [(0, "{}"), (7, '{"a":1}'), (last, "{}")]
 
     def test_read_neither_repeats_nor_skips(self, stores: Stores, feed: str) -> None:
         """Reading on after the last page seen gives each page once, in order."""

@@ -34,7 +34,7 @@ def full(feed: str) -> Relay:
         checkpoint=7,
         seconds=AT // 1000,
         low_watermark=3,
-        copy=Copy(9, 5, 2, empty=True),
+        copy=Copy(9, 5, 2, empty=True, after="video/x"),
         via=("a", "b"),
         upstream="https://one.example/feeds/main",
         master="https://two.example/feeds/main",

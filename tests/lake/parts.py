@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tidings.aws.folder_archive import FolderArchive
 from tidings.core import archives
-from tidings.core.archives import Kept, Span
+from tidings.core.archives import Span
 from tidings.core.changes import is_change
 from tidings.core.compacting import joined
 from tidings.core.operations import parse_line
@@ -27,9 +27,9 @@ FEED = "main"
 Entry = tuple[int, int, str]
 
 
-def kept(number: int, *lines: str) -> Kept:
+def kept(number: int, *lines: str) -> Page:
     """A page, each a second after the one before."""
-    return Kept(Page(number, "\n".join(lines), "", NOW + number * 1_000))
+    return Page(number, "\n".join(lines), "", NOW + number * 1_000)
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Scene:
     def warehouse(self) -> Warehouse:
         return Warehouse(str(self.folder / "lake"))
 
-    def put(self, *pages: Kept) -> Span:
+    def put(self, *pages: Page) -> Span:
         """They become a part."""
         span, body = archives.encode(pages)
         self.store.put(self.feed, span, body)
@@ -65,7 +65,7 @@ class Scene:
     def spans(self) -> Sequence[Span]:
         return self.store.list(self.feed, 0, 1000)
 
-    def pages(self) -> list[Kept]:
+    def pages(self) -> list[Page]:
         return joined(
             archives.decode(self.store.get(self.feed, span) or b"") for span in self.spans()
         )
@@ -91,8 +91,8 @@ class Scene:
         return table.session.sql(f"SELECT * FROM {table.name}.snapshots").count()
 
 
-def entries(pages: Sequence[Kept]) -> Iterator[Entry]:
-    return ((each.page.number, slot, line) for each in pages for slot, line in each.entries())
+def entries(pages: Sequence[Page]) -> Iterator[Entry]:
+    return ((each.number, slot, line) for each in pages for slot, line in each.entries())
 
 
 def fold(found: Sequence[Entry]) -> list[Entry]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 from tidings.client import NamedConsumers, Poster
-from tidings.core.archives import Kept
 from tidings.core.pages import Page
 from tidings.lake import cloud
 from tidings.local.running import Twin
@@ -31,7 +30,7 @@ def test_one_run_does_every_feed(
         api.register("idle", {})
     scene.feed = "c3"
     for number in (1, 3, 4):
-        scene.put(Kept(_page(twin, "c1", number)))
+        scene.put(_page(twin, "c1", number))
 
     code = cloud.main(_arguments(twin, scene, "c1,c3,c2"))
 
@@ -90,7 +89,7 @@ def _archived(twin: Twin, scene: Scene, feed: str) -> None:
             poster.post([{"event": "update", "type": "t", "id": "x"}])
     scene.feed = feed
     for page in on_twin(feed, twin.dynamodb_url).log().read(feed, 0):
-        scene.put(Kept(page))
+        scene.put(page)
 
 
 def _page(twin: Twin, feed: str, number: int) -> Page:

@@ -10,9 +10,10 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from tidings.core import limits
 from tidings.core.archive_reader import ArchiveReader
-from tidings.core.archives import Kept, Span
+from tidings.core.archives import Span
 from tidings.core.changes import Change, line_of
 from tidings.core.compacting import PAGE_BYTES, wanted
+from tidings.core.pages import Page
 from tidings.lake.job import Wishes
 
 from tests.lake.dying import Dying, Killed
@@ -68,15 +69,15 @@ def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
 
     closed = [each for each in before if each[0] <= 6]
     places = {each[:2] for each in scene.entries() if each[0] <= 6}
-    assert places == wanted(each for each in pages if each.page.number <= 6)
+    assert places == wanted(each for each in pages if each.number <= 6)
     assert places == {(1, 2), (4, 0), (4, 1), (5, 0), (6, 0)}
     assert (report.operations, report.left) == (len(closed), 5)
     assert fold(scene.entries()) == fold(before)
     assert scene.history() == closed
     reader = ArchiveReader(scene.store, _uncounted)
     for after in range(7):
-        assert reader.read(scene.feed, after, 7)[0].page.number == after + 1
-        assert [at.page.at_ms for at in scene.pages()] == [at.page.at_ms for at in pages]
+        assert reader.read(scene.feed, after, 7)[0].number == after + 1
+        assert [at.at_ms for at in scene.pages()] == [at.at_ms for at in pages]
 
 
 def test_changes_may_go_if_that_is_said(scene: Scene) -> None:
@@ -163,14 +164,14 @@ def _run_until(scene: Scene, step: str) -> None:
         scene.phases = []
 
 
-def _check(scene: Scene, before: list[tuple[int, int, str]], pages: list[Kept]) -> None:
+def _check(scene: Scene, before: list[tuple[int, int, str]], pages: list[Page]) -> None:
     found = scene.entries()
     history = scene.history() if scene.table("history").there() else []
     assert sorted({*found, *history}) == sorted(before)
     assert len(history) == len(set(history))
     assert fold(found) == fold(before)
     for page in pages:
-        number = page.page.number
+        number = page.number
         assert scene.store.list(scene.feed, number - 1, 1)[0].holds(number)
     assert list(_last(scene)) == [each for each in before if each[0] > 8]
 

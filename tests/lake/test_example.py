@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from tidings.client import NamedConsumers, Poster
 from tidings.client.cli import main
 from tidings.core import archives
-from tidings.core.archives import Kept
 from tidings.local.running import Twin
 from tidings.pipeline.place import on_twin
 
@@ -51,7 +50,7 @@ def test_T18_a_consumer_that_acknowledged_nothing_bounds_it(twin: Twin, scene: S
         api.register("idle", {})
         scene.feed = feed
         for page in on_twin(feed, twin.dynamodb_url).log().read(feed, 0):
-            scene.put(Kept(page))
+            scene.put(page)
 
         nothing = [
             _compact(scene, *where)
@@ -100,8 +99,8 @@ def _archived(twin: Twin, scene: Scene) -> bytes:
     while entries < len(CLOSED):
         entries += len(pages[at].lines)
         at += 1
-    scene.put(*map(Kept, pages[:at]))
-    span = scene.put(*map(Kept, pages[at:]))
+    scene.put(*pages[:at])
+    span = scene.put(*pages[at:])
     body = scene.store.get("main", span)
     assert body is not None
     assert len(archives.decode(body)) == len(ACTIVE)

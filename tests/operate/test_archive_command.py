@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tidings.aws.folder_archive import FolderArchive
 from tidings.client.cli import main
-from tidings.core.archives import Kept, compacted, decode, encode
+from tidings.core.archives import compacted, decode, encode
 from tidings.core.cursors import START
 from tidings.core.pages import Page
 from tidings.local.running import Twin
@@ -178,7 +178,7 @@ def test_gaps_are_named(tmp_path: Path) -> None:
     """Pages that a replay could not be told."""
     store = FolderArchive(tmp_path)
     for number in (1, 2, 1002, 1005):
-        store.put(FEED, *encode([Kept(Page(number, "", "", 0))]))
+        store.put(FEED, *encode([Page(number, "", "", 0)]))
     done = run("status", "--archive", str(tmp_path))
 
     assert "missing: pages 3 to 1,001\n  missing: pages 1,003 to 1,004\n" in done.stdout

@@ -69,8 +69,7 @@ def check(world: World) -> None:
     if covered(spans, 0) != frontier:
         raise Broken(f"the archive holds up to {covered(spans, 0)}, the frontier is {frontier}")
     for span in spans:
-        for kept in decode(archive.get(FEED, span) or b""):
-            page = kept.page
+        for page in decode(archive.get(FEED, span) or b""):
             world.model.written(page.number, list(page.lines), page.at_ms)  # raises if it was not
             if world.model.seconds[page.number] != page.seconds:
                 raise Broken(f"page {page.number} of the archive has another second")

@@ -15,7 +15,6 @@ from tidings.client.address import status_url
 from tidings.client.post import Poster
 from tidings.client.status_command import fetch
 from tidings.core import archives, limits
-from tidings.core.archives import Kept
 from tidings.core.followers import STATE
 from tidings.local.running import Twin
 from tidings.pipeline.place import Place, on_twin
@@ -61,7 +60,7 @@ def projected(twin: Twin, feed: str) -> None:
 def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
     """The address of an archive of the log's pages, *pages* a part."""
     log = on_twin(feed, twin.dynamodb_url).log()
-    kept = [Kept(page) for page in log.read(feed, 0)]
+    kept = log.read(feed, 0)
     address = f"file://{folder}"
     store = open_archive(address, _no_s3)
     for first in range(0, len(kept), pages):
@@ -72,7 +71,7 @@ def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
 def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, int]]) -> str:
     """The address of an archive in one part that compaction left these operations of."""
     log = on_twin(feed, twin.dynamodb_url).log()
-    kept = archives.compacted([Kept(page) for page in log.read(feed, 0)], keeping)
+    kept = archives.compacted(log.read(feed, 0), keeping)
     open_archive(f"file://{folder}", _no_s3).put(feed, *archives.encode(kept))
     return f"file://{folder}"
 

@@ -14,6 +14,7 @@ from tidings.core import changes, filters
 from tidings.core.changes import Change
 from tidings.core.filters import EVERYTHING
 from tidings.core.operations import line_from, parse_line
+from tidings.core.pages import Page
 from tidings.spark import columns
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import WrongColumn
@@ -29,7 +30,7 @@ values = st.recursive(
 
 
 def table(lines: list[str], names: list[str] = ALL, wanted: Any = EVERYTHING) -> list[Any]:
-    piece = of_page(3, AT_MS, lines, range(len(lines)))
+    piece = of_page(Page(3, "\n".join(lines), "", AT_MS))
     found = list(columns.batches([piece], names, wanted))
     return pa.Table.from_batches(found).to_pylist() if found else []
 
@@ -107,7 +108,7 @@ def test_a_filter_decides_as_the_feed_does(
 def test_many_small_pieces_become_few_batches() -> None:
     """A page of one operation is no batch of its own; a batch has a bound."""
     count = columns.BATCH_LINES + 1
-    pieces = [of_page(number, AT_MS, [line()], [0]) for number in range(1, count + 1)]
+    pieces = [of_page(Page(number, line(), "", AT_MS)) for number in range(1, count + 1)]
 
     found = list(columns.batches(pieces, ["page"], EVERYTHING))
 

@@ -7,6 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core.cursors import PAGE_END, START, Place, Replication
+from tidings.core.pages import Page
 from tidings.spark import offsets, tasks, ways
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.offsets import Log, Offset, Rows
@@ -78,7 +79,7 @@ def test_stretches_follow_each_other(first: int, pages: int, count: int, within:
 
 def test_a_stretch_may_begin_and_end_within_a_page() -> None:
     """What a cursor of one operation leaves out is cut off, before and behind."""
-    pieces = [of_page(page, 1, list("abc"), range(3)) for page in (1, 2, 3)]
+    pieces = [of_page(Page(number, "a\nb\nc", "", 1)) for number in (1, 2, 3)]
 
     found = list(ways.within(iter(pieces), Place(1, 1, 0), Place(3, 0, 0)))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.archive_reader import ArchiveReader, all_spans, covered, holes
-from tidings.core.archives import Kept, Span, encode
+from tidings.core.archives import Span, encode
 from tidings.core.errors import TooLarge
 from tidings.core.memory import MemoryArchive
 
@@ -31,7 +31,7 @@ class Archive:
         self.counted[metric] += value
 
     def add(self, first: int, last: int, text: str = "x") -> Span:
-        pages = [Kept(page(number, line(text))) for number in range(first, last + 1)]
+        pages = [page(number, line(text)) for number in range(first, last + 1)]
         span, body = encode(pages)
         self.store.put(FEED, span, body)
         return span
@@ -50,7 +50,7 @@ class Archive:
         """Everything, read as a replay does."""
         found: list[int] = []
         while more := self.reader.read(FEED, after, until):
-            found += [kept.page.number for kept in more]
+            found += [page.number for page in more]
             after = found[-1]
         return found
 
@@ -140,7 +140,7 @@ def test_one_page() -> None:
 def test_parts_merged_while_they_are_read() -> None:
     """What was listed is gone; the merged part is found instead."""
     archive = Archive((1, 2), (3, 4), (5, 6))
-    assert [kept.page.number for kept in archive.reader.read(FEED, 0, 6)] == [1, 2]
+    assert [page.number for page in archive.reader.read(FEED, 0, 6)] == [1, 2]
 
     archive.add(1, 6)
     for first, last in ((5, 6), (3, 4), (1, 2)):
@@ -149,7 +149,7 @@ def test_parts_merged_while_they_are_read() -> None:
     assert archive.numbers(2, 6) == [3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("body", [b"", b"rubbish", encode([Kept(page(1, line()))])[1][:-1]])
+@pytest.mark.parametrize("body", [b"", b"rubbish", encode([page(1, line())])[1][:-1]])
 def test_a_part_that_cannot_be_read_is_a_hole(body: bytes) -> None:
     """It is counted, and nobody is told half of it; another that holds the page serves."""
     archive = Archive((1, 1), (3, 3))
@@ -176,7 +176,7 @@ def test_a_part_that_nobody_could_hold_is_a_hole_too(monkeypatch: pytest.MonkeyP
 def test_a_part_that_holds_other_pages_than_it_says() -> None:
     """Is as good as broken: a page must not be passed over."""
     archive = Archive()
-    _, body = encode([Kept(page(5, line()))])
+    _, body = encode([page(5, line())])
     archive.put(FEED, Span(last=1, first=1), body)
 
     assert archive.numbers(0, 1) == []
@@ -188,7 +188,7 @@ def test_a_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Archive((1, 5))
     monkeypatch.setattr(limits, "ARCHIVE_STEP_BYTES", 2 * len(line("x")))
 
-    found = [kept.page.number for kept in archive.reader.read(FEED, 0, 5)]
+    found = [page.number for page in archive.reader.read(FEED, 0, 5)]
     assert found == [1, 2]
     assert archive.numbers(0, 5) == [1, 2, 3, 4, 5]
     assert archive.counted["get"] == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import archives
-from tidings.core.archives import Kept, Span
+from tidings.core.archives import Span
 from tidings.core.errors import BrokenPart
 from tidings.core.pages import Page, encode, filler
 
@@ -17,9 +17,10 @@ from tests.unit.scene import NOW, line
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1)
 
 
-def kept(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Kept:
+def kept(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page:
     """A page as a part gives it back: its text unpacked, without an append id."""
-    return Kept(Page(number, "\n".join(lines), "", NOW + number), slots)
+    text, compacted = "\n".join(lines), slots is not None
+    return Page(number, text, "", NOW + number, slots=slots, compacted=compacted)
 
 
 @given(st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=6), st.integers(1, 2**40 - 7))
@@ -40,10 +41,10 @@ def test_packed_pages_and_fillers_are_kept_as_what_they_say() -> None:
     log = [Page(7, encode(lines), "id", NOW), filler(8, at_ms=NOW, expires_ms=0)]
     assert isinstance(log[0].body, bytes)
 
-    _, body = archives.encode([Kept(page) for page in log])
+    _, body = archives.encode(log)
 
     found = archives.decode(body)
-    assert [each.page.lines for each in found] == [lines, []]
+    assert [each.lines for each in found] == [lines, []]
     assert list(found[0].entries())[49] == (49, lines[49])
 
 
@@ -71,12 +72,26 @@ def test_a_compacted_part_keeps_slots() -> None:
     assert archives.decode(archives.encode(twice)[1]) == twice
 
 
+def test_what_was_selected_is_not_compacted() -> None:
+    """A page that was copied in part tells all that the feed ever had of it."""
+    selected = Page(7, "b", "", NOW, slots=(1,))
+
+    found = archives.decode(archives.encode([selected])[1])
+
+    assert found == [selected] and not found[0].compacted
+    assert archives.compacted(found, {(7, 1)}) == found
+    assert archives.compacted(found, set()) == [Page(7, "", "", NOW, slots=(), compacted=True)]
+
+
 BROKEN = {
     "not gzip": b"no",
     "cut": archives.encode([kept(1, "a" * 999)])[1][:-4],
     "no header": gzip.compress(b"a\n"),
     "a header of another kind": gzip.compress(b'{"page":0,"at":1,"lines":0}\n'),
     "slots that are not its entries": gzip.compress(b'{"page":1,"at":1,"lines":1,"slots":[]}\na\n'),
+    "slots out of order": gzip.compress(b'{"page":1,"at":1,"lines":2,"slots":[1,0]}\na\nb\n'),
+    "slots beyond a page": gzip.compress(b'{"page":1,"at":1,"lines":1,"slots":[1000]}\na\n'),
+    "more than whole lines": gzip.compress(b'{"page":1,"at":1,"lines":1}\na\nb'),
     "fewer lines": gzip.compress(b'{"page":1,"at":1,"lines":2}\na\n'),
     "no text": gzip.compress(b"\xff\n"),
 }
@@ -85,5 +100,5 @@ BROKEN = {
 @pytest.mark.parametrize("body", BROKEN.values(), ids=list(BROKEN))
 def test_a_part_that_is_none_is_told(body: bytes) -> None:
     """Never read as fewer pages than it had."""
-    with pytest.raises(BrokenPart, match="a part of the archive"):
+    with pytest.raises(BrokenPart, match=r"a part of the archive|whole pages"):
         archives.decode(body)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from tidings.core import limits
-from tidings.core.archives import Kept, Span, decode
+from tidings.core.archives import Span, decode
 from tidings.core.errors import Unavailable
 from tidings.core.leases import Lease
 from tidings.core.pages import Page
@@ -20,7 +20,7 @@ def spans(scene: Scene) -> list[tuple[int, int]]:
     return [(span.first, span.last) for span in scene.archive.list(FEED, 0, 1000)]
 
 
-def kept(scene: Scene) -> list[Kept]:
+def kept(scene: Scene) -> list[Page]:
     """What all parts hold."""
     found = []
     for span in scene.archive.list(FEED, 0, 1000):
@@ -38,7 +38,7 @@ def test_all_there_is_goes_into_one_part(scene: Scene) -> None:
 
     assert scene.archived() == 5
     assert spans(scene) == [(1, 5)] and checkpoint(scene) == 5
-    assert [(each.page.number, each.page.at_ms, each.page.text) for each in kept(scene)] == [
+    assert [(each.number, each.at_ms, each.text) for each in kept(scene)] == [
         (page.number, page.at_ms, page.text) for page in posted
     ]
     assert scene.archived() == 0
@@ -93,7 +93,7 @@ def test_it_stops_before_a_hole_and_does_not_wait(scene: Scene) -> None:
     scene.project()
     assert scene.archived() == 2
     assert spans(scene) == [(1, 1), (2, 3)]
-    assert [len(each.page.lines) for each in kept(scene)] == [1, 0, 1]
+    assert [len(each.lines) for each in kept(scene)] == [1, 0, 1]
 
 
 def test_the_checkpoint_stays_where_a_part_is_not_kept(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import cursors, limits
 from tidings.core.archive_reader import ArchiveReader
-from tidings.core.archives import Kept, compacted, decode, encode
+from tidings.core.archives import compacted, decode, encode
 from tidings.core.catchup import Progress
 from tidings.core.cursors import START, Replication
 from tidings.core.filters import parse
@@ -255,7 +255,7 @@ def test_what_a_part_holds_is_what_the_log_had(scene: Scene) -> None:
     assert scene.catch_up.archive is not None
     found = scene.catch_up.archive.read(FEED, 0, 3)
 
-    assert [(kept.page.id_prefix, kept.page.lines) for kept in found] == [
+    assert [(page.id_prefix, page.lines) for page in found] == [
         (page.id_prefix, page.lines) for page in pages
     ]
-    assert all(isinstance(kept, Kept) and kept.slots is None for kept in found)
+    assert all(page.slots is None and not page.compacted for page in found)

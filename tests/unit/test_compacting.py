@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidings.core import archives, limits
-from tidings.core.archives import Kept, Span
+from tidings.core.archives import Span
 from tidings.core.changes import Change, is_change, line_of
 from tidings.core.compacting import (
     PAGE_BYTES,
@@ -39,8 +39,8 @@ def span(first: int, last: int) -> Span:
     return Span(last=last, first=first)
 
 
-def kept(number: int, *lines: str) -> Kept:
-    return Kept(Page(number, "\n".join(lines), "", NOW + number))
+def kept(number: int, *lines: str) -> Page:
+    return Page(number, "\n".join(lines), "", NOW + number)
 
 
 def test_T17_the_last_part_is_never_closed() -> None:
@@ -144,7 +144,7 @@ def test_T19_T21_whenever_it_ends_nothing_is_missing(sizes: list[int], data: st.
     for part in before:
         store.put(FEED, *archives.encode(part))
     pages = joined(before)
-    page = data.draw(st.integers(0, pages[-1].page.number), label="bound")
+    page = data.draw(st.integers(0, pages[-1].number), label="bound")
 
     for _ in _compacted(store, page, data):
         _check(store, pages)
@@ -152,12 +152,12 @@ def test_T19_T21_whenever_it_ends_nothing_is_missing(sizes: list[int], data: st.
 
     _check(store, pages)
     spans = store.list(FEED, 0, 1000)
-    left = [each for each in joined(_decoded(store)) if each.page.number <= _reached(spans, page)]
+    left = [each for each in joined(_decoded(store)) if each.number <= _reached(spans, page)]
     assert {each[:2] for each in _entries(left)} == wanted(left)
     assert not any(name == "put" for name in again)
 
 
-def _filled(sizes: list[int], data: st.DataObject) -> list[list[Kept]]:
+def _filled(sizes: list[int], data: st.DataObject) -> list[list[Page]]:
     found, number = [], 1
     for size in sizes:
         bodies = [data.draw(BODIES) for _ in range(size)]
@@ -184,19 +184,19 @@ def _compacted(store: MemoryArchive, page: int, data: st.DataObject) -> Iterator
         yield "remove"
 
 
-def _weighed(span: Span, pages: list[Kept], left: set[tuple[int, int]]) -> Weighed:
+def _weighed(span: Span, pages: list[Page], left: set[tuple[int, int]]) -> Weighed:
     entries = list(_entries(pages))
     mine = [each for each in entries if each[:2] in left]
     return Weighed(span, len(entries), len(mine), sum(len(each[2]) for each in mine))
 
 
-def _check(store: MemoryArchive, pages: list[Kept]) -> None:
+def _check(store: MemoryArchive, pages: list[Page]) -> None:
     found = joined(_decoded(store))
-    assert [each.page.number for each in found] == [each.page.number for each in pages]
+    assert [each.number for each in found] == [each.number for each in pages]
     assert _fold(found) == _fold(pages)
     for each in found:
-        holder = store.list(FEED, each.page.number - 1, 1)
-        assert holder[0].holds(each.page.number)
+        holder = store.list(FEED, each.number - 1, 1)
+        assert holder[0].holds(each.number)
     assert set(_entries(found)) <= set(_entries(pages))
 
 
@@ -205,15 +205,15 @@ def _reached(spans: object, page: int) -> int:
     return max((each.last for each in below(closed(spans), page)), default=0)
 
 
-def _decoded(store: MemoryArchive) -> list[list[Kept]]:
+def _decoded(store: MemoryArchive) -> list[list[Page]]:
     return [archives.decode(store.get(FEED, each) or b"") for each in store.list(FEED, 0, 1000)]
 
 
-def _entries(pages: list[Kept]) -> Iterator[tuple[int, int, str]]:
-    return ((each.page.number, slot, text) for each in pages for slot, text in each.entries())
+def _entries(pages: list[Page]) -> Iterator[tuple[int, int, str]]:
+    return ((each.number, slot, text) for each in pages for slot, text in each.entries())
 
 
-def _fold(pages: list[Kept]) -> dict[str, tuple[int, int, str]]:
+def _fold(pages: list[Page]) -> dict[str, tuple[int, int, str]]:
     return {
         object_key(parse_line(text)): (page, slot, text)
         for page, slot, text in _entries(pages)

@@ -69,6 +69,33 @@ def test_a_filler_is_empty() -> None:
     assert (filler.number, filler.append_id) == (7, pages.FILLER_ID)
 
 
+def test_a_page_of_which_entries_were_left_out() -> None:
+    """The others keep their slots, however it is asked for them."""
+    whole = Page(7, "a\nb\nc\nd", "id", NOW)
+    some = whole.only([(1, "b"), (3, "d")])
+
+    assert list(some.entries()) == list(some.entries(1)) == [(1, "b"), (3, "d")]
+    assert list(some.entries(2)) == [(3, "d")] and list(some.entries(4)) == []
+    assert [some.at(slot) for slot in range(5)] == [None, "b", None, "d", None]
+    assert (some.last_slot, some.lines, some.id_prefix) == (3, ["b", "d"], whole.id_prefix)
+    assert whole.only([]).last_slot == -1 and list(whole.only([]).entries()) == []
+
+
+def test_a_page_that_is_whole() -> None:
+    """Its slots are the numbers of its lines."""
+    whole = Page(7, "a\nb", "id", NOW)
+
+    assert list(whole.entries(1)) == [(1, "b")] and list(whole.entries(2)) == []
+    assert [whole.at(slot) for slot in range(3)] == ["a", "b", None]
+    assert (whole.last_slot, Page(7, "", "id", NOW).last_slot) == (1, -1)
+
+
+def test_a_page_is_not_read_with_slots_of_another() -> None:
+    """A number too few would move the ids of all that follow."""
+    with pytest.raises(ValueError, match="zip"):
+        list(Page(7, "a\nb", "id", NOW, slots=(4,)).entries())
+
+
 def test_ids_of_a_page() -> None:
     """The second it was committed, its number, the slot; its end is behind every slot."""
     page = Page(7, "a\nb", "", NOW + 999)

@@ -32,6 +32,17 @@ def test_O30_a_slice_of_a_page_is_the_text_of_its_events(
     assert len(list(found.events())) == max(0, len(lines) - first)
 
 
+@given(st.sets(st.integers(0, 9)), st.integers(0, 10))
+def test_a_slice_of_a_page_with_holes(slots: set[int], first: int) -> None:
+    """The same two ways; it begins with the next entry where the slot is a hole."""
+    whole = page(7, *(line(f"x{number}") for number in range(10)))
+    found = PageSlice(whole.only([(slot, whole.lines[slot]) for slot in sorted(slots)]), first)
+
+    assert same(found)
+    ids = [event.id for event in found.events()]
+    assert ids == [f"{whole.id_prefix}{slot:06x}" for slot in sorted(slots) if slot >= first]
+
+
 def test_a_packed_page_and_a_filler() -> None:
     """Deflated or empty makes no difference."""
     lines = [line(f"x{number}") for number in range(1000)]

@@ -21,7 +21,7 @@ from .target import told
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidings.core.archives import Kept
+    from tidings.core.pages import Page
 
     Command = Callable[..., None]
 
@@ -93,19 +93,18 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     begun = _page(first)
     end = (_page(last) if last else PAGE_MAX) if dots else begun
     seen = False
-    for kept in archive_findings.pages(target, begun, end):
+    for page in archive_findings.pages(target, begun, end):
         seen = True
-        for entry in _entries(kept):
+        for entry in _entries(page):
             shown = json.dumps(entry, separators=(",", ":")) if as_json else described(entry)
             click.echo(shown)
     if not seen:
         raise click.ClickException(f"page {begun} is not in the archive")
 
 
-def _entries(kept: Kept) -> Iterator[dict[str, Any]]:
+def _entries(page: Page) -> Iterator[dict[str, Any]]:
     """As `tidings log show` tells them."""
-    page = kept.page
-    for slot, line in kept.entries():
+    for slot, line in page.entries():
         event = of_line(prefix(page.number, page.seconds), slot, line)
         told_as = {"id": event.id, "at_ms": page.at_ms, "event": event.name}
         yield {**told_as, "data": json.loads(event.data)}

@@ -12,7 +12,7 @@ from tidings.core.followers import ARCHIVE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidings.core.archives import Kept
+    from tidings.core.pages import Page
 
     from .archive_target import ArchiveTarget
 
@@ -69,12 +69,12 @@ def look(target: ArchiveTarget) -> Found:
     )
 
 
-def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Kept]:
+def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
     """What the archive has of the pages *first* to *last*, as far as there is no hole."""
     reader = ArchiveReader(target.store, lambda metric, value: None)
     while first <= last and (found := reader.read(target.feed, first - 1, last)):
         yield from found
-        first = found[-1].page.number + 1
+        first = found[-1].number + 1
 
 
 def _lag(target: ArchiveTarget) -> Lag | None:

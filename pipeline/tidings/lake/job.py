@@ -100,7 +100,7 @@ class Job:
         return found if before_ms is None else older(found, self._at_ms, before_ms)
 
     def _at_ms(self, span: Span) -> int:
-        return self.archive.pages(span)[-1].page.at_ms
+        return self.archive.pages(span)[-1].at_ms
 
     def _report(
         self, parts: int, loaded: Loaded, chosen: Sequence[Span], compacted: Compacted

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from tidings.core.archive_ports import ArchiveStore
-    from tidings.core.archives import Kept, Span
+    from tidings.core.archives import Span
     from tidings.core.compacting import Piece
+    from tidings.core.pages import Page
 
     Columns = tuple[int, int, int, int, str]
 
@@ -63,7 +64,7 @@ class Archive:
         most = spark.sparkContext.defaultParallelism * TASKS_PER_CORE
         return max(1, min(parts, max(most, parts // PARTS_PER_TASK)))
 
-    def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Kept]:
+    def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Page]:
         """
         Raises:
             PartGone: it was removed meanwhile.
@@ -98,13 +99,12 @@ def _entries(
     """Of a task."""
     store = archive.opens()
     for number, piece in pieces:
-        for kept in archive.pages(piece.span, store):
-            page = kept.page
+        for page in archive.pages(piece.span, store):
             if not piece.first <= page.number <= piece.last:
                 continue
-            if whole and kept.slots is not None:
+            if whole and page.compacted:
                 raise Moved(moved(page.number))
-            for slot, line in kept.entries():
+            for slot, line in page.entries():
                 yield number, page.number, slot, page.at_ms, line
 
 

@@ -119,8 +119,7 @@ class AccountWay:
                 raise Gone(f"page {done + 1} is not in the log")
             for page in run.pages:
                 if page.number <= last.page and page.lines:
-                    count = len(page.lines)
-                    yield of_page(page.number, page.at_ms, page.lines, range(count))
+                    yield of_page(page)
             done = run.pages[-1].number
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:

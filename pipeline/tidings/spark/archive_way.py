@@ -17,7 +17,7 @@ from .ways import Ends, Stretch, even, pieced
 
 if TYPE_CHECKING:
     from tidings.core.archive_ports import ArchiveStore
-    from tidings.core.archives import Kept
+    from tidings.core.pages import Page
 
     from .options import Where
 
@@ -50,8 +50,8 @@ class ArchiveWay:
         return min((span.first for span in listed), default=0)
 
     def end_of(self, page: int) -> Place | None:
-        found = next(self.kept(page - 1, page), None) if page > 0 else None
-        return found.page.end if found else None
+        found = next(self.pages(page - 1, page), None) if page > 0 else None
+        return found.end if found else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
         """Cut where parts end, so that each is read by one task."""
@@ -67,18 +67,16 @@ class ArchiveWay:
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         first = after.page if after.slot < PAGE_END else after.page + 1
-        for kept in self.kept(first - 1, last.page):
-            page = kept.page
-            slots = range(len(page.lines)) if kept.slots is None else kept.slots
+        for page in self.pages(first - 1, last.page):
             if page.lines:
-                yield of_page(page.number, page.at_ms, page.lines, slots)
+                yield of_page(page)
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
         raise WrongOption(
             "what", "state is not in the archive; give url, stage, tables or endpoint"
         )
 
-    def kept(self, after: int, last: int) -> Iterator[Kept]:
+    def pages(self, after: int, last: int) -> Iterator[Page]:
         """
         What the archive has of each page behind *after* up to *last*.
 
@@ -101,14 +99,14 @@ class ArchiveWay:
                 raise Gone(f"page {after + 1} is not in the archive")
             after = done
 
-    def _wanted(self, body: bytes, after: int, last: int) -> Iterator[Kept]:
-        for kept in archives.decode(body):
-            if not after < kept.page.number <= last:
+    def _wanted(self, body: bytes, after: int, last: int) -> Iterator[Page]:
+        for page in archives.decode(body):
+            if not after < page.number <= last:
                 continue
-            if kept.slots is not None and not self.where.takes_compacted:
+            if page.compacted and not self.where.takes_compacted:
                 rule = "was compacted; with the option compacted=take what is left of it is read"
-                raise Gone(f"page {kept.page.number} {rule}")
-            yield kept
+                raise Gone(f"page {page.number} {rule}")
+            yield page
 
     def _store(self) -> ArchiveStore:
         try:

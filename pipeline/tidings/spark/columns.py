@@ -32,6 +32,7 @@ from .errors import WrongColumn
 
 if TYPE_CHECKING:
     from tidings.core.filters import Filter
+    from tidings.core.pages import Page
 
 BATCH_LINES = 10_000  # Spark's own size of an Arrow batch
 BATCH_CHARS = 8 * 1024 * 1024  # or as soon as there are so many: operations hold up to 64 KB
@@ -71,9 +72,10 @@ class Piece:
     at_ms: Sequence[int] | None = None
 
 
-def of_page(number: int, at_ms: int, lines: Sequence[str], slots: Sequence[int]) -> Piece:
-    count = len(lines)
-    return Piece(lines, [number] * count, slots, [at_ms] * count)
+def of_page(page: Page) -> Piece:
+    count = len(page.lines)
+    slots = range(count) if page.slots is None else page.slots
+    return Piece(page.lines, [page.number] * count, slots, [page.at_ms] * count)
 
 
 def subset(names: Iterable[str]) -> StructType:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 # What readers ask for: each attribute costs every reader of every page.
-_NAMES = {"#feed": "feed", "#page": "page", "#body": "body", "#at": "at"}
-_READ = "#page, #body, #at"
+_NAMES = {"#feed": "feed", "#page": "page", "#body": "body", "#at": "at", "#slots": "slots"}
+_READ = "#page, #body, #at, #slots"
 
 
 class DynamoDBLog:

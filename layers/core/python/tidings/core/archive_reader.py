@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from .archive_ports import ArchiveStore
-    from .archives import Kept, Span
+    from .archives import Span
     from .pages import Page
     from .ports import Count
 
@@ -30,24 +30,24 @@ class ArchiveReader:
     store: ArchiveStore
     count: Count
     _listed: dict[str, Sequence[Span]] = field(default_factory=dict)
-    _recent: tuple[str, Span, Sequence[Kept]] | None = None
+    _recent: tuple[str, Span, Sequence[Page]] | None = None
 
-    def read(self, feed: str, after: int, until: int) -> Sequence[Kept]:
+    def read(self, feed: str, after: int, until: int) -> Sequence[Page]:
         """
         Some of the pages behind *after* up to *until*, without a hole; none where one is next.
         """
-        found: list[Kept] = []
+        found: list[Page] = []
         size = 0
-        for kept in self._part(feed, after + 1) if after < until else ():
-            if after < kept.page.number <= until and size < limits.ARCHIVE_STEP_BYTES:
-                found.append(kept)
-                size += len(kept.page.text)
+        for page in self._part(feed, after + 1) if after < until else ():
+            if after < page.number <= until and size < limits.ARCHIVE_STEP_BYTES:
+                found.append(page)
+                size += len(page.text)
         return found
 
     def at(self, feed: str, number: int) -> Page | None:
         """The page *number*, if it is in the archive; of one that was compacted what is left."""
         found = self.read(feed, number - 1, number) if number > 0 else ()
-        return found[0].page if found else None
+        return found[0] if found else None
 
     def reaches(self, feed: str, after: int, until: int) -> bool:
         """
@@ -72,7 +72,7 @@ class ArchiveReader:
                 first = min(first, span.first)
         return first
 
-    def _part(self, feed: str, number: int) -> Sequence[Kept]:
+    def _part(self, feed: str, number: int) -> Sequence[Page]:
         """The pages of a part that holds the page *number*; none where no part does."""
         recent = self._recent
         if recent is not None and recent[0] == feed and recent[1].holds(number):
@@ -94,7 +94,7 @@ class ArchiveReader:
         self._listed[feed] = found
         return found
 
-    def _read(self, feed: str, span: Span) -> Sequence[Kept]:
+    def _read(self, feed: str, span: Span) -> Sequence[Page]:
         """Nothing where it was removed, or cannot be read: that is as good as a hole."""
         try:
             body = self.store.get(feed, span)
@@ -103,7 +103,7 @@ class ArchiveReader:
             pages = decode(body)
         except (BrokenPart, TooLarge):
             pages = []
-        if [each.page.number for each in pages] != list(range(span.first, span.last + 1)):
+        if [each.number for each in pages] != list(range(span.first, span.last + 1)):
             self.count("PartsBroken", 1)
             return ()
         return pages

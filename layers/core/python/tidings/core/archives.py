@@ -2,8 +2,9 @@
 The archive: the pages of a log for as long as somebody pays for them, many in one part.
 
 A part is gzipped NDJSON. Of each page a line that says which it is, then its entries as they
-are in the log: `{"page":12,"at":1767225600000,"lines":2}`. In a part that was compacted
-`"slots":[0,4]` says which of its entries are left.
+are in the log: `{"page":12,"at":1767225600000,"lines":2}`. Where not all of a page's entries are
+there `"slots":[0,4]` says which: what compaction left, or, with `"selected":true`, all that a
+chained feed copied.
 
 Pages never change, so parts may overlap: what two of them hold of a page is the same, or what
 compaction left of it.
@@ -15,14 +16,16 @@ import gzip
 import json
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from . import limits
 from .errors import BrokenPart
-from .pages import Page
+from .pages import Page, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _LEVEL = 6
 # Thirteen digits hold any page an event id can name.
@@ -59,36 +62,18 @@ def span_of(name: str) -> Span | None:
     return Span(last=int(found[1]), first=int(found[2])) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """
-    What the archive has of a page; *slots* are those of the entries of *page* that are left.
-
-    None: all of them are there, and the page is as it was in the log.
-    """
-
-    page: Page
-    slots: tuple[int, ...] | None = None
-
-    def entries(self) -> Iterator[tuple[int, str]]:
-        """Each entry that is left, with its slot."""
-        lines = self.page.lines
-        return zip(range(len(lines)) if self.slots is None else self.slots, lines, strict=True)
-
-
-def encode(pages: Sequence[Kept]) -> tuple[Span, bytes]:
+def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
     """
     The part that holds *pages*, which follow each other without a hole.
 
     The same pages make the same bytes.
     """
-    text = "".join(map(_told, pages))
-    span = Span(last=pages[-1].page.number, first=pages[0].page.number)
+    span = Span(last=pages[-1].number, first=pages[0].number)
     assert len(pages) == span.last - span.first + 1
-    return span, gzip.compress(text.encode(), _LEVEL, mtime=0)
+    return span, gzip.compress(text_of(pages).encode(), _LEVEL, mtime=0)
 
 
-def decode(body: bytes) -> list[Kept]:
+def decode(body: bytes) -> list[Page]:
     """
     The pages of a part, in order.
 
@@ -96,30 +81,51 @@ def decode(body: bytes) -> list[Kept]:
         BrokenPart: not gzip, its end is missing, or a line is not what it must be.
     """
     try:
-        lines = gzip.decompress(body).decode().split("\n")
+        text = gzip.decompress(body).decode()
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         raise BrokenPart(f"a part of the archive is no whole gzip file: {error}") from None
-    found: list[Kept] = []
+    return list(pages_of(text))
+
+
+def text_of(pages: Iterable[Page]) -> str:
+    return "".join(map(_told, pages))
+
+
+def pages_of(text: str) -> Iterator[Page]:
+    """
+    What `text_of` made, page by page.
+
+    Raises:
+        BrokenPart: it ends early, or a line is not what it must be.
+    """
+    lines = text.split("\n")
     at = 0
     while at < len(lines) - 1:
         head = _head(lines[at])
         behind = at + 1 + head["lines"]
         if behind >= len(lines):
-            raise BrokenPart("a part of the archive ends within a page")
-        text = "\n".join(lines[at + 1 : behind])
+            break
         slots = head.get("slots")
-        page = Page(head["page"], text, "", head["at"])
-        found.append(Kept(page, None if slots is None else tuple(slots)))
+        yield Page(
+            head["page"],
+            "\n".join(lines[at + 1 : behind]),
+            "",
+            head["at"],
+            slots=None if slots is None else tuple(slots),
+            compacted=slots is not None and not head.get("selected"),
+        )
         at = behind
-    return found
+    if at < len(lines) - 1 or lines[at]:
+        raise BrokenPart("what should be whole pages ends within one")
 
 
-def _told(kept: Kept) -> str:
-    page = kept.page
+def _told(page: Page) -> str:
     text = page.text
-    head: dict[str, Any] = {"page": page.number, "at": page.at_ms, "lines": len(page.lines)}
-    if kept.slots is not None:
-        head["slots"] = kept.slots
+    head: dict[str, Any] = {"page": page.number, "at": page.at_ms, "lines": len(lines_of(text))}
+    if page.slots is not None:
+        head["slots"] = page.slots
+        if not page.compacted:
+            head["selected"] = True
     line = json.dumps(head, separators=(",", ":"))
     return f"{line}\n{text}\n" if text else f"{line}\n"
 
@@ -128,21 +134,26 @@ def _head(line: str) -> dict[str, Any]:
     try:
         head: dict[str, Any] = json.loads(line)
         assert head["page"] > 0 and head["lines"] >= 0 and head["at"] >= 0
-        assert len(head.get("slots", ())) == (head["lines"] if "slots" in head else 0)
+        assert "slots" not in head or _are_slots(head["slots"], head["lines"])
     except (ValueError, KeyError, TypeError, AssertionError):
         raise BrokenPart("a part of the archive says nothing of a page", value=line) from None
     return head
 
 
-def compacted(pages: Sequence[Kept], wanted: set[tuple[int, int]]) -> list[Kept]:
+def _are_slots(found: list[int], count: int) -> bool:
+    """Whether they ascend, so that ids of entries do."""
+    ascend = all(low < high for low, high in pairwise([-1, *found, limits.REQUEST_OPERATIONS_MAX]))
+    return len(found) == count and ascend
+
+
+def compacted(pages: Sequence[Page], wanted: set[tuple[int, int]]) -> list[Page]:
     """*pages* with those of their entries alone whose (page, slot) is *wanted*."""
-    return [_left_of(kept, wanted) for kept in pages]
+    return [_left_of(page, wanted) for page in pages]
 
 
-def _left_of(kept: Kept, wanted: set[tuple[int, int]]) -> Kept:
-    page = kept.page
-    left = [each for each in kept.entries() if (page.number, each[0]) in wanted]
-    if kept.slots is None and len(left) == len(page.lines):
-        return kept
-    text = "\n".join(line for _, line in left)
-    return Kept(Page(page.number, text, "", page.at_ms), tuple(slot for slot, _ in left))
+def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
+    left = [each for each in page.entries() if (page.number, each[0]) in wanted]
+    if len(left) == len(page.lines):
+        return page
+    text, slots = "\n".join(line for _, line in left), tuple(slot for slot, _ in left)
+    return replace(page, body=text, slots=slots, compacted=True)

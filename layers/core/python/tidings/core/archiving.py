@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import limits
-from .archives import Kept, encode
+from .archives import encode
 from .followers import ARCHIVE, Habits
 from .reader import Reader, Run
 
@@ -58,7 +58,7 @@ class Archiver:
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         part = _of_a_part(pages)
-        span, body = encode([Kept(page) for page in part])
+        span, body = encode(part)
         self.store.put(feed, span, body)
         self.count("PartsArchived", 1)
         return len(part)

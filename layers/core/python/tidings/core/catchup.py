@@ -17,17 +17,18 @@ from . import limits
 from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
 from .followers import STATE
 from .frames import Event
-from .matching import kept_part, page_part, row_name
+from .matching import page_part, row_name
 from .operations import data_of, event_of, parse_line
 from .parts import Chosen, Rows
 from .reader import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .archive_reader import ArchiveReader
     from .departure_reader import DepartureReader
     from .filters import Filter
+    from .pages import Page
     from .parts import Part
     from .ports import Checkpoints, Clock, StateStore
     from .reader import Reader
@@ -306,11 +307,7 @@ class CatchUp:
             return self._archive_step(feed, progress, wanted, after, run.floor)
         if not run.pages:
             return self._frontier_step([], progress)
-        lefts = self.departures.left(feed, run.pages) if wanted.leave else {}
-        parts: list[Part] = []
-        for page in run.pages:
-            first = 0 if page.number != progress.page else progress.slot + 1
-            parts.append(page_part(page, wanted, first, lefts.get(page.number)))
+        parts = self._parts(feed, run.pages, progress, wanted)
         last = run.pages[-1]
         moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
         return Step(parts, moved) if run.more else self._frontier_step(parts, moved)
@@ -319,22 +316,23 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
     ) -> Step:
         """What the archive has below the *floor* of the log; where it has a hole, by the time."""
-        found = self.archive.read(feed, after, floor - 1) if self.archive else ()
-        if not found:
+        pages = self.archive.read(feed, after, floor - 1) if self.archive else ()
+        if not pages:
             return Step([], self._by_time(feed, progress.seconds))
-        pages = [kept.page for kept in found]
-        lefts = self.departures.left(feed, pages) if wanted.leave else {}
-        parts = [
-            kept_part(
-                kept,
-                wanted,
-                progress.slot + 1 if kept.page.number == progress.page else 0,
-                lefts.get(kept.page.number),
-            )
-            for kept in found
-        ]
+        parts = self._parts(feed, pages, progress, wanted)
         moved = replace(in_log(pages[-1].end), announces=progress.announces, archived=True)
         return Step(parts, moved)
+
+    def _parts(
+        self, feed: str, pages: Sequence[Page], progress: Progress, wanted: Filter
+    ) -> list[Part]:
+        """What *wanted* picks of *pages*, which begin with that of *progress* or behind it."""
+        lefts = self.departures.left(feed, pages) if wanted.leave else {}
+        parts: list[Part] = []
+        for page in pages:
+            first = 0 if page.number != progress.page else progress.slot + 1
+            parts.append(page_part(page, wanted, first, lefts.get(page.number)))
+        return parts
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
         """Arrived, in the same step as the last pages: a busy feed has no quiet moment."""

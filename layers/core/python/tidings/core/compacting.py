@@ -22,7 +22,7 @@ from .state import object_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from .archives import Kept
+    from .pages import Page
     from .positions import Position
 
 PAGE_BYTES = 400  # of a page that is held, beside its text: a part of empty pages is not endless
@@ -100,7 +100,7 @@ def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator
             return
 
 
-def wanted(pages: Iterable[Kept], *, changes: bool = True) -> set[tuple[int, int]]:
+def wanted(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int]]:
     """
     Page and slot of what is left of *pages*, which ascend.
 
@@ -109,9 +109,9 @@ def wanted(pages: Iterable[Kept], *, changes: bool = True) -> set[tuple[int, int
     """
     latest: dict[str, tuple[int, int]] = {}
     without: set[tuple[int, int]] = set()
-    for kept in pages:
-        for slot, line in kept.entries():
-            at = (kept.page.number, slot)
+    for page in pages:
+        for slot, line in page.entries():
+            at = (page.number, slot)
             if not is_change(line):
                 latest[object_key(parse_line(line))] = at
             elif changes:
@@ -147,9 +147,9 @@ def _weight(part: Weighed) -> int:
     return part.size + PAGE_BYTES * (part.span.last - part.span.first + 1)
 
 
-def joined(parts: Iterable[Sequence[Kept]]) -> list[Kept]:
+def joined(parts: Iterable[Sequence[Page]]) -> list[Page]:
     """The pages of parts that overlap or touch, each one once."""
-    found = {kept.page.number: kept for part in parts for kept in part}
+    found = {page.number: page for part in parts for page in part}
     return [found[number] for number in sorted(found)]
 
 

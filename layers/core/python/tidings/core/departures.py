@@ -98,7 +98,7 @@ class _Track:
         left: dict[int, tuple[str, ...]] = {}
         known = bool(page.body)
         remembered = page.at_ms > self._forgotten_ms
-        for slot, line in enumerate(page.lines):
+        for slot, line in page.entries():
             operation = parse_line(line)
             key = object_key(operation)
             if (page.number, slot) <= self._written.get(key, (0, 0)):

@@ -138,7 +138,7 @@ def plan(
             break
         found.pages, found.cursor = found.pages + 1, page.end.encode()
         left = lefts.get(page.number) if lefts is not None else {}
-        for slot, line in enumerate(page.lines):
+        for slot, line in page.entries():
             operation = concerned(line, resources)
             matching = index.matching(operation)
             if operation.changed:

@@ -126,16 +126,16 @@ class Scan:
     def take(self, page: Page) -> None:
         """Everything of *page* that is wanted and fits."""
         self._pages += 1
-        lines, tags = page.lines, self.query.tags
+        tags = self.query.tags
         if not tags or may_hold(page.text, tags):
-            for slot, line in enumerate(lines):
+            for slot, line in page.entries():
                 number = number_of(page.number, slot)
                 if number > self.next and self._wants(line):
                     self._add(told(line, number=number, at_ms=page.at_ms), number)
                 if self.full:
                     return
         self.skip(page.number)
-        self.head = number_of(page.number, len(lines) - 1) if lines else end_of(page.number)
+        self.head = _last(page)
 
     def skip(self, page: int) -> None:
         """Nothing up to *page*, or nothing more, is wanted."""
@@ -202,9 +202,10 @@ class Lister:
         page = None
         if page_number >= self.reader.trim.floor(feed):
             page = self.reader.at(feed, page_number)
-        if page is None or slot >= len(page.lines):
+        line = page.at(slot) if page is not None else None
+        if page is None or line is None:
             raise UnknownChange("Not found", value=number)
-        return told(page.lines[slot], number=number, at_ms=page.at_ms)
+        return told(line, number=number, at_ms=page.at_ms)
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
         """Fill *scan*; whether the end was reached, and whether somebody writes there."""
@@ -266,7 +267,12 @@ class Lister:
         if not run.pages:
             return 0
         last = run.pages[-1]
-        return number_of(last.number, len(last.lines) - 1) if last.lines else end_of(last.number)
+        return _last(last)
+
+
+def _last(page: Page) -> int:
+    """The id of its last entry, or behind it where it has none."""
+    return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
 
 
 def _show(scan: Scan, pages: Iterable[Page]) -> None:

@@ -145,7 +145,7 @@ class LogView:
             if page is None:
                 return None
             if page.lines:
-                return Place(number, len(page.lines) - 1, page.seconds)
+                return Place(number, page.last_slot, page.seconds)
             number -= 1
         return None
 
@@ -177,15 +177,15 @@ class LogView:
 
 
 def _lines(page: Page) -> Iterator[tuple[Place, str]]:
-    for slot, line in enumerate(page.lines):
+    for slot, line in page.entries():
         yield Place(page.number, slot, page.seconds), line
 
 
 def line_at(page: Page | None, place: Place) -> str | None:
     """The line at *place*, if that is an id of *page*."""
-    if page is None or page.seconds != place.seconds or place.slot >= len(page.lines):
+    if page is None or page.seconds != place.seconds:
         return None
-    return page.lines[place.slot]
+    return page.at(place.slot)
 
 
 def _first_open(consumer: Consumer, page: Page) -> Entry | None:

@@ -1,4 +1,4 @@
-"""What a consumer's filter picks: of a page, of what the archive has of it, and of a row."""
+"""What a consumer's filter picks of a page, and of a row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from .parts import Chosen, PageSlice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .archives import Kept
     from .departures import Left
     from .filters import Filter
     from .pages import Page
@@ -46,35 +45,17 @@ def page_events(
     if not wanted.may_match(text):
         return
     prefix = page.id_prefix
-    for slot, line in enumerate(lines_of(text)[first:], first):
+    for slot, line in page.numbered(lines_of(text), first):
         if wanted.may_match(line) and wanted.matches(parse_line(line)):
             yield of_line(prefix, slot, line)
-
-
-def kept_part(kept: Kept, wanted: Filter, first: int = 0, left: Left | None = None) -> Part:
-    """As `page_part`; of a page that was compacted what is left, under the ids it had."""
-    if kept.slots is None:
-        return page_part(kept.page, wanted, first, left)
-    return Chosen(list(_compacted_events(kept, wanted, first)))
-
-
-def _compacted_events(kept: Kept, wanted: Filter, first: int) -> Iterator[Event]:
-    """What took a parent away may be gone, so that departures say too little."""
-    for slot, line in kept.entries():
-        event = of_line(kept.page.id_prefix, slot, line)
-        operation = parse_line(line)
-        if slot < first:
-            continue
-        if wanted.matches(operation):
-            yield event
-        elif wanted.leave and wanted.left_by(operation, None):
-            yield leave_of(event)
 
 
 def _events_and_leaves(
     page: Page, wanted: Filter, first: int, left: Left | None
 ) -> Iterator[Event]:
-    for slot, line in enumerate(page.lines[first:], first):
+    if page.compacted:
+        left = None  # what took a parent away may be gone, so that departures say too little
+    for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
             yield of_line(page.id_prefix, slot, line)

@@ -8,6 +8,7 @@ read them in the console; larger ones are deflated, because DynamoDB bills by th
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ class Page:
     *at_ms* is the writer's clock when it was committed; *append_id* tells whose write it is.
     *expires_ms* is when DynamoDB may delete it, well after the floor has passed it.
     *slots* are those of its entries where some of them were left out; None: all are there.
+    *compacted*: the archive gave up some of them, so that it does not tell all that happened.
     """
 
     number: int
@@ -39,6 +41,7 @@ class Page:
     at_ms: int
     expires_ms: int = 0
     slots: tuple[int, ...] | None = None
+    compacted: bool = False
 
     @property
     def text(self) -> str:
@@ -51,10 +54,28 @@ class Page:
         """The entries, in slot order."""
         return lines_of(self.text)
 
-    def entries(self) -> Iterator[tuple[int, str]]:
-        """Each entry that is there, with its slot."""
-        lines = self.lines
-        return zip(range(len(lines)) if self.slots is None else self.slots, lines, strict=True)
+    def entries(self, first: int = 0) -> Iterator[tuple[int, str]]:
+        """Each entry that is there from slot *first* on, with its slot."""
+        return self.numbered(self.lines, first)
+
+    def numbered(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:
+        """As `entries`, where *lines* were taken from its text and are not to be kept."""
+        if self.slots is None:
+            return enumerate(lines[first:] if first else lines, first)
+        at = bisect_left(self.slots, first)
+        return zip(self.slots[at:], lines[at:], strict=True)
+
+    def at(self, slot: int) -> str | None:
+        """The entry in *slot*, None where there is none."""
+        found = next(self.entries(slot), None)
+        return found[1] if found and found[0] == slot else None
+
+    @property
+    def last_slot(self) -> int:
+        """That of its last entry; -1 where it has none."""
+        if self.slots is None:
+            return len(self.lines) - 1
+        return self.slots[-1] if self.slots else -1
 
     def only(self, kept: Sequence[tuple[int, str]]) -> Page:
         """This page with the entries *kept* alone, in the slots they have."""

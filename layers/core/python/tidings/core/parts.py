@@ -54,16 +54,16 @@ class PageSlice:
 
     def events(self) -> Iterable[Event]:
         prefix = self.page.id_prefix
-        for slot, line in enumerate(self.page.lines[self.first :], self.first):
+        for slot, line in self.page.entries(self.first):
             yield frames.of_line(prefix, slot, line)
 
     def sse(self) -> str:
         prefix = self.page.id_prefix
-        lines = lines_of(self.page.text)[self.first :]
+        lines = lines_of(self.page.text)
         return "".join(
             [
                 f"id: {prefix}{slot:06x}\nevent: {event_of(line)}\ndata: {data_of(line)}\n\n"
-                for slot, line in enumerate(lines, self.first)
+                for slot, line in self.page.numbered(lines, self.first)
             ]
         )
 

@@ -42,7 +42,8 @@ class Condition(Enum):
 @dataclass(frozen=True, slots=True)
 class Copy:
     """
-    A copy of the upstream's state under way: rows of buckets below *bucket* are here.
+    A copy of the upstream's state under way: rows of buckets below *bucket* are here, and those
+    of *bucket* up to the key *after*.
 
     The log goes on behind page *page* (-1: not known yet), committed at *seconds* (0: unknown).
     *empty*: nothing is copied, and all that is here is forgotten.
@@ -52,6 +53,16 @@ class Copy:
     seconds: int = 0
     bucket: int = 0
     empty: bool = False
+    after: str = ""
+
+    @property
+    def begun(self) -> bool:
+        return self.bucket > 0 or self.after != ""
+
+    @property
+    def copied(self) -> bool:
+        """Whether nothing is left but to go on in the log."""
+        return self.bucket >= limits.BUCKETS
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,15 +82,9 @@ def project(pages: Iterable[Page], *, tombstone_ms: int) -> list[Row]:
     return list(latest.values())
 
 
-def rows_of(
-    page: Page, *, tombstone_ms: int, entries: Iterable[tuple[int, str]] | None = None
-) -> Iterator[Row]:
-    """
-    Each operation of *page* as the row it would leave if none came behind it.
-
-    *entries* are its slots and lines where it does not hold all that it had.
-    """
-    for slot, line in enumerate(page.lines) if entries is None else entries:
+def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
+    """Each operation of *page* as the row it would leave if none came behind it."""
+    for slot, line in page.entries():
         if is_change(line):
             continue  # there is no object whose latest operation it could be
         key = object_key(parse_line(line))

@@ -48,7 +48,7 @@ class Tail:
             return True
         for page in run.pages:
             assert page.number == self.last + 1
-            self._hold(Page(page.number, page.text, "", page.at_ms))
+            self._hold(Page(page.number, page.text, "", page.at_ms, slots=page.slots))
         return bool(run.pages)
 
     def reaches(self, page: int) -> bool:

@@ -215,10 +215,8 @@ class Verifier:
         self.floor = archive.begins(self.feed, until)
         self.page = self.floor - 1
         while found := archive.read(self.feed, self.page, until):
-            for kept in found:
-                rows = rows_of(kept.page, tombstone_ms=self.tombstone_ms, entries=kept.entries())
-                self._spill(rows)
-            self.page = found[-1].page.number
+            self._spill(self._said(found))
+            self.page = found[-1].number
             yield self.page
 
     def _spill(self, rows: Iterable[Row]) -> None:

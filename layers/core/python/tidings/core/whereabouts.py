@@ -56,7 +56,7 @@ class Whereabouts:
         """*pages* follow `page` without a hole."""
         for page in pages:
             assert page.number == self.page + 1
-            for slot, line in enumerate(page.lines):
+            for slot, line in page.entries():
                 self._see(object_key(parse_line(line)), Position(page.number, slot), line)
             self.page = page.number
 

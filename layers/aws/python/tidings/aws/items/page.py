@@ -2,7 +2,7 @@
 page: one page of the log, immutable but for its expiry.
 
 Key: feed, page number. `body` is NDJSON (S) or deflated NDJSON (B), `append` tells whose write
-it is, `at` is the commit time in ms.
+it is, `at` is the commit time in ms. `slots` are those of its entries, left out where all are there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core.pages import Page
 
-from .attributes import Item, body, body_of, expiry, expiry_ms, number, number_of, text, text_of
+from .attributes import (
+    Item,
+    Value,
+    body,
+    body_of,
+    expiry,
+    expiry_ms,
+    number,
+    number_of,
+    text,
+    text_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def key(feed: str, page: int) -> Item:
@@ -28,6 +39,7 @@ def encode(feed: str, page: Page) -> Item:
         "append": text(page.append_id),
         "at": number(page.at_ms),
         **expiry(page.expires_ms),
+        **({} if page.slots is None else {"slots": _slots(page.slots)}),
     }
 
 
@@ -39,4 +51,14 @@ def decode(item: Mapping[str, Any]) -> Page:
         text_of(item, "append"),
         number_of(item, "at"),
         expiry_ms(item),
+        _slots_of(item["slots"]) if "slots" in item else None,
     )
+
+
+def _slots(found: Sequence[int]) -> Value:
+    """As text: as a list of numbers they would take three times the room."""
+    return text(",".join(map(str, found)))
+
+
+def _slots_of(value: Value) -> tuple[int, ...]:
+    return tuple(map(int, value["S"].split(","))) if value["S"] else ()
