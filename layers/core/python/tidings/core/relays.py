@@ -67,7 +67,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Since the feed was chained: *pages* and *operations* copied, operations left out, pages that came twice."""
+    """Since the feed was chained; *filtered* entries were left out, *repeated* pages came again."""
 
     pages: int = 0
     operations: int = 0

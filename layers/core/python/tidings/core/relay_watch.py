@@ -1,0 +1,44 @@
+"""
+Watching relays, once a minute: each is rung, and told to whom alarms belong.
+
+Also of a relay that does not run at all: what is counted is in its document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .relays import RELAY, Wanted
+
+if TYPE_CHECKING:
+    from .ports import Bells, Clock, Count
+    from .relay_ports import RelayStore
+    from .sources import Sources
+
+
+@dataclass(frozen=True, slots=True)
+class RelayWatch:
+    store: RelayStore
+    sources: Sources
+    bells: Bells
+    clock: Clock
+    count: Count
+
+    def run(self, feed: str) -> None:
+        """Nothing is told of what an operator has stopped, nor of a feed that is local."""
+        if feed not in self.sources:
+            return
+        relay = self.store.relay(feed)
+        self.bells.ring(feed, RELAY)
+        if relay.version == 0 or relay.wanted is not Wanted.RUN:
+            return
+        self.count("RelayLag", max(0, relay.upstream_head - relay.checkpoint))
+        self.count("RelaysStanding", int(relay.stands))
+        self._age("RelayUpstreamAge", relay.upstream_read_ms)
+        self._age("RelayMasterAge", relay.master_read_ms)
+
+    def _age(self, metric: str, read_ms: int) -> None:
+        """Nothing where it was never read: the relay tells that by its retries."""
+        if read_ms:
+            self.count(metric, max(0, self.clock() - read_ms) // 1000)
