@@ -6,7 +6,10 @@ from dataclasses import replace
 
 from tidings.core import limits
 from tidings.core.connections import Connection
+from tidings.core.memory import MemoryRelays
+from tidings.core.relay_watch import RelayWatch
 from tidings.core.session import State
+from tidings.core.sources import Source
 
 from tests.unit.scene import FEED, FEEDS, NOW, Scene, op
 
@@ -46,6 +49,15 @@ def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
     sweeper.run(FEEDS)
     assert scene.bells.rings == []
     assert scene.counted["ArchiveLag"] == 61
+
+
+def test_a_chained_feed_is_rung_each_minute(scene: Scene) -> None:
+    """Its relay rings for itself when a run ends; one that was killed did not."""
+    sources = {FEED: Source("https://master.example/feeds/main")}
+    store = MemoryRelays(scene.log)
+    watch = RelayWatch(store, sources, scene.bells, lambda: NOW, scene.count)
+    replace(scene.sweeper, relays=watch).run(FEEDS)
+    assert scene.bells.rings == [(FEED, "relay")]
 
 
 def test_nothing_to_do(scene: Scene) -> None:

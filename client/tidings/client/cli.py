@@ -40,6 +40,9 @@ SUBCOMMANDS = {
     "consumers": Subcommand(
         "tidings.client.consumers_command", "consumers", "Show and steer named consumers."
     ),
+    "relays": Subcommand(
+        "tidings.client.relays_command", "relays", "Show and steer feeds that copy another one."
+    ),
     "log": Subcommand("tidings.client.log_command", "log", "Look at the log of a feed."),
     "archive": Subcommand(
         "tidings.client.archive_command", "archive", "Look at and compact an archive."

@@ -8,27 +8,14 @@ from urllib.parse import quote
 
 import httpx
 
-from . import connection
-from .address import feed_url
-from .closing import Closing
-from .errors import FellOff, Lost, Refused
-from .refusals import error_of, retry_after_s
+from .errors import FellOff, Refused
+from .feed_api import Answer, FeedApi
 
 _FELL_OFF = "fell_off"
-_BELOW_300 = range(200, 300)
-
-Answer = dict[str, Any]
 
 
-class NamedConsumers(Closing):
-    """A connection to ask one feed. Close it, or use `with`. Any thread may ask."""
-
-    def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
-        self._url = feed_url(url, feed)
-        self._client = connection.opened(password)
-
-    def close(self) -> None:
-        self._client.close()
+class NamedConsumers(FeedApi):
+    """What may be asked of the named consumers of one feed, and of its log."""
 
     def all(self) -> list[Answer]:
         found: list[Answer] = self.ask("GET", "consumers")["consumers"]
@@ -59,44 +46,12 @@ class NamedConsumers(Closing):
         """The ends of the log, or the entries that *query* asks for."""
         return self.ask("GET", "log", query=query)
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """
-        Raises:
-            AccessDenied, FellOff, Refused: the answer is final, with its status and code.
-            Lost: no answer, or none of a feed; nobody knows whether it was done.
-        """
-        with connection.translated(self._url):
-            answer = self._client.request(
-                method, f"{self._url}/{path}", json=body, params=query or {}
-            )
-        if answer.status_code not in _BELOW_300:
-            raise _refusal(answer)
-        return _read(answer)
+    def _refusal(self, answer: httpx.Response) -> Exception:
+        error = super()._refusal(answer)
+        if isinstance(error, Refused) and error.code == _FELL_OFF:
+            return FellOff(error.message, status=error.status, code=error.code)
+        return error
 
 
 def _path(name: str, below: str = "") -> str:
     return f"consumers/{quote(name, safe='')}" + (f"/{below}" if below else "")
-
-
-def _refusal(answer: httpx.Response) -> Exception:
-    error = error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
-    if isinstance(error, Refused) and error.code == _FELL_OFF:
-        return FellOff(error.message, status=error.status, code=error.code)
-    return error
-
-
-def _read(answer: httpx.Response) -> Answer:
-    try:
-        found = answer.json()
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise Lost("the answer is not one of a feed; is the address right?")
-    return found

@@ -10,7 +10,8 @@ from typing import Any
 from .closing import Closing
 from .errors import ClientError, Lost, Refused
 from .events import RESET, Event
-from .named_consumers import Answer, NamedConsumers
+from .feed_api import Answer
+from .named_consumers import NamedConsumers
 
 RENEWALS = 3  # of each lease: two of them may fail
 _JOIN_S = 1.0  # a renewal on its way harms nobody

@@ -19,9 +19,10 @@ from .closing import Closing
 from .consumer import Consumer
 from .errors import Lost, Refused, Unwritten
 from .events import RESET
+from .feed_api import Answer
 from .following import Transport
 from .intake import Delivery
-from .named_consumers import Answer, NamedConsumers
+from .named_consumers import NamedConsumers
 from .session import Overtaken, Session, is_id
 
 BULK = 500  # half a page of the largest kind; most stores take some hundreds at once

@@ -68,6 +68,21 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
     metavar="TABLE=JSON",
     help="Tell what is written in a table of the same DynamoDB; may be repeated.",
 )
+@click.option("--chain-from", metavar="URL", help="Copy the feed at this address, and follow it.")
+@click.option(
+    "--chain",
+    "chains",
+    multiple=True,
+    metavar="FEED=URL",
+    help="Copy a feed under a name of its own; may be repeated.",
+)
+@click.option(
+    "--source",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="How it is copied, as docs/CHAINING.md says, e.g. types=video or fall_off=wait.",
+)
+@click.option("--coordinator", default="", metavar="URL", help="Where leaders are elected.")
 @click.option("--read-password-file", type=_FILE, help="Ask readers for the password in here.")
 @click.option("--ingest-password-file", type=_FILE, help="Ask producers for the one in here.")
 @click.option("--demo", is_flag=True, help="Post the history of a git repository as a demo.")
@@ -89,6 +104,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
       tidings local --data ./feed          keep the feed; kill it and start it again
       tidings local --feeds main,orders --setting TIDINGS_RETENTION_HOURS=1
       tidings local --read-password-file reader.txt --compat oplog
+      tidings local --port 8052 --chain-from http://127.0.0.1:8042/feeds/main
 
     \b
     Exit codes:

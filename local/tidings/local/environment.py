@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.aws import blueprint, metrics, settings
+from tidings.aws.source_settings import CoordinatorUrl
 from tidings.core import errors
 from tidings.core.feeds import check_known
-from tidings.local import engine, table_producers, tables
+from tidings.core.sources import Sources
+from tidings.local import chaining, engine, table_producers, tables
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
 from tidings.local.workers import Program
@@ -86,6 +88,16 @@ def feeds(options: Options) -> frozenset[str]:
     return settings.parse(_settings(options, _NOWHERE, None)).feeds
 
 
+def sources(options: Options) -> Sources:
+    """The chained ones among them."""
+    return settings.parse(_settings(options, _NOWHERE, None)).sources
+
+
+def coordinator(options: Options) -> CoordinatorUrl | None:
+    """Where they elect leaders."""
+    return settings.parse(_settings(options, _NOWHERE, None)).coordinator
+
+
 def origins(options: Options) -> tuple[str, ...]:
     """The origins a browser may read from."""
     return settings.parse(_settings(options, _NOWHERE, None)).cors_origins
@@ -139,6 +151,7 @@ def _settings(
     archive = options.archive or options.data
     if archive is not None:
         values["TIDINGS_ARCHIVE"] = archive.resolve().as_uri()
+    values |= chaining.settings(options)
     values |= options.settings
     if function is not None:
         values |= function.environment

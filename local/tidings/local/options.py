@@ -21,7 +21,8 @@ class Options:
     `tidings.aws.settings`. *archive* is the folder of the archive; None is *data*, if there is one.
     What is None of *object_url*, *compat*, *leave* and the password
     files stays as it was set before, and so do *resources* and *max_age* without any resource.
-    *captures* are tables of the store that produce.
+    *captures* are tables of the store that produce. *chain_from* and *chains* (FEED=URL) are
+    copied, *source* says how (NAME=VALUE), *coordinator* where leaders are elected.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +40,10 @@ class Options:
     resources: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()
     max_age: int = DEFAULT_MAX_AGE_S
+    chain_from: str | None = None
+    chains: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    coordinator: str = ""
     read_password_file: Path | None = None
     ingest_password_file: Path | None = None
     demo_repo: Path | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,17 @@ def name_of(table: str) -> str:
 
 def create(client: DynamoDBClient) -> None:
     """Create the tables that are missing; one that exists is left as it is."""
-    existing = set()
-    for page in client.get_paginator("list_tables").paginate():
-        existing.update(page["TableNames"])
+    existing = _existing(client)
     for table in blueprint.TABLES:
         if name_of(table.name) not in existing:
-            _create(client, table)
+            _create(client, name_of(table.name), table)
+
+
+def create_one(client: DynamoDBClient, name: str, table: blueprint.Table) -> None:
+    """Create *table* under *name* unless it exists, or somebody else creates it just now."""
+    if name not in _existing(client):
+        with contextlib.suppress(client.exceptions.ResourceInUseException):
+            _create(client, name, table)
 
 
 def tell_feeds(client: DynamoDBClient, feeds: Iterable[str]) -> None:
@@ -64,8 +70,12 @@ def _free(client: DynamoDBClient, kind: str, name: str) -> None:
     )
 
 
-def _create(client: DynamoDBClient, table: blueprint.Table) -> None:
-    name = name_of(table.name)
+def _existing(client: DynamoDBClient) -> set[str]:
+    pages = client.get_paginator("list_tables").paginate()
+    return {name for page in pages for name in page["TableNames"]}
+
+
+def _create(client: DynamoDBClient, name: str, table: blueprint.Table) -> None:
     sort_name, sort_type = table.sort_key
     stream: StreamSpecificationTypeDef = {"StreamEnabled": table.stream}
     if table.stream:

@@ -16,6 +16,7 @@ from typing import IO
 from tidings.aws import blueprint
 from tidings.aws.blueprint import StreamSource
 from tidings.local import (
+    chaining,
     dynamodb_local,
     engine,
     environment,
@@ -117,6 +118,9 @@ async def _compose(
         give_up = _giving_up(folder / "discarded", programs[source.function])
         following = _follow(dynamodb_url, table, source, functions, give_up, pace)
         await stack.enter_async_context(_background(following))
+    for feed in environment.sources(options):
+        copying = functions.invoke(chaining.FUNCTION, chaining.bell(feed))
+        await stack.enter_async_context(_background(copying))
     for schedule in blueprint.SCHEDULES:
         await stack.enter_async_context(_background(schedules.run(schedule, functions.invoke)))
 
@@ -180,9 +184,11 @@ async def _store(
 def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
     client = engine.tables_client(url)
     tables.create(client)
+    chaining.create_seats(url, environment.coordinator(options))
     tables.tell_feeds(client, environment.feeds(options))
     if options.endpoint_url is None:
         tables.free_leases(client, environment.feeds(options))
+        chaining.free_leases(client, environment.sources(options))
     if change is not None:
         owner.apply(client, environment.feeds(options), change)
 
@@ -213,7 +219,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+async def _background(work: Coroutine[None, None, object]) -> AsyncIterator[None]:
     task = asyncio.ensure_future(work)
     try:
         yield

@@ -354,7 +354,7 @@ def sweeper() -> Sweeper:
     from tidings.core.retention import Trimmer
     from tidings.core.sweeping import Sweeper
 
-    from . import changes_app, consumers_app
+    from . import changes_app, consumers_app, relay_app
 
     ages = Purges(changes_app.sheets()), MaxAges(profiles())
     archives = settings().archive != ""
@@ -374,6 +374,7 @@ def sweeper() -> Sweeper:
         tallies(),
         consumers_app.watch(),
         archives,
+        relay_app.watch(),
     )
 
 

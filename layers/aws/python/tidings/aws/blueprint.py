@@ -48,6 +48,7 @@ class Function:
     *streams* answers by response streaming (an ASGI app) instead of a handler.
     *reads* are prefixes of the stage's bucket for syncs whose objects it may read.
     *archive* is what it may do with the archive: `read`, `write`, or nothing.
+    *coordinates*: it may use the table where leaders are elected, if there is one.
     *environment* holds settings of this function alone.
     """
 
@@ -61,6 +62,7 @@ class Function:
     streams: bool = False
     reads: tuple[str, ...] = ()
     archive: str = ""
+    coordinates: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -106,6 +108,10 @@ TABLES = (
     Table("connections", "TIDINGS_CONNECTIONS_TABLE", "kind", ("name", "S"), "expires"),
     Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
+
+# Where leaders of chained feeds are elected: one table for all who may lead (docs/CHAINING.md).
+SEATS = Table("seats", "", "kind", ("name", "S"), "expires")
+SEAT_ACTIONS = (*_READ, *_PUT)
 
 # What takes a number, keeps a claim, and puts a page.
 _APPENDS = (Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ))
@@ -155,6 +161,19 @@ FUNCTIONS = (
         invokes=("follow-archive",),
         archive="write",
         environment={"TIDINGS_FOLLOWER": "archive"},
+    ),
+    Function(
+        "follow-relay",
+        "relay",
+        timeout_s=limits.RELAY_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _READ + _PUT),
+            Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
+            Grant("control", _READ + _PUT + _UPDATE),
+        ),
+        invokes=("follow-relay", "follow-state", "follow-push"),
+        coordinates=True,
     ),
     Function(
         "connect",
@@ -283,6 +302,15 @@ FUNCTIONS = (
         grants=(Grant("log", ("dynamodb:Query",)), Grant("control", _READ + _PUT + _DELETE)),
     ),
     Function(
+        "supervise",
+        "supervise",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(Grant("log", ("dynamodb:Query",)), Grant("control", _READ + _PUT)),
+        invokes=("follow-relay",),
+        coordinates=True,
+    ),
+    Function(
         "index",
         "index",
         timeout_s=limits.INDEX_TIMEOUT_S,
@@ -311,7 +339,7 @@ FUNCTIONS = (
             Grant("connections", _READ + _PUT + _DELETE + _SCAN),
         ),
         sockets=True,
-        invokes=("follow-state", "follow-push", "follow-archive", "replay"),
+        invokes=("follow-state", "follow-push", "follow-archive", "follow-relay", "replay"),
     ),
 )
 

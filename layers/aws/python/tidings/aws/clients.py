@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
 _READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
 _SOCKET_READ_S = 1  # four attempts at a stuck client must fit behind a follower's run
+_SEAT_READ_S = 1  # a quarter of the time that a seat is held
+_SEAT_ATTEMPTS = 2  # the second one finds a connection that the first one found dead
 _ATTEMPTS = 3
 _CONNECTIONS = 16  # threads that one process sends with, and some to spare
 
@@ -53,6 +55,20 @@ def dynamodb_once() -> DynamoDBClient:
     may still land after the second, and after what was written next.
     """
     client = boto3.client("dynamodb", config=_config(1))
+    wire.read_items_raw(client)
+    return client
+
+
+@cache
+def coordination(region: str, endpoint: str) -> DynamoDBClient:
+    """
+    Of a table that may be an ocean away. A seat is renewed every second, so that the answer to
+    one renewal is not waited for longer than the next one is due.
+    """
+    config = _config(_SEAT_ATTEMPTS).merge(Config(read_timeout=_SEAT_READ_S))
+    client = boto3.client(
+        "dynamodb", config=config, region_name=region or None, endpoint_url=endpoint or None
+    )
     wire.read_items_raw(client)
     return client
 

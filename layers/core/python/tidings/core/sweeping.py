@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .consumer_holds import ConsumerWatch
     from .delivery import Delivery
     from .ports import Bells, Checkpoints, Clock, Count, Inbox, LogStore, NewId, Roster, Tallies
+    from .relay_watch import RelayWatch
     from .retention import Trimmer
 
 SOCKETS = "sockets"  # the place of those who are connected by WebSocket
@@ -44,10 +45,13 @@ class Sweeper:
     tallies: Tallies
     watch: ConsumerWatch | None = None
     archives: bool = False
+    relays: RelayWatch | None = None
 
     def run(self, feeds: frozenset[str]) -> None:
         """One sweep over every feed and connection."""
         for feed in sorted(feeds):
+            if self.relays:
+                self.relays.run(feed)
             self._ring_late(feed)
             self.trimmer.run(feed)
             if self.watch:

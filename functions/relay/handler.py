@@ -1,0 +1,18 @@
+"""The doorbell of a chained feed: read its upstream until the run ends, then ring for the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidings.aws import doorbells, relay_app
+from tidings.aws.telemetry import edge, logger
+from tidings.core.errors import TidingsError
+
+
+@edge
+def handle(event: dict[str, Any], context: object) -> None:
+    for feed in doorbells.feeds_rung(event):
+        try:
+            relay_app.relayer(feed).run(feed)
+        except TidingsError as error:  # it is told in the relay, and the sweep rings again
+            logger().warning("relay stopped", feed=feed, reason=str(error))

@@ -1,0 +1,112 @@
+"""The routes of chained feeds that operators ask (PROTOCOL 16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidings.core.access import Role
+from tidings.core.errors import InvalidRelay, NotChained, Rejected
+from tidings.core.feeds import check_known
+from tidings.core.passwords import check_password
+from tidings.core.requests import decode_json
+
+from .http import routed_request
+
+if TYPE_CHECKING:
+    from tidings.core.access import Guard
+    from tidings.core.ingesting import Request
+    from tidings.core.relay_control import RelayControl
+    from tidings.core.sources import Sources
+
+Event = Mapping[str, Any]
+Answer = tuple[int, dict[str, Any]]
+
+_BELOW = "/feeds/{feed}/relay"
+
+
+class Upstreams(Protocol):
+    """Where the passwords for upstreams are kept."""
+
+    def keep(self, feed: str, password: str) -> None: ...
+
+
+class RelayDesk:
+    """Answers one request, by the key of its route."""
+
+    def __init__(
+        self, control: RelayControl, upstreams: Upstreams, guard: Guard, sources: Sources
+    ) -> None:
+        self._control, self._upstreams = control, upstreams
+        self._guard, self._sources = guard, sources
+        self._routes: dict[str, Callable[[Event, Request], Answer]] = {
+            "GET /relays": self._all,
+            f"GET {_BELOW}": self._show,
+            f"POST {_BELOW}/{{action}}": self._act,
+            f"PUT {_BELOW}/password": self._keep,
+        }
+
+    def answer(self, event: Event) -> Answer:
+        """
+        Raises:
+            TidingsError: see `http.refusal_of`.
+        """
+        return self._routes[event["routeKey"]](event, routed_request(event))
+
+    def _all(self, event: Event, request: Request) -> Answer:
+        """
+        The feeds that this password may read.
+
+        Raises:
+            WrongPassword, NoPasswordSet: there is none.
+        """
+        told, refused = [], None
+        for feed in sorted(self._control.feeds):
+            try:
+                self._guard.check(feed, Role.READ, request.password)
+            except Rejected as error:
+                refused = error
+                continue
+            told.append(self._control.told(feed))
+        if refused is not None and not told:
+            raise refused
+        return 200, {"relays": told}
+
+    def _show(self, event: Event, request: Request) -> Answer:
+        self._check(request, Role.READ)
+        return 200, self._control.told(request.feed)
+
+    def _act(self, event: Event, request: Request) -> Answer:
+        self._check(request, Role.INGEST)
+        action = event["pathParameters"]["action"]
+        return 200, self._control.act(request.feed, action, _fields(request.body))
+
+    def _keep(self, event: Event, request: Request) -> Answer:
+        """An empty password: none is sent any more."""
+        self._check(request, Role.INGEST)
+        if request.feed not in self._sources:
+            raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
+        password = _password(_fields(request.body))
+        self._upstreams.keep(request.feed, check_password(password) if password else "")
+        return 200, {"feed": request.feed, "password": "set" if password else "none"}
+
+    def _check(self, request: Request, role: Role) -> None:
+        check_known(request.feed, self._control.feeds)
+        self._guard.check(request.feed, role, request.password)
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    found = decode_json(body, "body") if body.strip() else {}
+    if not isinstance(found, dict):
+        raise InvalidRelay("must be a JSON object", field="body", value=found)
+    return found
+
+
+def _password(fields: Mapping[str, Any]) -> str:
+    """Without its value in the error."""
+    for name in fields.keys() - {"password"}:
+        raise InvalidRelay("is not known here; there is password", field=name)
+    found = fields.get("password")
+    if not isinstance(found, str):
+        raise InvalidRelay("must be a text", field="password")
+    return found

@@ -1,0 +1,119 @@
+"""What the command line says of chained feeds, as the settings of a deployment say it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from tidings.aws import source_settings
+from tidings.aws.blueprint import SEATS
+from tidings.aws.dynamodb_relays import DynamoDBRelays
+from tidings.core.feeds import DEFAULT_FEED
+from tidings.core.relays import RELAY
+from tidings.local import engine, tables
+from tidings.local.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.local.options import Options
+
+FUNCTION = f"follow-{RELAY}"
+_LISTS = ("types", "parents")
+_NUMBERS = ("restart_offset", "leaders")
+
+
+def chained(options: Options) -> dict[str, str]:
+    """
+    The addresses that are copied, by the feed that copies them.
+
+    Raises:
+        Problem: an option names no feed.
+    """
+    found = {}
+    if options.chain_from:
+        url = _of_a_feed(options.chain_from)
+        found[unquote(url.rpartition("/")[2])] = url
+    for text in options.chains:
+        feed, equals, url = text.partition("=")
+        if not equals:
+            raise Problem(f"--chain {text}: must be FEED=URL")
+        found[feed] = _of_a_feed(url)
+    if options.source and not found:
+        raise Problem("--source says how a feed is chained: it needs --chain-from or --chain")
+    return found
+
+
+def settings(options: Options) -> dict[str, str]:
+    """
+    Those of this twin beside the others; none where nothing is chained.
+
+    Raises:
+        Problem: see `chained`.
+    """
+    urls = chained(options)
+    if not urls:
+        return {"TIDINGS_COORDINATOR": options.coordinator} if options.coordinator else {}
+    feeds = dict.fromkeys([*filter(None, options.feeds.split(",")), *urls])
+    said = dict(_said(options))
+    sources = {feed: {"url": url, **_addressed(options, feed, said)} for feed, url in urls.items()}
+    return {
+        "TIDINGS_FEEDS": ",".join(feeds),
+        "TIDINGS_SOURCES": json.dumps(sources),
+        "TIDINGS_COORDINATOR": options.coordinator,
+    }
+
+
+def create_seats(url: str, coordinator: source_settings.CoordinatorUrl | None) -> None:
+    """Create the table where leaders are elected, unless a twin before us has."""
+    if coordinator is None:
+        return
+    client = engine.tables_client(coordinator.endpoint or url)
+    tables.create_one(client, coordinator.table, SEATS)
+
+
+def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> None:
+    """
+    Take the relays away from whoever held them.
+
+    Only right when nobody can: see `tables.free_leases`.
+    """
+    store = DynamoDBRelays(client, tables.name_of("log"), tables.name_of("control"))
+    for feed in feeds:
+        relay = store.relay(feed)
+        if relay.owner:
+            store.write(relay, replace(relay, owner="", lease_until_ms=0))
+
+
+def bell(feed: str) -> bytes:
+    return json.dumps({"ring": feed}).encode()
+
+
+def _of_a_feed(url: str) -> str:
+    """*url* with the feed it means by itself."""
+    plain = url.rstrip("/")
+    return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
+
+
+def _said(options: Options) -> Iterator[tuple[str, Any]]:
+    for text in options.source:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Problem(f"--source {text}: must be NAME=VALUE")
+        if name in _LISTS:
+            yield name, value.split(",")
+        elif name in _NUMBERS and value.isascii() and value.isdigit():
+            yield name, int(value)
+        else:
+            yield name, value
+
+
+def _addressed(options: Options, feed: str, said: dict[str, Any]) -> dict[str, Any]:
+    """An elected twin is at the address where it listens, unless it says another one."""
+    if said.get("role") != "elected" or "address" in said or not options.port:
+        return said
+    return said | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}
