@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import limits
 from .errors import BrokenPart
-from .pages import Page, lines_of
+from .pages import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -121,7 +121,8 @@ def pages_of(text: str) -> Iterator[Page]:
 
 def _told(page: Page) -> str:
     text = page.text
-    head: dict[str, Any] = {"page": page.number, "at": page.at_ms, "lines": len(lines_of(text))}
+    lines = text.count("\n") + 1 if text else 0
+    head: dict[str, Any] = {"page": page.number, "at": page.at_ms, "lines": lines}
     if page.slots is not None:
         head["slots"] = page.slots
         if not page.compacted:
@@ -155,5 +156,4 @@ def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
     left = [each for each in page.entries() if (page.number, each[0]) in wanted]
     if len(left) == len(page.lines):
         return page
-    text, slots = "\n".join(line for _, line in left), tuple(slot for slot, _ in left)
-    return replace(page, body=text, slots=slots, compacted=True)
+    return replace(page.only(left), compacted=True)

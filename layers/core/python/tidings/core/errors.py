@@ -35,6 +35,7 @@ Every error the feed raises.
         * ConsumerFellOff       the log does not reach back to where a consumer stands
         * Chained               the feed is a copy of another one, which is posted to instead
         * LogFellOff            the log does not reach back to where a chained feed stands
+        * InvalidPortion        what is asked of pages or rows breaks its rule
         * OtherLog              a chained feed stands at a page that this log does not have
         * InvalidRelay          what is asked of a chained feed breaks its rule
         * NotChained            the feed is local
@@ -265,6 +266,10 @@ class LogFellOff(Rejected):
 
     def body(self) -> dict[str, object]:
         return super().body() | {"floor": self.floor}
+
+
+class InvalidPortion(Rejected):
+    code = "invalid_portion"
 
 
 class OtherLog(Rejected):

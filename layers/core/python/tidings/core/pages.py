@@ -78,9 +78,9 @@ class Page:
         return self.slots[-1] if self.slots else -1
 
     def only(self, kept: Sequence[tuple[int, str]]) -> Page:
-        """This page with the entries *kept* alone, in the slots they have."""
-        body = encode([line for _, line in kept]) if kept else ""
-        return replace(self, body=body, slots=tuple(slot for slot, _ in kept))
+        """This page, unpacked, with the entries *kept* alone, in the slots they have."""
+        text, slots = "\n".join(line for _, line in kept), tuple(slot for slot, _ in kept)
+        return replace(self, body=text, slots=slots)
 
     @property
     def seconds(self) -> int:

@@ -1,8 +1,9 @@
 """
 Portions: whole pages of a feed, and rows of its state, on their way to a feed that copies it.
 
-NDJSON. The first line says where the feed stands; then come pages as parts of the archive have
-them (`archives`), or rows, each behind a line that says which it is. Entries are passed as text.
+NDJSON. The first line says where the feed stands and how much follows; then come pages as parts
+of the archive have them (`archives`), or rows, each behind a line that says which it is. Entries
+are passed as text.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import archives
-from .errors import BrokenPortion
+from .errors import BrokenPart, BrokenPortion
 from .state import Row
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class Portion:
     """
     Pages without a hole behind the one that was asked from; none where there is no news.
 
-    *pending* is the size in bytes of a page that did not fit, 0 where all that is there is told
-    or the reply is full. *filtered* entries of the pages were left out.
+    *pending* is the size in bytes of the reply that the next page needs, where none was told
+    because it did not fit, else 0. *filtered* entries of the pages were left out.
     """
 
     standing: Standing
@@ -66,7 +67,7 @@ class Rows:
 
 def tell(portion: Portion) -> str:
     counts = {"pending": portion.pending, "filtered": portion.filtered}
-    head = {**asdict(portion.standing), **counts}
+    head = {**asdict(portion.standing), **counts, "pages": len(portion.pages)}
     return _line(head) + archives.text_of(portion.pages)
 
 
@@ -80,13 +81,14 @@ def heard(text: str) -> Portion:
     head, rest = _parted(text)
     try:
         pages = tuple(archives.pages_of(rest))
+        _check_whole(head["pages"], pages)
         return Portion(_standing(head), pages, int(head["pending"]), int(head["filtered"]))
-    except (KeyError, TypeError, ValueError, archives.BrokenPart) as error:
+    except (KeyError, TypeError, ValueError, BrokenPart) as error:
         raise BrokenPortion(f"no portion of pages: {error}") from None
 
 
 def tell_rows(found: Rows) -> str:
-    head = {**asdict(found.standing), "after": found.after}
+    head = {**asdict(found.standing), "after": found.after, "rows": len(found.rows)}
     return _line(head) + "".join(map(_row_told, found.rows))
 
 
@@ -99,7 +101,9 @@ def heard_rows(text: str) -> Rows:
     """
     head, rest = _parted(text)
     try:
-        return Rows(_standing(head), tuple(_rows(rest.split("\n"))), head["after"])
+        rows = tuple(_rows(rest.split("\n")))
+        _check_whole(head["rows"], rows)
+        return Rows(_standing(head), rows, head["after"])
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenPortion(f"no portion of rows: {error}") from None
 
@@ -116,6 +120,12 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
     for head, line in zip(lines[:-1:2], lines[1::2], strict=True):
         key, page, slot, at_ms, expires_ms = json.loads(head)
         yield Row(key, page, slot, at_ms, line, expires_ms)
+
+
+def _check_whole(told: int, found: Sequence[object]) -> None:
+    """A reply that was cut between two lines looks like one that is whole."""
+    if told != len(found):
+        raise ValueError(f"it holds {len(found)}, and should hold {told}")
 
 
 def _line(head: object) -> str:
