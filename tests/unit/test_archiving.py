@@ -135,6 +135,9 @@ def test_who_lost_the_lease_does_no_harm(scene: Scene) -> None:
 
         def moved(self, feed: str) -> None: ...
 
+        def lost(self, feed: str) -> bool:
+            return True
+
     scene.gathering.run(FEED, Slow())
 
     assert spans(scene) == [(1, 2), (1, 3)] and checkpoint(scene) == 3

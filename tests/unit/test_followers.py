@@ -13,6 +13,7 @@ from tidings.core.errors import FellOff, LeaseLost, Unavailable
 from tidings.core.leases import Lease
 from tidings.core.pages import Page
 
+from tests.unit.following import trimmed
 from tests.unit.scene import FEED, NOW, Scene, line, op
 
 
@@ -27,6 +28,7 @@ class Diary:
     name: str = "diary"
     until: int = 2**40
     rounds: int = 0
+    goes_on: bool = False
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         self.prepared.append(checkpoint)
@@ -42,6 +44,9 @@ class Diary:
 
     def moved(self, feed: str) -> None:
         """Nobody follows."""
+
+    def lost(self, feed: str) -> bool:
+        return self.goes_on
 
 
 def take(scene: Scene, owner: str = "somebody") -> Lease:
@@ -236,6 +241,22 @@ def test_who_fell_off_the_log_stands_still(scene: Scene) -> None:
             scene.follower.run(FEED, Diary())
     assert checkpoint(scene) == 0
     assert scene.counted["FollowerFellOff"] == 2
+
+
+def test_who_can_go_on_does_and_says_so(scene: Scene) -> None:
+    """What was gone before it ever ran it has not missed."""
+    for _ in range(5):
+        scene.post(op())
+    trimmed(scene, 3)
+    diary = Diary(goes_on=True)
+
+    scene.follower.run(FEED, diary)
+    assert diary.seen == [3, 4, 5] and scene.counted["FollowerFellOff"] == 0
+    for _ in range(3):
+        scene.post(op())
+    trimmed(scene, 8)
+    scene.follower.run(FEED, diary)
+    assert diary.seen == [3, 4, 5, 8] and scene.counted["FollowerFellOff"] == 1
 
 
 def test_followers_do_not_hold_back_each_other(scene: Scene) -> None:

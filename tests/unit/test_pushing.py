@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 from tidings.core import cursors, limits
 from tidings.core.connections import Change, Connection, Outcome, Watch
+from tidings.core.errors import FellOff
 from tidings.core.filters import EVERYTHING, Filter
 from tidings.core.followers import PUSH
 from tidings.core.memory import MemorySockets
 from tidings.core.profiles import Profile
 from tidings.core.session import State
 
+from tests.unit.following import trimmed
 from tests.unit.scene import FEED, Scene, op
 
 VIDEOS = Filter(types=frozenset({"video"}))
@@ -309,3 +311,32 @@ def refs(scene: Scene, name: str) -> list[str]:
     return [
         event["data"]["ref"] for message in scene.heard(name) for event in message.get("events", [])
     ]
+
+
+def test_who_is_connected_to_a_chained_feed_that_lost_pages_comes_back(scene: Scene) -> None:
+    """Nothing is skipped: each resumes from its cursor, and the push goes on behind the copy."""
+    scene.pusher.chained = {FEED}
+    live(scene)
+    live(scene, "listener", Filter(kinds=frozenset({("video", "a")})))
+    for _ in range(4):
+        scene.post(op())
+    trimmed(scene, 4)
+
+    scene.push()
+    assert sorted(scene.sockets.closed) == ["c", "listener"]
+    assert scene.sockets.sent["c"] == []
+    live(scene, "d", since=4)
+    scene.post(op("z"))
+    scene.push()
+    assert scene.events("d") == ["z"]
+
+
+def test_where_producers_post_a_push_that_lost_pages_stands_still(scene: Scene) -> None:
+    """Retention waits for it there, so that it is a mistake; nobody is cut for it."""
+    live(scene)
+    scene.post(op())
+    trimmed(scene, 2)
+
+    with pytest.raises(FellOff):
+        scene.push()
+    assert scene.sockets.closed == []

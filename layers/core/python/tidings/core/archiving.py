@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .ports import Count
 
 # A run comes each minute and takes what is there. Before a hole it ends: each turn costs a write,
-# and turns that wait bring a page or two. What was gone before the archive began is not in it.
-HABITS = Habits(limits.ARCHIVE_PART_OPERATIONS, waits=False, leaps=True)
+# and turns that wait bring a page or two.
+HABITS = Habits(limits.ARCHIVE_PART_OPERATIONS, waits=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,10 @@ class Archiver:
 
     def moved(self, feed: str) -> None:
         """Nobody waits for it."""
+
+    def lost(self, feed: str) -> bool:
+        """What was gone before the archive began is not in it; readers see the hole."""
+        return True
 
 
 def _of_a_part(pages: Sequence[Page]) -> Sequence[Page]:

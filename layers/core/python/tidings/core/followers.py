@@ -51,6 +51,14 @@ class Handler(Protocol):
         """Called after each turn that stored a higher checkpoint."""
         ...
 
+    def lost(self, feed: str) -> bool:
+        """
+        The next pages are gone from the log; whether to go on behind them, or to stand still.
+
+        Called again if that was not stored.
+        """
+        ...
+
 
 def portion(
     pages: Sequence[Page], operations_max: int = limits.FOLLOW_OPERATIONS_MAX
@@ -86,13 +94,11 @@ def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
 class Habits:
     """
     How a follower goes about it. *operations_max* are those of a turn. It *waits* before a hole,
-    or lets the next bell bring what is behind it. It *leaps* over what is gone from the log, or
-    stands still there.
+    or lets the next bell bring what is behind it.
     """
 
     operations_max: int = limits.FOLLOW_OPERATIONS_MAX
     waits: bool = True
-    leaps: bool = False
 
 
 _HABITS = Habits()
@@ -116,7 +122,7 @@ class Follower:
 
         Raises:
             LeaseLost: another holder took over.
-            FellOff: the next page is gone from the log, and it does not leap.
+            FellOff: the next page is gone from the log, and the handler cannot go on.
         """
         lease = self._take(feed, handler.name)
         if lease is None:
@@ -151,7 +157,7 @@ class Follower:
         more = handler.prepare(lease.feed, lease.checkpoint)
         run = self.reader.read(lease.feed, lease.checkpoint)
         if run.trimmed:
-            return self._fell_off(lease, run), False
+            return self._fell_off(lease, run, handler), False
         pages = portion(run.pages, self.habits.operations_max)
         count = handler.handle(lease.feed, pages) if pages else 0
         if count:
@@ -179,11 +185,12 @@ class Follower:
             self.sleep(limits.HOLE_POLL_MS)
         return lease
 
-    def _fell_off(self, lease: Lease, run: Run) -> Lease:
+    def _fell_off(self, lease: Lease, run: Run, handler: Handler) -> Lease:
         """What is gone is missed by who had handled anything before it."""
-        if lease.checkpoint or not self.habits.leaps:
+        goes_on = handler.lost(lease.feed)
+        if lease.checkpoint or not goes_on:
             self.count("FollowerFellOff", 1)
-        if self.habits.leaps:
+        if goes_on:
             return self._save(replace(lease, checkpoint=run.floor - 1))
         self.store.release(lease, force=True)
         raise FellOff(

@@ -56,6 +56,10 @@ class Projector:
         if self._keeps(feed):
             self.bells.ring(feed, PUSH)
 
+    def lost(self, feed: str) -> bool:
+        """What is not in the state is wrong from then on: only a repair or a copy helps."""
+        return False
+
     def _keeps(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
 

@@ -27,7 +27,7 @@ from .resources import declared
 from .session import Event, State, after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from .delivery import Delivery
     from .departure_reader import DepartureReader
@@ -51,6 +51,7 @@ class Pusher:
     spread: Spread
     departures: DepartureReader
     profiles: Profiles
+    chained: Collection[str] = ()
     _told: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -103,6 +104,18 @@ class Pusher:
 
     def moved(self, feed: str) -> None:
         """Nobody follows."""
+
+    def lost(self, feed: str) -> bool:
+        """
+        The log of a *chained* feed goes on behind a copy: who is connected resumes from its cursor.
+
+        Any other one keeps what was not pushed, so that it is a mistake.
+        """
+        if feed not in self.chained:
+            return False
+        watches = [watch for watch in self.watches.all(feed) if watch != _SOMEBODY]
+        self.spread(self.delivery.cut, [watch.connection_id for watch in watches])
+        return True
 
     def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
         """

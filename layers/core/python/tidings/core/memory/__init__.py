@@ -21,6 +21,7 @@ from .spill import MemorySpill
 from .state import MemoryState
 from .tags import MemoryTags
 from .tallies import MemoryTallies
+from .upstream import MemoryUpstream
 
 __all__ = [
     "MemoryArchive",
@@ -43,5 +44,6 @@ __all__ = [
     "MemoryState",
     "MemoryTags",
     "MemoryTallies",
+    "MemoryUpstream",
     "MemoryWatches",
 ]
