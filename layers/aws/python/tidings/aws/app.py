@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidings.core.receiving import Receiver
     from tidings.core.replaying import Replayer
     from tidings.core.reporting import Reporter
+    from tidings.core.sources import Masters
     from tidings.core.streaming import Streamer
     from tidings.core.sweeping import Sweeper
 
@@ -219,7 +220,16 @@ def appender() -> Appender:
     from .dynamodb_claims import DynamoDBClaims
 
     claims = DynamoDBClaims(clients.dynamodb(), settings().control_table)
-    return Appender(log(), claims, now_ms, new_id, settings().page_ms)
+    return Appender(log(), claims, now_ms, new_id, settings().page_ms, masters())
+
+
+def masters() -> Masters:
+    """Keeps writers off chained feeds; only a refusal has to load how they are kept."""
+    from tidings.core.sources import Masters
+
+    from .relay_app import master
+
+    return Masters(settings().sources, master)
 
 
 @cache
@@ -233,7 +243,7 @@ def ingester() -> Ingester:
 def filler() -> Filler:
     from tidings.core.reader import Filler
 
-    return Filler(log(), log(), now_ms, settings().page_ms, count)
+    return Filler(log(), log(), now_ms, settings().page_ms, count, settings().sources)
 
 
 @cache
@@ -287,6 +297,7 @@ def _pusher() -> Handler:
         Threads(SPREAD_WORKERS),
         departure_reader(),
         profiles(),
+        settings().sources,
     )
 
 
@@ -307,6 +318,7 @@ def corrector() -> Corrector:
         settings().feeds,
         settings().page_ms,
         settings().tombstone_ms,
+        masters(),
     )
 
 
@@ -390,5 +402,5 @@ def reporter() -> Reporter:
     client, control = clients.dynamodb_once(), settings().control_table
     log = DynamoDBLog(client, settings().log_table, control)
     followers = DynamoDBFollowers(client, control)
-    has = settings().feeds, settings().archive != ""
+    has = settings().feeds, settings().archive != "", settings().sources
     return Reporter(log, followers, tallies(), Reader(log, log), now_ms, *has)
