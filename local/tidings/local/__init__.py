@@ -27,6 +27,7 @@ It emulates what lies around the functions and nothing inside them:
     connections_api.py      `@connections`
 
     stream_poller.py        event source mappings
+    stream_reader.py        one look at a stream
     stream_batches.py       what follows a failure
     stream_records.py       events and the failure destination
     schedules.py            EventBridge Scheduler

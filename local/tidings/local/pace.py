@@ -8,7 +8,7 @@ import asyncio
 # developer waits for every doorbell; each look costs twin and engine some milliseconds.
 IDLE_S = 0.25  # as AWS; so late is noticed what somebody writes past the functions
 BUSY_S = 0.05  # while functions run
-STIRRED_S = 5.0  # how long after a function was invoked: records follow a write at once
+STIRRED_S = 1.0  # how long after a function began or ended: records follow a write at once
 
 
 class Pace:

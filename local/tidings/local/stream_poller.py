@@ -19,12 +19,12 @@ from tidings.local import clock, stream_batches, stream_records
 from tidings.local.pace import Pace
 from tidings.local.runtime_api import Answer
 from tidings.local.stream_batches import Batch, Condition, Record
+from tidings.local.stream_reader import NotRead, Page, StreamReader
 from tidings.local.stream_records import Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_dynamodbstreams.type_defs import (
-        GetRecordsOutputTypeDef,
         GetShardIteratorInputTypeDef,
         ShardTypeDef,
     )
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SHARDS_EVERY_S = 5.0  # a shard is split or closed every few hours
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially without saying how
 TROUBLE_S = 0.5  # the engine does not answer: it is starting, or gone
-READ_MAX = 1000  # what GetRecords returns at most
 
 Deliver = Callable[[bytes], Awaitable[Answer]]
 GiveUp = Callable[[Shard, Batch, Condition], None]
@@ -43,6 +42,7 @@ class _Reading:
     """How far a shard has been read. *iterator* None: take a new one after *sequence*."""
 
     shard: Shard
+    reader: StreamReader
     iterator: str | None = None
     sequence: str | None = None
     closed: bool = False
@@ -153,12 +153,15 @@ class StreamPoller:
         return shards
 
     async def _follow(self, shard: Shard) -> None:
-        reading = _Reading(shard)
-        while not reading.closed:
-            for batch in stream_batches.chunks(
-                await self._gather(reading), self._source.batch_size
-            ):
-                await self.process(shard, batch)
+        reader = StreamReader(self._client.meta.endpoint_url)
+        reading = _Reading(shard, reader)
+        try:
+            while not reading.closed:
+                found = await self._gather(reading)
+                for batch in stream_batches.chunks(found, self._source.batch_size):
+                    await self.process(shard, batch)
+        finally:
+            reader.close()
 
     async def _gather(self, reading: _Reading) -> list[Record]:
         """Read until there is a batch, or the window after its first record has passed."""
@@ -179,19 +182,17 @@ class StreamPoller:
     def _read(self, reading: _Reading) -> list[Record]:
         try:
             iterator = reading.iterator or self._iterator(reading)
-            page = self._client.get_records(ShardIterator=iterator, Limit=READ_MAX)
-        except (BotoCoreError, ClientError):
+            page = reading.reader.read(iterator)
+        except (BotoCoreError, ClientError, NotRead):
             # An iterator expires after 15 minutes; a new one goes on where this one stood.
             reading.iterator = None
             return []
         return self._take(reading, page)
 
-    def _take(self, reading: _Reading, page: GetRecordsOutputTypeDef) -> list[Record]:
-        reading.iterator = page.get("NextShardIterator")
-        reading.closed = reading.iterator is None
-        records = [
-            stream_records.from_stream(record, self._stream_arn) for record in page["Records"]
-        ]
+    def _take(self, reading: _Reading, page: Page) -> list[Record]:
+        reading.iterator = page.after
+        reading.closed = page.after is None
+        records = [stream_records.from_stream(record, self._stream_arn) for record in page.records]
         if records:
             reading.sequence = records[-1].sequence
         return records

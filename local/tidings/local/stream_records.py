@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tidings.local import clock
 from tidings.local.options import REGION
 from tidings.local.stream_batches import Batch, Condition, Record
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodbstreams.type_defs import RecordTypeDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +21,22 @@ class Shard:
     shard_id: str
 
 
-def from_stream(record: RecordTypeDef, stream_arn: str) -> Record:
-    """The record as DynamoDB Streams sends it, in the form of a Lambda event."""
-    change = dict(record["dynamodb"])
-    created = record["dynamodb"]["ApproximateCreationDateTime"]
+def from_stream(record: Mapping[str, Any], stream_arn: str) -> Record:
+    """The record as the API of DynamoDB Streams spells it, in the form of a Lambda event."""
+    change = record["dynamodb"]
     event: dict[str, object] = {
         "eventID": record["eventID"],
         "eventName": record["eventName"],
         "eventVersion": record["eventVersion"],
         "eventSource": "aws:dynamodb",
         "awsRegion": REGION,
-        "dynamodb": _plain(change),
+        "dynamodb": change,
         "eventSourceARN": stream_arn,
     }
     if "userIdentity" in record:
-        event["userIdentity"] = _plain(dict(record["userIdentity"]))
-    created_ms = int(created.timestamp() * 1000)
-    return Record(record["dynamodb"]["SequenceNumber"], created_ms, event)
+        event["userIdentity"] = record["userIdentity"]
+    created_ms = int(change["ApproximateCreationDateTime"] * 1000)
+    return Record(change["SequenceNumber"], created_ms, event)
 
 
 def event_of(records: Sequence[Record]) -> bytes:
@@ -91,19 +85,6 @@ def _given_up(
         },
         "payload": event_of(batch.records).decode(),
     }
-
-
-def _plain(value: object) -> object:
-    """Without the types boto3 makes of JSON's: Lambda sends seconds and base64."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, datetime):
-        return value.timestamp()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value
 
 
 def _iso(ms: int) -> str:
