@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from tidings.aws import blueprint, metrics, settings
+from tidings.aws import blueprint, metrics, settings, source_settings
+from tidings.core.feeds import DEFAULT_FEED
 
 from infra.names import prefix
 from infra.settings import Stage
@@ -22,3 +24,18 @@ def told(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
             metrics.SERVICE_VARIABLE: metrics.service(stage.name),
         }
     )
+
+
+def chained(stage: Stage, coordinator: str) -> dict[str, str]:
+    """
+    What is told of chained feeds.
+
+    Raises:
+        WrongSource: a source breaks its rule; better now than in each function.
+    """
+    if not stage.sources:
+        return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
+    feeds = stage.environment.get("TIDINGS_FEEDS", DEFAULT_FEED)
+    text = json.dumps(stage.sources, separators=(",", ":"))
+    source_settings.parse(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
+    return {"TIDINGS_SOURCES": text, "TIDINGS_COORDINATOR": coordinator}

@@ -49,6 +49,23 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineRun:
+    """
+    A pipeline that the stage keeps running (docs/PIPELINES.md): the file at *path*, from here, or
+    a `.tgz` that `infra.build_pipeline` made of it before.
+
+    *secrets* are ARNs in Secrets Manager that it may read. Stores that are not public are reached
+    from *subnets*, two at least and with a way to the feed, in *security_groups*.
+    """
+
+    name: str
+    path: str
+    secrets: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """
     One deployment of the feed.
@@ -60,7 +77,11 @@ class Stage:
     while raises an alarm. *syncs* run by the clock. *producers* are tables it follows. *domain* is
     a name of its own for the HTTP API. *archive* keeps every page beyond the log's retention; after
     *archive_cold_days* in a colder class of S3. *lake* is when the archive becomes tables and is
-    compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`); None: never.
+    compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`); None: never. *pipelines*
+    run for as long as they are named here.
+    *sources* are its chained feeds, as TIDINGS_SOURCES has them (docs/CHAINING.md). Where leaders
+    are elected, one stage has the table (*seats*), the others name its ARN (*coordinator*);
+    *seat_accounts* are those that may, beside its own.
     *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
     """
 
@@ -78,6 +99,11 @@ class Stage:
     archive: bool = True
     lake: str | None = None
     archive_cold_days: int | None = None
+    pipelines: tuple[PipelineRun, ...] = ()
+    sources: dict[str, dict[str, object]] = field(default_factory=dict)
+    seats: bool = False
+    coordinator: str = ""
+    seat_accounts: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
 
 

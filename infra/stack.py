@@ -14,7 +14,7 @@ from tidings.aws.stages import (
 )
 
 from infra import suppressions
-from infra.environment import told
+from infra.environment import chained, told
 from infra.parts.alarms import Alarms
 from infra.parts.archive_bucket import ArchiveBucket
 from infra.parts.dashboard import FeedDashboard
@@ -24,7 +24,9 @@ from infra.parts.http_api import FeedHttpApi
 from infra.parts.key import stage_key
 from infra.parts.lake import Lake
 from infra.parts.layers import Layers
+from infra.parts.pipeline_job import PipelineJob
 from infra.parts.schedules import FunctionSchedule
+from infra.parts.seats import Seats
 from infra.parts.socket_api import FeedSocketApi
 from infra.parts.stream_function import StreamFunction
 from infra.parts.stream_source import GivenUp, StreamSource
@@ -51,6 +53,8 @@ class TidingsStack(cdk.Stack):
         )
         self.sockets = FeedSocketApi(self, "Sockets", stage=stage)
         self.sockets.deployed.node.add_dependency(GatewayLogging(self, "GatewayLogging"))
+        elected = stage.seats or stage.coordinator
+        self.seats = Seats(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
         self.layers = Layers(self, "Layers")
         self.functions = {each.name: self._function(each) for each in blueprint.FUNCTIONS}
@@ -68,6 +72,10 @@ class TidingsStack(cdk.Stack):
             FunctionSchedule(self, f"{_id(name)}Clock", schedule=schedule, target=target)
         self.sync = self._sync()
         self.lake = self._lake()
+        self.pipelines = {
+            run.name: PipelineJob(self, f"Pipeline{_id(run.name)}", stage=stage, run=run)
+            for run in stage.pipelines
+        }
         self._watch()
         self._producers()
         self._outputs()
@@ -80,6 +88,7 @@ class TidingsStack(cdk.Stack):
             "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
             "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
             "TIDINGS_ARCHIVE": self.archive.url if self.archive else "",
+            **chained(self.stage, self.seats.url if self.seats else ""),
         }
 
     def _function(self, function: blueprint.Function) -> TidingsFunction:
@@ -102,6 +111,8 @@ class TidingsStack(cdk.Stack):
             self.syncs.allow_reading(made.role, below)
         if self.archive and function.archive:
             self.archive.allow(made.role, function.archive)
+        if self.seats and function.coordinates:
+            self.seats.allow(made.role)
         if any(function.name in other.invokes for other in blueprint.FUNCTIONS):
             made.forget_missed_wakes()
         return made
@@ -174,11 +185,15 @@ class TidingsStack(cdk.Stack):
         self.alarms.watch_followers()
         self.alarms.watch_consumers()
         self.alarms.watch_archive()
+        if self.stage.sources:
+            self.alarms.watch_relays()
         self.alarms.watch_tables(self.tables)
         self.alarms.watch_apis(self.http, self.sockets)
         self.alarms.watch_syncs(self.sync.arn)
         if self.lake:
             self.alarms.watch_lake(self.lake.arn)
+        for name, pipeline in self.pipelines.items():
+            self.alarms.watch_pipeline(_id(name), pipeline.arn)
         FeedDashboard(
             self,
             "Dashboard",

@@ -21,6 +21,7 @@ from infra.parts.tables import Tables
 from infra.settings import Stage
 
 ITERATOR_AGE_MS_MAX = 60_000  # the sweep rings each minute, so a slower stream is of no use
+UPSTREAM_AGE_S_MAX = 120  # retries come each minute, so the second one has failed too
 ARCHIVE_LAG_S_MAX = 900  # it runs each minute; a busy feed's runs take some
 LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
 
@@ -92,6 +93,16 @@ class Alarms(Construct):
         self._above("ArchiveLag", lag, ARCHIVE_LAG_S_MAX, periods=LAG_PERIODS)
         self._any("PartsBroken", measures.of_feed("PartsBroken", self.stage))
 
+    def watch_relays(self) -> None:
+        """Chained feeds that stand still, are not read, or do not keep up."""
+        standing = measures.of_feed("RelaysStanding", self.stage, statistic="Maximum")
+        self._any("RelaysStanding", standing)
+        self._any("RelayFellOff", measures.of_feed("RelayFellOff", self.stage))
+        age = measures.of_feed("RelayUpstreamAge", self.stage, statistic="Maximum")
+        self._above("RelayUpstreamAge", age, UPSTREAM_AGE_S_MAX)
+        lag = measures.of_feed("RelayLag", self.stage, statistic="Maximum")
+        self._above("RelayLag", lag, self.stage.lag_pages_max, periods=LAG_PERIODS)
+
     def watch_tables(self, tables: Tables) -> None:
         """DynamoDB refusing reads or writes."""
         for name, table in tables.by_name.items():
@@ -114,6 +125,10 @@ class Alarms(Construct):
     def watch_lake(self, machine: str) -> None:
         """A run that did not bring each feed's tables up to date, or did not end in time."""
         self._watch_machine("Lake", machine)
+
+    def watch_pipeline(self, name: str, machine: str) -> None:
+        """A pipeline that could not be started; that it runs is told by the lag of its stores."""
+        self._watch_machine(f"Pipeline{name}", machine)
 
     def _watch_machine(self, name: str, machine: str) -> None:
         for metric in _MACHINE_METRICS:

@@ -16,7 +16,17 @@ from infra.settings import Stage
 FULL_WIDTH, WIDTH = 24, 8  # CloudWatch's grid has 24 columns
 _STATISTICS = {
     name: "Maximum"
-    for name in ("FollowerLag", "ConsumerLag", "ConsumersLate", "ConsumersFellOff", "ArchiveLag")
+    for name in (
+        "FollowerLag",
+        "ConsumerLag",
+        "ConsumersLate",
+        "ConsumersFellOff",
+        "ArchiveLag",
+        "RelayLag",
+        "RelaysStanding",
+        "RelayUpstreamAge",
+        "RelayMasterAge",
+    )
 }  # all others are counts
 _PER_SYNC = ("ExecutionsStarted", "ExecutionsSucceeded", "ExecutionsFailed")
 _PER_FUNCTION = (("Invocations", "Sum"), ("Errors", "Sum"), ("Duration", "p99"))

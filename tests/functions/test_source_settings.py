@@ -114,6 +114,10 @@ def test_D41_elections_need_a_coordinator() -> None:
         ("dynamodb://clusters", CoordinatorUrl("clusters")),
         (TABLE, CoordinatorUrl("clusters", "eu-west-1")),
         (
+            "dynamodb://arn%3Aaws%3Adynamodb%3Aeu-west-1%3A111122223333%3Atable%2Fclusters",
+            CoordinatorUrl("arn:aws:dynamodb:eu-west-1:111122223333:table/clusters"),
+        ),
+        (
             "dynamodb://clusters?endpoint=http%3A%2F%2F127.0.0.1%3A8000",
             CoordinatorUrl("clusters", "", "http://127.0.0.1:8000"),
         ),

@@ -74,7 +74,8 @@ def coordinator(text: str) -> CoordinatorUrl | None:
     unknown = options.keys() - {"region", "endpoint"}
     if parts.scheme != "dynamodb" or not parts.netloc or parts.path or parts.fragment or unknown:
         raise WrongSource(COORDINATOR_RULE)
-    return CoordinatorUrl(parts.netloc, options.get("region", ""), options.get("endpoint", ""))
+    table = unquote(parts.netloc)  # an ARN, where it is of another account
+    return CoordinatorUrl(table, options.get("region", ""), options.get("endpoint", ""))
 
 
 def spelled(source: Source) -> dict[str, Any]:

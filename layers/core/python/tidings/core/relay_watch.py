@@ -35,10 +35,9 @@ class RelayWatch:
             return
         self.count("RelayLag", max(0, relay.upstream_head - relay.checkpoint))
         self.count("RelaysStanding", int(relay.stands))
-        self._age("RelayUpstreamAge", relay.upstream_read_ms)
-        self._age("RelayMasterAge", relay.master_read_ms)
+        self.count("RelayUpstreamAge", self._age_s(relay.upstream_read_ms))
+        self.count("RelayMasterAge", self._age_s(relay.master_read_ms))
 
-    def _age(self, metric: str, read_ms: int) -> None:
-        """Nothing where it was never read: the relay tells that by its retries."""
-        if read_ms:
-            self.count(metric, max(0, self.clock() - read_ms) // 1000)
+    def _age_s(self, read_ms: int) -> int:
+        """0 where it was never read: the relay tells that by its retries."""
+        return max(0, self.clock() - read_ms) // 1000 if read_ms else 0

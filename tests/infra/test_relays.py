@@ -1,0 +1,99 @@
+"""Stages whose feeds are chained, and where their leaders are elected."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import assertions
+from tidings.aws import source_settings
+from tidings.aws.blueprint import SEAT_ACTIONS
+
+from infra import settings
+from infra.stack import TidingsStack
+from tests.infra.templates import Template, text
+
+pytestmark = pytest.mark.node
+
+URL = "https://feed.example/feeds/main"
+ELECTED: dict[str, object] = {"url": URL, "role": "elected", "address": URL}
+ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/seats"
+(DEV,) = settings.chosen("dev")
+
+
+def made(**changes: Any) -> Template:
+    stage = replace(DEV, **changes)
+    stack = TidingsStack(cdk.App(), stage)
+    return Template(stage, dict(assertions.Template.from_stack(stack).to_json()))
+
+
+@pytest.fixture(scope="module")
+def leading() -> Template:
+    """A stage that has the table, for another account too."""
+    return made(sources={"main": ELECTED}, seats=True, seat_accounts=("111122223333",))
+
+
+def told(template: Template, function: str) -> dict[str, Any]:
+    found: dict[str, Any] = template.function(function)[1]["Environment"]["Variables"]
+    return found
+
+
+def test_a_stage_without_chained_feeds_has_nothing_of_it(template: Template) -> None:
+    """No table, no alarm; the function is there and is not rung."""
+    assert told(template, "follow-relay")["TIDINGS_SOURCES"] == ""
+    names = template.resources("AWS::CloudWatch::Alarm")
+    assert not any("Relay" in name and "FollowRelay" not in name for name in names)
+    assert not any(name.startswith("Seats") for name in template.resources("AWS::DynamoDB::Table"))
+
+
+def test_D1_every_function_is_told_of_the_sources(leading: Template) -> None:
+    """Those that post refuse; the relay copies."""
+    for function in ("ingest", "stream", "follow-relay"):
+        assert json.loads(text(told(leading, function)["TIDINGS_SOURCES"])) == {"main": ELECTED}
+
+
+def test_D39_leaders_are_elected_in_one_table(leading: Template) -> None:
+    """The relay and who shows it may use it, nobody else, and other accounts by its policy."""
+    tables = leading.body["Resources"]
+    (name,) = (each for each in tables if each.startswith("SeatsTable") and "Type" in tables[each])
+    table = tables[name]["Properties"]
+    assert text(told(leading, "follow-relay")["TIDINGS_COORDINATOR"]) == f"dynamodb://<{name}>"
+    assert "SSESpecification" not in table or not table["SSESpecification"]["SSEEnabled"]
+    (statement,) = table["ResourcePolicy"]["PolicyDocument"]["Statement"]
+    assert "111122223333" in json.dumps(statement["Principal"])
+    for function, may in (("follow-relay", True), ("supervise", True), ("ingest", False)):
+        allowed = leading.statements(leading.role_of(function))
+        assert any(name in text(each["Resource"]) for each in allowed) is may, function
+
+
+def test_a_table_of_another_account_is_named_by_its_arn() -> None:
+    """With its Region, wherever this stage stands."""
+    template = made(sources={"main": ELECTED}, coordinator=ARN)
+    url = told(template, "follow-relay")["TIDINGS_COORDINATOR"]
+    assert source_settings.coordinator(url) == source_settings.CoordinatorUrl(ARN, "eu-west-1")
+    allowed = template.statements(template.role_of("follow-relay"))
+    assert [each["Action"] for each in allowed if each["Resource"] == ARN] == [list(SEAT_ACTIONS)]
+
+
+def test_chained_feeds_have_alarms(leading: Template) -> None:
+    """Fallen off, standing, not read, and late."""
+    names = "".join(leading.resources("AWS::CloudWatch::Alarm"))
+    for name in ("RelaysStanding", "RelayFellOff", "RelayUpstreamAge", "RelayLag"):
+        assert name in names
+
+
+def test_D33_a_source_that_breaks_a_rule_is_not_deployed() -> None:
+    """It is said when the template is made, not by each function when it starts."""
+    with pytest.raises(source_settings.WrongSource, match="main: fall-off: is not known here"):
+        made(sources={"main": {"url": URL, "fall-off": "wait"}})
+
+
+def test_the_relay_may_wake_itself_and_the_followers(template: Template) -> None:
+    """Its run ends before Lambda ends it; the sweep wakes it where that failed."""
+    for function in ("follow-relay", "sweep", "supervise"):
+        allowed = template.statements(template.role_of(function))
+        woken = [text(each["Resource"]) for each in allowed if "Invoke" in text(each["Action"])]
+        assert any("follow-relay" in each for each in woken), function
