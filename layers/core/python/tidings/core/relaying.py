@@ -79,7 +79,7 @@ class Relayer:
 
 @dataclass(slots=True)
 class _Run:
-    """*size* is what a reply may have; more where a single page needs it."""
+    """*size* is what the next page needs, where it is large."""
 
     parts: Relayer
     source: Source
@@ -87,7 +87,7 @@ class _Run:
     hold: Hold
     until_ms: int = 0
     copied: int = 0
-    size: int = limits.PORTION_BYTES_MIN
+    size: int = 0
     failures: int = 0
 
     @property
@@ -203,9 +203,10 @@ class _Run:
     def _read(self, url: str) -> None:
         """What follows our last page; waits for it where there is nothing yet."""
         relay, selection = self.relay, self.source.selection
+        size = max(self.size, limits.PORTION_BYTES_MIN)
         try:
             portion = self.parts.upstream.pages(
-                url, relay.place, selection, size=self.size, block_s=self._block_s()
+                url, relay.place, selection, size=size, block_s=self._block_s()
             )
             groups = self._groups(portion)
         except LogFellOff as error:
@@ -236,7 +237,7 @@ class _Run:
         if portion.pending > limits.PORTION_BYTES_MAX:
             rule = f"at most {limits.PORTION_BYTES_MAX} bytes"
             raise BrokenPortion(f"the next page has {portion.pending} bytes; a reply has {rule}")
-        self.size = max(limits.PORTION_BYTES_MIN, portion.pending)
+        self.size = portion.pending
         pages = fresh(portion.pages, relay.checkpoint)
         self.hold.repeated += len(portion.pages) - len(pages)
         now, page_ms = self.parts.clock(), self.parts.page_ms

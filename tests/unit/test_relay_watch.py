@@ -1,0 +1,64 @@
+"""What alarms look at, of feeds that are chained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidings.core.relays import RELAY, Condition, Relay, Wanted
+
+from tests.unit.relay_scene import Chain
+from tests.unit.scene import FEED
+
+
+def test_each_chained_feed_is_rung_and_told() -> None:
+    """Also while nothing runs: what is counted is in the document."""
+    chain = Chain()
+    chain.master.post("a")
+    chain.run()
+    node = chain.node
+    node.scene.counted.clear()
+    chain.time.ms += 60_000
+
+    node.watch.run(FEED)
+    assert node.scene.bells.rings[-1] == (FEED, RELAY)
+    assert node.scene.counted["RelayLag"] == 0
+    assert 60 <= node.scene.counted["RelayUpstreamAge"] <= 70
+    assert 60 <= node.scene.counted["RelayMasterAge"] <= 70
+    assert node.scene.counted["RelaysStanding"] == 0
+
+
+def test_D15_one_that_stands_still_is_counted_each_minute() -> None:
+    """Its alarm stays until an operator acts."""
+    node = Chain().node
+    stands = Relay(FEED, condition=Condition.FELL_OFF, upstream_head=9, checkpoint=4)
+    assert node.relays.write(Relay(FEED), stands)
+
+    for _ in range(2):
+        node.watch.run(FEED)
+    assert node.scene.counted["RelaysStanding"] == 2
+    assert node.scene.counted["RelayLag"] == 10
+
+
+def test_D37_the_master_and_the_upstream_are_told_apart() -> None:
+    """A leader that does not reach the master is heard all the same."""
+    node = Chain().node
+    now = node.scene.now_ms
+    seen = Relay(FEED, upstream_read_ms=now - 1_000, master_read_ms=now - 500_000)
+    assert node.relays.write(Relay(FEED), seen)
+
+    node.watch.run(FEED)
+    assert node.scene.counted["RelayUpstreamAge"] == 1
+    assert node.scene.counted["RelayMasterAge"] == 500
+
+
+def test_what_was_stopped_on_purpose_rings_no_alarm() -> None:
+    """Nor does one that never ran, nor a feed that is local."""
+    chain = Chain()
+    node = chain.node
+    node.watch.run(FEED)
+    paused = Relay(FEED, wanted=Wanted.PAUSE, condition=Condition.CYCLE)
+    assert node.relays.write(Relay(FEED), replace(paused, upstream_head=9))
+    node.watch.run(FEED)
+    assert not node.scene.counted
+    chain.master.watch.run(FEED)
+    assert chain.master.scene.bells.rings == []
