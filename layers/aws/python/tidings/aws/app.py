@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tidings.core.receiving import Receiver
     from tidings.core.replaying import Replayer
     from tidings.core.reporting import Reporter
-    from tidings.core.sources import Masters
     from tidings.core.streaming import Streamer
     from tidings.core.sweeping import Sweeper
 
@@ -217,19 +216,11 @@ def delivery() -> Delivery:
 def appender() -> Appender:
     from tidings.core.append import Appender
 
+    from . import relay_app
     from .dynamodb_claims import DynamoDBClaims
 
     claims = DynamoDBClaims(clients.dynamodb(), settings().control_table)
-    return Appender(log(), claims, now_ms, new_id, settings().page_ms, masters())
-
-
-def masters() -> Masters:
-    """Keeps writers off chained feeds; only a refusal has to load how they are kept."""
-    from tidings.core.sources import Masters
-
-    from .relay_app import master
-
-    return Masters(settings().sources, master)
+    return Appender(log(), claims, now_ms, new_id, settings().page_ms, relay_app.masters())
 
 
 @cache
@@ -305,6 +296,8 @@ def _pusher() -> Handler:
 def corrector() -> Corrector:
     from tidings.core.correcting import Corrector
 
+    from . import relay_app
+
     return Corrector(
         log(),
         state(),
@@ -318,7 +311,7 @@ def corrector() -> Corrector:
         settings().feeds,
         settings().page_ms,
         settings().tombstone_ms,
-        masters(),
+        relay_app.masters(),
     )
 
 

@@ -9,9 +9,11 @@ from . import app, clients
 from .clock import now_ms, sleep_ms
 
 if TYPE_CHECKING:
+    from tidings.core.masters import Masters
     from tidings.core.relay_control import RelayControl
     from tidings.core.relay_watch import RelayWatch
     from tidings.core.relaying import Relayer
+    from tidings.core.telling import Portioner
 
     from .dynamodb_clusters import DynamoDBClusters
     from .dynamodb_relays import DynamoDBRelays
@@ -94,6 +96,31 @@ def relayer(feed: str) -> Relayer:
         settings.page_ms,
         coordinator(),
     )
+
+
+@cache
+def portioner() -> Portioner:
+    """What is told to those who copy a feed of ours, one that is a copy itself among them."""
+    from tidings.core.telling import Portioner
+
+    return Portioner(app.catch_up(), app.settings().sources, store())
+
+
+def masters() -> Masters:
+    """Keeps writers off chained feeds; only a refusal loads what tells where to post instead."""
+    from tidings.core.masters import Masters
+
+    return Masters(app.settings().sources, _master)
+
+
+def _master(feed: str) -> str:
+    """As the relay of *feed* has heard; "" where it has not, or where nobody can tell now."""
+    from tidings.core.errors import TidingsError
+
+    try:
+        return store().relay(feed).master
+    except TidingsError:
+        return ""
 
 
 @cache

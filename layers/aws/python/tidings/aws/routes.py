@@ -62,6 +62,8 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/consumers/{name}/parked", "consume"),
     HttpRoute("GET", "/feeds/{feed}/consumers/{name}/notes", "consume"),
     HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume"),
+    HttpRoute("GET", "/feeds/{feed}/pages", "stream", waits=True),
+    HttpRoute("GET", "/feeds/{feed}/rows", "stream", waits=True),
     HttpRoute("GET", "/relays", "supervise"),
     HttpRoute("GET", "/feeds/{feed}/relay", "supervise"),
     HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise"),

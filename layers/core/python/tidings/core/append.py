@@ -14,32 +14,37 @@ from typing import TYPE_CHECKING
 from . import limits
 from .claims import Claim
 from .errors import KeyReused, Unavailable
+from .masters import ALL_LOCAL
 from .pages import Page, encode, filler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .masters import Masters
     from .ports import ClaimStore, Clock, LogStore, NewId
 
 
 @dataclass(frozen=True, slots=True)
 class Appender:
-    """*page_ms* is how long DynamoDB keeps a page."""
+    """*page_ms* is how long DynamoDB keeps a page; *masters* keeps us off feeds that are copies."""
 
     log: LogStore
     claims: ClaimStore
     clock: Clock
     new_id: NewId
     page_ms: int
+    masters: Masters = ALL_LOCAL
 
     def append(self, feed: str, lines: Sequence[str]) -> Page:
         """
         Append *lines* as one page; when it returns, they are in the log for good.
 
         Raises:
+            Chained: *feed* is a copy.
             TooLarge: they do not fit into a page.
             Unavailable: overtaken again and again.
         """
+        self.masters.check(feed)
         body, append_id = encode(lines), self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             number = self.log.take(feed, 0 if attempt else len(lines))  # counted once
@@ -54,8 +59,9 @@ class Appender:
 
         Raises:
             KeyReused: the key belongs to a request with another fingerprint.
-            TooLarge, Unavailable: as `append`.
+            Chained, TooLarge, Unavailable: as `append`.
         """
+        self.masters.check(feed)
         body = encode(lines)
         claim = self.claims.find(feed, key, now_ms=self.clock())
         if claim is None:

@@ -20,6 +20,7 @@ from . import corrections, limits
 from .errors import PlanTooOld, Unavailable
 from .feeds import check_known
 from .followers import STATE
+from .masters import ALL_LOCAL
 from .pages import Page, encode, filler
 from .whereabouts import Verdict, Whereabouts
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from .corrections import Correction
+    from .masters import Masters
     from .ports import Checkpoints, Clock, Count, LogStore, NewId, Sleep, StateStore
     from .reader import Filler, Reader
 
@@ -61,6 +63,7 @@ class Corrector:
     feeds: frozenset[str]
     page_ms: int
     tombstone_ms: int
+    masters: Masters = ALL_LOCAL
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
         """
@@ -71,11 +74,13 @@ class Corrector:
 
         Raises:
             UnknownFeed, InvalidFeed: no such feed here.
+            Chained: it is a copy.
             InvalidOperation, TooLarge: a line is no correction; those before may be applied.
             PlanTooOld: make a new one.
             Unavailable: nobody knows whether the last batch was applied; a retry finds out.
         """
         check_known(feed, self.feeds)
+        self.masters.check(feed)
         self._check_age(feed, through)
         until, tally = self.clock() + limits.CORRECT_RUN_MS, Counter[Verdict]()
         found = corrections.read(part, behind=behind)

@@ -82,6 +82,7 @@ class Ingester:
     def _append(self, request: Request) -> Page:
         feed = feeds.check_known(request.feed, self.feeds)
         self.guard.check(feed, Role.INGEST, request.password)
+        self.appender.masters.check(feed)  # before anybody is told how to spell what is refused
         key = None if request.key is None else check_key(request.key)
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         if key is None:

@@ -67,6 +67,7 @@ class Proposer:
     def _accept(self, proposal: Proposal) -> int:
         feed = feeds.check_known(proposal.feed, self.feeds)
         self.gate.check(feed, Role.INGEST, proposal.credentials)
+        self.appender.masters.check(feed)  # before any webhook is asked
         if not _JSON.fullmatch(proposal.content_type):
             raise WrongContentType("Unsupported content type", value=proposal.content_type)
         key = None if proposal.key is None else check_key(proposal.key)

@@ -17,7 +17,7 @@ from .cursors import PAGE_END, START, Place
 from .pages import Page, filler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from .ports import Clock, Count, LogStore, TrimStore
 
@@ -122,13 +122,18 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """Closes overdue holes. Only followers have it: they alone may write to the log."""
+    """
+    Closes overdue holes. Only followers have it: they alone may write to the log.
+
+    But for that of a feed that is *chained*: it has no writer whose number could be lost.
+    """
 
     log: LogStore
     trim: TrimStore
     clock: Clock
     page_ms: int
     count: Count
+    chained: Container[str] = ()
 
     def close_hole(self, feed: str, after: int) -> bool:
         """Fill the hole behind page *after* if it is overdue; True when the log moved on."""
@@ -137,7 +142,7 @@ class Filler:
             return bool(pages)
         now, beyond = self.clock(), pages[0]
         gap = judge(after + 1, beyond, floor=self.trim.floor(feed), now_ms=now)
-        if gap is not Gap.OVERDUE:
+        if feed in self.chained or gap is not Gap.OVERDUE:
             return False
         for number in range(after + 1, beyond.number):
             page = filler(number, at_ms=now, expires_ms=now + self.page_ms)

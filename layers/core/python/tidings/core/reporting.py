@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from .leases import Lease
     from .ports import Checkpoints, Clock, Intake, Tallies
     from .reader import Reader
+    from .sources import Sources
     from .tallies import Taken, Totals
 
 OK, LAGGING, UNAVAILABLE = "OK", "LAGGING", "UNAVAILABLE"
+LOCAL = "local"  # the source of a feed that producers post to
 Report = dict[str, object]
 
 COUNTERS = (
@@ -64,7 +66,7 @@ class Standing:
 
 @dataclass(slots=True)
 class Reporter:
-    """Reports are remembered for `limits.STATUS_AGE_MS`."""
+    """Reports are remembered for `limits.STATUS_AGE_MS`. *sources* are those of chained feeds."""
 
     intake: Intake
     checkpoints: Checkpoints
@@ -73,6 +75,7 @@ class Reporter:
     clock: Clock
     feeds: frozenset[str]
     archives: bool = False
+    sources: Sources = field(default_factory=dict)
     _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)
 
     def report(self, feed: str) -> Report:
@@ -114,6 +117,7 @@ class Reporter:
             "floor": self.reader.trim.floor(feed),
             "followers": [each.told() for each in followers],
             "time": from_ms(now_ms),
+            "source": self.sources[feed].url if feed in self.sources else LOCAL,
         }
 
     def _followers(

@@ -10,13 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from .errors import Chained
 from .selections import ALL, Selection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class FallOff(Enum):
@@ -57,22 +52,3 @@ class Source:
 
 
 Sources = Mapping[str, Source]  # the chained feeds by name; every other one is local
-
-
-@dataclass(frozen=True, slots=True)
-class Masters:
-    """Keeps writers off chained feeds. *master* tells what address a chained feed's master has."""
-
-    sources: Sources
-    master: Callable[[str], str] | None = None
-
-    def check(self, feed: str) -> None:
-        """
-        Return if producers may post to *feed*.
-
-        Raises:
-            Chained: it is a copy; the error says where to post.
-        """
-        source = self.sources.get(feed)
-        if source is not None:
-            raise Chained(feed, (self.master(feed) if self.master else "") or source.url)

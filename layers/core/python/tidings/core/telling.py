@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import archives, cursors, filters, limits
 from .changes import whole
-from .cursors import PAGE_END, START, Place
+from .cursors import PAGE_END, START, Cursor, Place
 from .errors import InvalidCursor, InvalidPortion, LogFellOff, OtherLog
 from .filters import Filter
 from .followers import STATE
@@ -89,7 +89,10 @@ def _selection(query: Query) -> Selection:
 def _place(text: str) -> Place:
     if not text:
         return START
-    found = cursors.parse(text)
+    try:
+        found: Cursor | None = cursors.parse(text)
+    except InvalidCursor:
+        found = None
     if not isinstance(found, Place) or found.slot != PAGE_END:
         rule = f"must be the end of a page, an event id whose last digits are {PAGE_END:06x}"
         raise InvalidCursor(rule, field="after", value=text)

@@ -2,7 +2,7 @@
 page: one page of the log, immutable but for its expiry.
 
 Key: feed, page number. `body` is NDJSON (S) or deflated NDJSON (B), `append` tells whose write
-it is, `at` is the commit time in ms. `slots` are those of its entries, left out where all are there.
+it is, `at` is the commit time in ms. `slots` are those of its entries, where some were left out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,308 @@
+"""stream: pages and rows for feeds that copy ours, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import importlib
+import json
+from collections.abc import MutableMapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidings.aws import app as root
+from tidings.aws import relay_app
+from tidings.core import limits
+from tidings.core.cursors import PAGE_END, Place
+from tidings.core.pages import Page
+from tidings.core.portions import Portion, heard, heard_rows
+from tidings.core.profiles import Profile
+from tidings.core.relays import Relay
+from tidings.core.state import bucket_of
+
+from functions.follow.handler import handle as follow
+from functions.ingest.handler import handle as ingest
+from functions.report.handler import handle as report
+from tests.functions.cloud import Cloud, event, start_anew
+
+PATIENCE_S = 20.0
+MASTER = "https://a.example/feeds/main"
+UPSTREAM = "https://b.example/feeds/main"
+Message = MutableMapping[str, Any]
+Answer = tuple[int, dict[str, str], bytes]
+
+
+async def get(what: str, query: str = "", *, method: str = "GET", **headers: str) -> Answer:
+    """The answer of the deployed app to a caller who waits for it."""
+    app = importlib.reload(importlib.import_module("functions.stream.handler")).app
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": f"/feeds/{what}",
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in named.items()],
+    }
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(PATIENCE_S):
+        await app(scope, receive, send)
+    told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], told, b"".join(message.get("body", b"") for message in sent)
+
+
+def asked(what: str, query: str = "", **headers: str) -> Answer:
+    return asyncio.run(get(what, query, **headers))
+
+
+def portion(query: str = "") -> Portion:
+    status, _, body = asked("main/pages", query)
+    assert status == 200, body
+    return heard(body.decode())
+
+
+def refusal(what: str, query: str = "", **headers: str) -> tuple[int, dict[str, Any]]:
+    status, _, body = asked(what, query, **headers)
+    return status, json.loads(body)["error"]
+
+
+def posted(*names: str, **fields: object) -> Page:
+    """One page of an operation a name."""
+    operations = [{"event": "insert", "type": "video", "id": name, **fields} for name in names]
+    assert ingest(event("http_post", body=json.dumps(operations)), None)["statusCode"] == 204
+    return root.log().read("main", root.log().head("main") - 1)[0]
+
+
+def chain(monkeypatch: pytest.MonkeyPatch, **known: object) -> None:
+    """From now on `main` is a copy, whose relay has written *known* down."""
+    monkeypatch.setenv("TIDINGS_SOURCES", json.dumps({"main": {"url": UPSTREAM}}))
+    start_anew()
+    if known:
+        relay = replace(Relay("main"), **known)  # type: ignore[arg-type]
+        assert relay_app.store().write(Relay("main"), relay)
+
+
+def test_D2_pages_with_their_bytes(cloud: Cloud) -> None:
+    """As text a line an entry, with the commit time and number of each page."""
+    pages = [posted("a", data="ä€𝄞"), posted("b", "c")]
+
+    status, told, body = asked("main/pages")
+
+    assert (status, told["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
+    assert told["content-length"] == str(len(body))
+    assert told["access-control-allow-origin"] == "*" and "no-store" in told["cache-control"]
+    found = heard(body.decode()).pages
+    assert [(p.number, p.at_ms, p.text) for p in found] == [
+        (p.number, p.at_ms, p.text) for p in pages
+    ]
+
+
+def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
+    """And is the same unpacked; a short one is left as it is."""
+    page = posted("a", data="x" * 5000)
+
+    _, told, body = asked("main/pages", accept_encoding="br, gzip")
+
+    assert (told["content-encoding"], told["content-length"]) == ("gzip", str(len(body)))
+    assert heard(gzip.decompress(body).decode()).pages[0].text == page.text
+    _, told, _ = asked("main/pages", f"after={page.end.encode()}", accept_encoding="gzip")
+    assert "content-encoding" not in told
+
+
+def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
+    """410 with the floor; the page before it is served, and at the end there is nothing."""
+    pages = [posted(name) for name in "abc"]
+    root.log().raise_floor("main", 3)
+
+    status, error = refusal("main/pages", f"after={pages[0].end.encode()}")
+    assert (status, error["code"], error["floor"]) == (410, "log_fell_off", 3)
+    assert refusal("main/pages")[0] == 410
+    assert [page.number for page in portion(f"after={pages[1].end.encode()}").pages] == [3]
+    assert portion(f"after={pages[2].end.encode()}").pages == ()
+
+
+def test_another_log_is_refused(cloud: Cloud) -> None:
+    """409, with the id that the page has here."""
+    page = posted("a")
+
+    status, error = refusal("main/pages", f"after={Place(1, PAGE_END, 7).encode()}")
+
+    assert (status, error["code"]) == (409, "other_log")
+    assert page.end.encode() in error["message"]
+
+
+def test_a_reply_waits_for_news(cloud: Cloud) -> None:
+    """And tells it at once; without any it ends in time."""
+    page = posted("a")
+
+    async def both() -> tuple[Answer, Page]:
+        waiting = asyncio.ensure_future(get("main/pages", f"after={page.end.encode()}&block=15"))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        came = await asyncio.to_thread(posted, "b")
+        return await waiting, came
+
+    (status, _, body), came = asyncio.run(both())
+    assert status == 200
+    assert [found.number for found in heard(body.decode()).pages] == [came.number]
+    assert portion(f"after={came.end.encode()}&block=1").pages == ()
+
+
+def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before the place it stands at is no news for it, and is not looked for at once."""
+    posted("a")
+    looks = []
+    read = root.log().read
+
+    def counted(feed: str, after: int, limit: int | None = None) -> list[Page]:
+        looks.append(after)
+        return read(feed, after, limit)
+
+    monkeypatch.setattr(root.log(), "read", counted)
+    found = portion(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
+
+    assert (found.pages, found.pending, found.standing.head < 9) == ((), 0, True)
+    assert len(looks) < 20
+
+
+def test_D25_D26_size_bounds_a_reply(cloud: Cloud) -> None:
+    """In bytes; a page that does not fit says how many it needs."""
+    posted("a", data="x" * 3000)
+    posted("b")
+
+    found = portion("size=1000")
+    assert (found.pages, found.pending > 3000) == ((), True)
+    _, _, body = asked("main/pages", f"size={found.pending}")
+    assert len(body) <= found.pending and len(heard(body.decode()).pages) == 1
+
+
+def test_D43_a_share_of_the_objects(cloud: Cloud) -> None:
+    """The two halves are the whole, and each counts what it has not got."""
+    posted(*"abcdefgh")
+
+    halves = [portion(f"share=mod:2:{part}") for part in (0, 1)]
+
+    slots = sorted(slot for half in halves for slot, _ in half.pages[0].entries())
+    assert slots == list(range(8))
+    assert [half.filtered + len(half.pages[0].lines) for half in halves] == [8, 8]
+
+
+def test_leaves_are_needed_for_parents(cloud: Cloud) -> None:
+    """As consumers need them: without the feed's setting a copy would keep what has left."""
+    posted("a", parents=["p"])
+
+    for what in ("main/pages", "main/rows"):
+        status, error = refusal(what, "parents=p&bucket=1")
+        assert (status, error["code"]) == (400, "leave_not_kept")
+    assert root.profiles().save("main", Profile(leave=True, version=0))
+    follow({"feed": "main"}, None)
+    assert [page.slots for page in portion("parents=p&block=5").pages] in ([], [(0,)])
+
+
+def test_rows_of_a_bucket(cloud: Cloud) -> None:
+    """The state's, in key order, with where the state stands."""
+    posted("a")
+    follow({"feed": "main"}, None)
+
+    status, told, body = asked("main/rows", f"bucket={bucket_of('video/a')}")
+
+    found = heard_rows(body.decode())
+    assert (status, told["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
+    assert [row.key for row in found.rows] == ["video/a"]
+    assert (found.after, found.standing.state) == (None, 1)
+    query = f"bucket={bucket_of('video/a')}&after=video/a"
+    assert heard_rows(asked("main/rows", query)[2].decode()).rows == ()
+
+
+WRONG = {
+    "size": ("main/pages", "size=x", 400, "invalid_portion"),
+    "block": ("main/pages", "block=-1", 400, "invalid_portion"),
+    "after": ("main/pages", "after=0", 400, "invalid_cursor"),
+    "types": ("main/pages", f"types={'a' * 641}", 400, "invalid_filter"),
+    "share": ("main/pages", "share=mod", 400, "invalid_filter"),
+    "bucket": ("main/rows", "", 400, "invalid_portion"),
+    "an unknown feed": ("other/pages", "", 404, "unknown_feed"),
+    "no feed": ("-/rows", "", 400, "invalid_feed"),
+}
+
+
+@pytest.mark.parametrize(("what", "query", "status", "code"), WRONG.values(), ids=list(WRONG))
+def test_what_is_refused(cloud: Cloud, what: str, query: str, status: int, code: str) -> None:
+    """By its code, in JSON."""
+    found = refusal(what, query)
+    assert (found[0], found[1]["code"]) == (status, code)
+
+
+def test_other_methods(cloud: Cloud) -> None:
+    """A preflight is answered, everything else refused."""
+    status, told, _ = asked("main/pages", method="OPTIONS", origin="https://page.example")
+    assert (status, told["access-control-allow-methods"]) == (204, "GET, OPTIONS")
+    status, told, _ = asked("main/rows", method="POST")
+    assert (status, told["allow"]) == (405, "GET, OPTIONS")
+
+
+def test_a_closed_feed_is_not_copied(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything of the request is looked at."""
+    monkeypatch.setenv("TIDINGS_OPEN", "false")
+    start_anew()
+
+    status, told, body = asked("main/pages", "size=x")
+
+    assert (status, json.loads(body)["error"]["code"]) == (401, "no_password_set")
+    assert told["www-authenticate"].startswith("Basic ")
+
+
+def test_D34_a_copy_says_what_it_came_through(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its master and the relays on the way."""
+    chain(monkeypatch, master=MASTER, via=("one", "two"), checkpoint=0)
+
+    standing = portion().standing
+
+    assert (standing.master, standing.via) == (MASTER, ("one", "two"))
+
+
+def test_nobody_posts_to_a_copy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """409 with the address of the master, as far as it is known; nothing is written."""
+    for known, address in (({}, UPSTREAM), ({"master": MASTER}, MASTER)):
+        chain(monkeypatch, **known)
+        answer = ingest(event("http_post"), None)
+        error = json.loads(answer["body"])["error"]
+        assert (answer["statusCode"], error["code"]) == (409, "chained")
+        assert error["master"] == address
+        assert error["message"] == f"feed: is a copy of {address}: post there"
+    assert root.log().head("main") == 0
+
+
+def test_D1_both_kinds_in_one_deployment(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status of each says where its operations come from."""
+    monkeypatch.setenv("TIDINGS_FEEDS", "main,own")
+    chain(monkeypatch)
+
+    for feed, source in (("main", UPSTREAM), ("own", "local")):
+        asking = event("http_get_status", pathParameters={"feed": feed})
+        assert json.loads(report(asking, None)["body"])["source"] == source
+    assert ingest(event("http_post_to_feed", pathParameters={"feed": "own"}), None)[
+        "statusCode"
+    ] in (200, 204)
+
+
+def test_a_page_with_holes_in_the_table(cloud: Cloud) -> None:
+    """What a selection left out of a page that was copied is left out for the next one, too."""
+    page = posted("a", "b", "c")
+    some = replace(page, number=2, append_id="x").only([(0, page.lines[0]), (2, page.lines[2])])
+    root.log().put("main", some)
+
+    found = portion(f"after={page.end.encode()}").pages
+
+    assert [list(each.entries()) for each in found] == [[(0, page.lines[0]), (2, page.lines[2])]]
+    assert limits.PORTION_PAGES_MAX > 1
