@@ -11,7 +11,15 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from tidings.aws import app, archive_app, changes_app, clients, consumers_app, listeners_app
+from tidings.aws import (
+    app,
+    archive_app,
+    changes_app,
+    clients,
+    consumers_app,
+    listeners_app,
+    relay_app,
+)
 
 from tests.contract.answering import Answer, Answering
 
@@ -43,7 +51,7 @@ def forget(*modules: ModuleType) -> None:
 
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
-    forget(app, archive_app, listeners_app, changes_app, consumers_app, clients)
+    forget(app, archive_app, listeners_app, changes_app, consumers_app, relay_app, clients)
 
 
 def archive_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:

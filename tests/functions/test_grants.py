@@ -41,6 +41,7 @@ from tests.functions.cloud import (
     start_anew,
 )
 from tests.functions.consuming import consuming
+from tests.functions.relaying import relaying, supervising
 
 Asked = set[tuple[str, str]]
 ITEM = '{"changeKind":{"resource":"vm","subResources":["nic"]},"changedResourceId":"x"}'
@@ -264,6 +265,7 @@ SCENES = {
     "follow-state": following_state,
     "follow-push": following_push,
     "follow-archive": following_archive,
+    "follow-relay": relaying,
     "connect": connecting,
     "disconnect": disconnecting,
     "receive": receiving,
@@ -278,6 +280,7 @@ SCENES = {
     "propose": proposing,
     "administer": administering,
     "consume": consuming,
+    "supervise": supervising,
     "index": indexing,
     "report": reporting,
     "sweep": sweeping,

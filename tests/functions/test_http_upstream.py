@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import gzip
 import json
-import threading
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from tidings.aws import http_upstream
@@ -29,6 +24,8 @@ from tidings.core.portions import Portion, Rows, Standing, tell, tell_rows
 from tidings.core.selections import ALL, Mod, Selection
 from tidings.core.state import Row
 
+from tests.functions.upstream import Reply, Upstream, serving
+
 STANDING = Standing(floor=1, head=7, state=6, master="https://m/feeds/a", via=("x",))
 PAGES = Portion(STANDING, (Page(7, '{"event":"update","type":"a","id":"1"}', "", 1_000),))
 ROWS = Rows(STANDING, (Row("a/1", 7, 0, 1_000, '{"id":"1"}'),), "a/1")
@@ -36,58 +33,10 @@ START = Place(0, 0, 0)
 SECRET = "correct horse"
 
 
-@dataclass
-class Reply:
-    body: bytes = b""
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-    pause_s: float = 0.0  # after each of its bytes
-
-
-class Upstream(ThreadingHTTPServer):
-    """Answers with *reply*; *asked* are the paths, *headers* those of the last request."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.reply, self.asked, self.headers = Reply(), [""][:0], {"": ""}
-        self.connections: set[object] = set()
-        self.url = f"http://127.0.0.1:{self.server_port}/feeds/main"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Upstream
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        self.server.headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.connections.add(self.client_address)
-        reply = self.server.reply
-        self.send_response(reply.status)
-        for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if not reply.pause_s:
-            self.wfile.write(reply.body)
-        with contextlib.suppress(OSError):  # the client has left
-            for at in range(len(reply.body) if reply.pause_s else 0):
-                self.wfile.write(reply.body[at : at + 1])
-                time.sleep(reply.pause_s)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet: pytest shows what matters."""
-
-
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serving() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def read(upstream: Upstream, password: str = "", after: Place = START) -> Portion:

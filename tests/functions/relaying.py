@@ -1,0 +1,97 @@
+"""Running `follow-relay` and asking `supervise`, with all that they may do."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tidings.core import limits
+from tidings.core.pages import Page
+from tidings.core.portions import Portion, Rows, Standing, tell, tell_rows
+from tidings.core.state import Row
+
+from functions.relay.handler import handle as relay
+from functions.supervise.handler import handle as supervise
+from tests.functions.cloud import event, start_anew
+from tests.functions.upstream import Reply, Upstream, serving
+
+Asked = set[tuple[str, str]]
+RELAY = "/feeds/{feed}/relay"
+ACTION = f"{RELAY}/{{action}}"
+AT = 4_102_444_800_000  # in 2100: pages expire
+LINE = '{"event":"update","timestamp":"2100-01-01T00:00:00Z","parents":[],"type":"a","id":"1"}'
+
+
+def chained(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the feed main copies *upstream*, in runs of half a second."""
+    sources = {"main": {"url": upstream.url}}
+    monkeypatch.setenv("TIDINGS_SOURCES", json.dumps(sources))
+    monkeypatch.setattr(limits, "RELAY_RUN_MS", 500)
+    start_anew()
+
+
+def copied(upstream: Upstream, *numbers: int) -> None:
+    """Let the upstream have these pages, and one run copy them."""
+    pages = tuple(Page(number, LINE, "", AT) for number in numbers)
+    standing = Standing(1, max(numbers), max(numbers), upstream.url)
+    row = Row("a/1", max(numbers), 0, AT, LINE)
+    upstream.replies = {
+        "/pages": Reply(tell(Portion(standing, pages)).encode()),
+        "bucket=7": Reply(tell_rows(Rows(standing, (row,))).encode()),
+        "/rows": Reply(tell_rows(Rows(standing)).encode()),
+    }
+    ring()
+
+
+def ring() -> None:
+    relay({"ring": "main"}, None)
+
+
+def ask(
+    method: str, route: str, body: object = None, *, password: str = "", **parameters: str
+) -> tuple[int, dict[str, Any]]:
+    """Status and body of one answer."""
+    credentials = base64.b64encode(f"ann:{password}".encode()).decode()
+    answer = supervise(
+        event(
+            "http_get_status",
+            routeKey=f"{method} {route}",
+            headers={"authorization": f"Basic {credentials}"},
+            body="" if body is None else json.dumps(body),
+            pathParameters={"feed": "main", **parameters},
+        ),
+        None,
+    )
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def act(action: str, body: object = None, **more: Any) -> tuple[int, dict[str, Any]]:
+    return ask("POST", ACTION, body, action=action, **more)
+
+
+def relaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    """Pages of a log, then a copy of the state."""
+    with serving() as upstream:
+        chained(upstream, monkeypatch)
+        asked = watch()
+        copied(upstream, 1, 2)
+        assert act("reset", {"to": "everything", "why": "a test"})[0] == 200
+        copied(upstream, 5)
+        while ask("GET", RELAY)[1]["copy"]:
+            ring()
+    assert "dynamodb:BatchWriteItem" in {action for table, action in asked if table == "state"}
+    return asked
+
+
+def supervising(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    with serving() as upstream:
+        chained(upstream, monkeypatch)
+        asked = watch()
+        assert ask("GET", "/relays")[0] == 200
+        assert ask("GET", RELAY)[0] == 200
+        assert act("pause")[0] == 200
+        assert ask("PUT", f"{RELAY}/password", {"password": "correct horse"})[0] == 200
+    return asked

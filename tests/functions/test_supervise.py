@@ -1,0 +1,127 @@
+"""supervise: chained feeds as their operators see them, and follow-relay, which they steer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tidings.aws import app, clients, relay_app
+from tidings.core import passwords
+
+from tests.functions.cloud import Cloud, start_anew
+from tests.functions.relaying import RELAY, act, ask, chained, copied, ring
+from tests.functions.upstream import Upstream, serving
+
+SECRET = "correct horse"
+PASSWORD = f"{RELAY}/password"
+
+
+@pytest.fixture
+def upstream(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    with serving() as server:
+        chained(server, monkeypatch)
+        yield server
+
+
+def set_passwords(feed: str, read: str, ingest: str) -> None:
+    def kept(password: str) -> tuple[str, ...]:
+        return (passwords.hashed(password, salt=b"0" * 16, now_ms=1),)
+
+    profile = app.profiles().profile(feed)
+    both = replace(profile, read_passwords=kept(read), ingest_passwords=kept(ingest))
+    assert app.profiles().save(feed, both)
+    start_anew()
+
+
+def test_D2_pages_are_copied_as_they_are(upstream: Upstream) -> None:
+    """With numbers and bytes; the next run asks behind them."""
+    copied(upstream, 1, 2)
+
+    assert [page.number for page in app.log().read("main", 0)] == [1, 2]
+    status, found = ask("GET", RELAY)
+    assert status == 200
+    assert (found["status"], found["page"], found["pages"]) == ("running", 2, 2)
+    assert "after=" not in upstream.asked[0]
+    ring()
+    assert f"after={found['cursor']}" in upstream.asked[-1]
+
+
+def test_D22_pause_stops_reading_and_resume_goes_on(upstream: Upstream) -> None:
+    """Nothing is lost and nothing comes twice."""
+    copied(upstream, 1)
+    assert act("pause")[1]["status"] == "paused"
+    asked = len(upstream.asked)
+    copied(upstream, 1, 2)
+    assert len(upstream.asked) == asked
+    assert act("resume")[0] == 200
+    ring()
+    assert ask("GET", RELAY)[1]["page"] == 2
+
+
+def test_D23_every_feed_is_told(cloud: Cloud, upstream: Upstream) -> None:
+    """By name, status and position; an operator's step wakes the relay."""
+    copied(upstream, 1)
+    assert act("shutdown")[0] == 200
+    (found,) = ask("GET", "/relays")[1]["relays"]
+    assert (found["feed"], found["status"], found["page"]) == ("main", "shutdown", 1)
+    assert ("tidings-dev-follow-relay", {"ring": "main"}) in cloud.invoked
+
+
+def test_what_is_not_asked_for_rightly_is_refused(upstream: Upstream) -> None:
+    """By name."""
+    assert act("restart")[1]["error"]["code"] == "invalid_relay"
+    assert act("pause", {"for": 5})[1]["error"]["field"] == "for"
+    assert act("pause", [])[1]["error"]["field"] == "body"
+    assert act("resume")[0] == 409
+    assert ask("GET", RELAY, feed="nowhere")[1]["error"]["code"] == "unknown_feed"
+
+
+def test_a_local_feed_is_told_and_not_steered(cloud: Cloud) -> None:
+    """It reads nobody."""
+    assert ask("GET", RELAY)[1]["role"] == "master"
+    assert act("pause")[1]["error"]["code"] == "not_chained"
+    assert ask("PUT", PASSWORD, {"password": SECRET})[1]["error"]["code"] == "not_chained"
+
+
+def test_reading_needs_one_password_and_steering_the_other(upstream: Upstream) -> None:
+    """A list holds what the password may read."""
+    set_passwords("main", "read this", "write this")
+    for method, route in (("GET", "/relays"), ("GET", RELAY), ("PUT", PASSWORD)):
+        assert ask(method, route, password="something else")[0] == 401
+    assert act("pause", password="read this")[0] == 401
+    assert act("pause", password="write this")[0] == 200
+    assert ask("GET", RELAY, password="read this")[0] == 200
+    assert len(ask("GET", "/relays", password="read this")[1]["relays"]) == 1
+
+
+def test_the_upstreams_password_is_sent_and_told_to_nobody(
+    upstream: Upstream, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not by a route, not in an error, not in a log."""
+    assert ask("PUT", PASSWORD, {"password": SECRET}) == (200, {"feed": "main", "password": "set"})
+    copied(upstream, 1)
+    assert upstream.headers["authorization"].startswith("Basic ")
+    told = json.dumps([ask("GET", RELAY), ask("GET", "/relays")])
+    for wrong in ({"password": f"{SECRET}\n"}, {"password": [SECRET]}, {"secret": SECRET}):
+        status, error = ask("PUT", PASSWORD, wrong)
+        assert status == 400
+        told += json.dumps(error)
+    assert SECRET not in told + "".join(capfd.readouterr())
+    assert ask("PUT", PASSWORD, {"password": ""})[1]["password"] == "none"
+    assert relay_app.upstreams().password("main") == ""
+
+
+def test_D32_a_broken_relay_copies_nothing(
+    upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says so in its log; the upstream is not even asked."""
+    item = {"kind": "relay", "name": "main", "document": "{"}
+    stored = {name: {"S": value} for name, value in item.items()} | {"version": {"N": "3"}}
+    clients.dynamodb().put_item(TableName="control", Item=stored)  # type: ignore[arg-type]
+    copied(upstream, 1)
+    assert upstream.asked == []
+    assert app.log().read("main", 0) == []
+    (told,) = (vars(each)["reason"] for each in caplog.records if "relay" in each.message)
+    assert "what is stored of its relay cannot be read" in told
