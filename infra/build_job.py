@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,8 +28,9 @@ SERVICES = ("dynamodb", "s3", "sts")
 ARCHIVE = BUILD / "job" / "environment.tgz"
 ENTRY = ROOT / "pipeline" / "entry.py"
 LAKE_ENTRY = ROOT / "pipeline" / "lake_entry.py"
+FLOW_ENTRY = ROOT / "pipeline" / "flow_entry.py"
 
-_LEFT_OUT = ("__pycache__", "*.pyc", "entry.py", "lake_entry.py", "*.dist-info", "bin", "examples")
+LEFT_OUT = ("__pycache__", "*.pyc", "*entry.py", "*.dist-info", "bin", "examples")
 
 
 def build(folder: Path = BUILD / "job") -> Path:
@@ -40,47 +42,61 @@ def build(folder: Path = BUILD / "job") -> Path:
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
     shutil.rmtree(contents, ignore_errors=True)
-    shutil.copytree(_wheels(folder), contents, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    shutil.copytree(_wheels(folder), contents, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for source in SOURCES:
         shutil.copytree(
-            source, contents, ignore=shutil.ignore_patterns(*_LEFT_OUT), dirs_exist_ok=True
+            source, contents, ignore=shutil.ignore_patterns(*LEFT_OUT), dirs_exist_ok=True
         )
-    archive.write_bytes(_packed(contents))
+    archive.write_bytes(packed(contents))
     return archive
 
 
 def requirements() -> list[str]:
-    return [f"{package}=={version(package)}" for package in PACKAGES]
+    return pinned(PACKAGES)
+
+
+def pinned(packages: Iterable[str]) -> list[str]:
+    """*packages* in the versions that the tests run."""
+    return [f"{package}=={version(package)}" for package in packages]
 
 
 def _wheels(folder: Path) -> Path:
     wheels, stamp = folder / "wheels", folder / "wheels.txt"
     wanted = "\n".join((*requirements(), *SERVICES)) + "\n"
     if not (stamp.is_file() and stamp.read_text() == wanted and wheels.is_dir()):
-        _install(wheels)
-        _prune(wheels / "botocore" / "data")
+        install(wheels, requirements())
+        prune(wheels / "botocore" / "data", SERVICES)
         stamp.write_text(wanted)
     return wheels
 
 
-def _install(target: Path) -> None:
+def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
+    """
+    The wheels *wanted* in *target*, which begins empty; for *platform*, by pip's options, or here.
+
+    Raises:
+        LayerNotBuilt: pip found no wheel, or no network.
+    """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--no-compile", "--only-binary=:all:", "--target", str(target)]
-    done = subprocess.run([*command, *requirements()], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, *platform, *wanted], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise LayerNotBuilt("job", (done.stderr.strip().splitlines() or ["pip failed"])[-1])
 
 
-def _prune(descriptions: Path) -> None:
+def prune(descriptions: Path, services: Sequence[str]) -> None:
+    """Leave botocore's descriptions of *services* alone."""
     for each in descriptions.iterdir():
-        if each.is_dir() and each.name not in SERVICES:
+        if each.is_dir() and each.name not in services:
             shutil.rmtree(each)
 
 
-def _packed(contents: Path) -> bytes:
-    """Without times and owners, which would differ from build to build."""
+def packed(contents: Path) -> bytes:
+    """Gzipped tar without times and owners, which would differ from build to build."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,

@@ -78,7 +78,7 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-IAM5",
         "A job run gets its id when it is started; the grant is for the runs of one application.",
-        r"Resource::<SyncJobApplication.*>/jobruns/\*$",
+        r"Resource::<(SyncJob|Pipeline\w*)Application.*>/jobruns/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",

@@ -1,0 +1,85 @@
+"""
+Builds what EMR Serverless needs of a pipeline: its file, our packages, and its stores' libraries.
+
+Other than the job of a sync this one loads compiled code, so its wheels are those for the machines
+of EMR. The same contents make the same bytes, so a pipeline that did not change goes on running.
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from infra.build_job import LEFT_OUT, install, packed, pinned, prune
+from infra.paths import BUILD, LAYERS, ROOT
+
+PACKAGES = ("tidings[flow]", "boto3")
+SOURCES = (
+    *(LAYERS / "core" / "python", LAYERS / "aws" / "python"),
+    *(ROOT / "client", ROOT / "pipeline"),
+)
+SERVICES = ("events", "secretsmanager", "sts")  # the bus of events, and where passwords are
+FILE = "pipeline.py"  # in the archive, whatever it was called
+# EMR's Spark runs on Graviton with Amazon Linux 2023 (glibc 2.34) and Python 3.11.
+PLATFORM = (
+    *("--platform", "manylinux_2_28_aarch64"),
+    *("--platform", "manylinux2014_aarch64"),
+    *("--platform", "any"),
+    *("--implementation", "cp", "--python-version", "3.11"),
+)
+_THERE = {"platform_machine": "aarch64", "sys_platform": "linux", "python_version": "3.11"}
+_OURS = "tidings"
+
+
+def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
+    """
+    The archive of the pipeline *name*, made of *file* and what is here.
+
+    Raises:
+        LayerNotBuilt: pip found no wheel, or no network.
+        FileNotFoundError: there is no such file.
+    """
+    contents, archive = folder / name / "contents", folder / name / "environment.tgz"
+    shutil.rmtree(contents, ignore_errors=True)
+    shutil.copytree(_wheels(folder), contents, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    for source in SOURCES:
+        shutil.copytree(
+            source, contents, ignore=shutil.ignore_patterns(*LEFT_OUT), dirs_exist_ok=True
+        )
+    shutil.copyfile(file, contents / FILE)
+    archive.write_bytes(packed(contents))
+    return archive
+
+
+def packages() -> list[str]:
+    """What a pipeline imports besides us, and what that needs."""
+    found: set[str] = set()
+    waiting = [Requirement(each) for each in PACKAGES]
+    while waiting:
+        package = waiting.pop()
+        name = canonicalize_name(package.name)
+        if name not in found:
+            found.add(name)
+            waiting += _needed(package)
+    return sorted(found - {_OURS})
+
+
+def _needed(package: Requirement) -> list[Requirement]:
+    there = [{**_THERE, "extra": extra} for extra in ("", *package.extras)]
+    wanted = (Requirement(each) for each in distribution(package.name).requires or [])
+    return [each for each in wanted if not each.marker or any(map(each.marker.evaluate, there))]
+
+
+def _wheels(folder: Path) -> Path:
+    wheels, stamp = folder / "wheels", folder / "wheels.txt"
+    wanted = pinned(packages())
+    told = "\n".join((*wanted, *PLATFORM, *SERVICES)) + "\n"
+    if not (stamp.is_file() and stamp.read_text() == told and wheels.is_dir()):
+        install(wheels, wanted, PLATFORM)
+        prune(wheels / "botocore" / "data", SERVICES)
+        stamp.write_text(told)
+    return wheels

@@ -1,0 +1,212 @@
+"""
+A pipeline that is kept running on EMR Serverless.
+
+Every few minutes a state machine looks whether the pipeline as it is deployed runs. Where it does
+not, it ends what runs of an earlier deployment and starts it, so that a new file takes over by
+itself. Two that overlap do no harm: a store is written by the one that holds its consumer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_emrserverless as emr
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3_assets as assets
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_stepfunctions as stepfunctions
+from constructs import Construct
+
+from infra import build_job, build_pipeline
+from infra.names import prefix
+from infra.parts.log_group import log_group
+from infra.parts.rights import allow, allow_job_role
+from infra.parts.sync_job import IDLE_MINUTES, RELEASE
+from infra.parts.sync_machine import LOG_DELIVERY, principal
+from infra.paths import ROOT
+from infra.settings import PipelineRun, Stage
+
+LOOK = "rate(5 minutes)"  # how long nobody writes, at worst, after a run has ended
+DRAIN_S = 30  # a store has to end the batch in hand
+FAILURES_PER_HOUR = 5  # then the job has failed; the next look starts it again
+RUNS_MAX = 50  # listed at once; there are one or two
+# All of it works in one process: the driver. Spark wants an executor, the smallest there is.
+CAPACITY = {"cpu": "4 vCPU", "memory": "16 GB", "disk": "60 GB"}
+SPARK = {
+    "spark.driver.cores": "1",
+    "spark.driver.memory": "3g",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "1g",
+    "spark.executor.instances": "1",
+    "spark.dynamicAllocation.enabled": "false",
+}
+BUS = "default"
+_ENVIRONMENT = "environment"  # the folder the archive becomes
+_UNDER_WAY = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING")
+
+
+class PipelineJob(Construct):
+    """`arn` is of the machine that looks after it."""
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage, run: PipelineRun) -> None:
+        super().__init__(scope, name)
+        self.called = f"{prefix(stage)}pipeline-{run.name}"
+        self.archive = assets.Asset(self, "Archive", path=str(_packed(run)))
+        self.entry = assets.Asset(self, "Entry", path=str(build_job.FLOW_ENTRY))
+        self.application = self._application(run)
+        self.logs = log_group(self, "JobLogs", stage, path=f"/aws/emr-serverless/{self.called}")
+        self.job_role = iam.Role(
+            self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
+        )
+        self._allow_job(run)
+        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
+        self._allow_machine()
+        self.arn = self._machine(stage).attr_arn
+        self._clock()
+
+    def _application(self, run: PipelineRun) -> emr.CfnApplication:
+        network = emr.CfnApplication.NetworkConfigurationProperty(
+            subnet_ids=list(run.subnets), security_group_ids=list(run.security_groups)
+        )
+        return emr.CfnApplication(
+            self,
+            "Application",
+            name=self.called,
+            type="SPARK",
+            release_label=RELEASE,
+            architecture="ARM64",
+            auto_start_configuration={"enabled": True},
+            auto_stop_configuration={"enabled": True, "idleTimeoutMinutes": IDLE_MINUTES},
+            maximum_capacity=CAPACITY,
+            network_configuration=network if run.subnets else None,
+        )
+
+    def _allow_job(self, run: PipelineRun) -> None:
+        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in self._assets()]
+        bus = cdk.Stack.of(self).format_arn(service="events", resource=f"event-bus/{BUS}")
+        for actions, resources in (
+            (("s3:GetObject",), ours),
+            (("events:PutEvents",), [bus]),
+            (("logs:CreateLogStream", "logs:PutLogEvents"), [self.logs.log_group_arn]),
+            (("logs:DescribeLogStreams",), [self.logs.log_group_arn]),
+            (("logs:DescribeLogGroups",), ["*"]),
+        ):
+            allow(self.job_role, actions, resources)
+        if run.secrets:
+            allow(self.job_role, ("secretsmanager:GetSecretValue",), run.secrets)
+
+    def _assets(self) -> tuple[assets.Asset, assets.Asset]:
+        return self.entry, self.archive
+
+    def _allow_machine(self) -> None:
+        application = self.application.attr_arn
+        for actions, resources in (
+            (("emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"), [application]),
+            (("emr-serverless:CancelJobRun",), [f"{application}/jobruns/*"]),
+            (LOG_DELIVERY, ["*"]),
+        ):
+            allow(self.role, actions, resources)
+        allow_job_role(self.role, self.job_role)
+
+    def _machine(self, stage: Stage) -> stepfunctions.CfnStateMachine:
+        group = log_group(self, "Logs", stage, path=f"/aws/vendedlogs/states/{self.called}")
+        machine = stepfunctions.CfnStateMachine(
+            self,
+            "Machine",
+            state_machine_name=self.called,
+            role_arn=self.role.role_arn,
+            definition_string=cdk.Stack.of(self).to_json_string(self._definition()),
+            logging_configuration={
+                "level": "ALL",
+                "includeExecutionData": True,  # ids of runs: nothing secret
+                "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": group.log_group_arn}}],
+            },
+        )
+        machine.node.add_dependency(self.role)
+        return machine
+
+    def _definition(self) -> dict[str, Any]:
+        application, version = self.application.attr_application_id, self.archive.asset_hash
+        look = _task(
+            "listJobRuns",
+            {"ApplicationId": application, "States": list(_UNDER_WAY), "MaxResults": RUNS_MAX},
+            ResultSelector={
+                "runs.$": f"States.ArrayContains($.JobRuns[*].Name, '{version}')",
+                "others.$": "$.JobRuns[*].Id",
+            },
+            Next="DoesItRun",
+        )
+        cancel = _task(
+            "cancelJobRun",
+            {
+                "ApplicationId": application,
+                "JobRunId.$": "$",
+                "ShutdownGracePeriodInSeconds": DRAIN_S,
+            },
+            End=True,
+        )
+        runs = {"Variable": "$.runs", "BooleanEquals": True, "Next": "ItRuns"}
+        states = {
+            "Look": look,
+            "DoesItRun": {"Type": "Choice", "Choices": [runs], "Default": "EndOthers"},
+            "ItRuns": {"Type": "Succeed"},
+            "EndOthers": {
+                "Type": "Map",
+                "ItemsPath": "$.others",
+                "ItemProcessor": {"StartAt": "Cancel", "States": {"Cancel": cancel}},
+                "Next": "Start",
+            },
+            "Start": _task("startJobRun", self._started(version), End=True),
+        }
+        return {"StartAt": "Look", "States": states, "TimeoutSeconds": 300}
+
+    def _started(self, version: str) -> dict[str, Any]:
+        submitted = {
+            "EntryPoint": self.entry.s3_object_url,
+            "EntryPointArguments": ["--events-bus", BUS, build_pipeline.FILE],
+            "SparkSubmitParameters": " ".join(
+                f"--conf {key}={value}" for key, value in self._settings().items()
+            ),
+        }
+        logged = {"Enabled": True, "LogGroupName": self.logs.log_group_name}
+        return {
+            "ApplicationId": self.application.attr_application_id,
+            "ClientToken.$": "$$.Execution.Name",
+            "ExecutionRoleArn": self.job_role.role_arn,
+            "Name": version,
+            "Mode": "STREAMING",
+            "RetryPolicy": {"MaxFailedAttemptsPerHour": FAILURES_PER_HOUR},
+            "JobDriver": {"SparkSubmit": submitted},
+            "ConfigurationOverrides": {
+                "MonitoringConfiguration": {"CloudWatchLoggingConfiguration": logged}
+            },
+        }
+
+    def _settings(self) -> dict[str, str]:
+        return SPARK | {
+            "spark.archives": f"{self.archive.s3_object_url}#{_ENVIRONMENT}",
+            "spark.emr-serverless.driverEnv.PYTHONPATH": f"./{_ENVIRONMENT}",
+        }
+
+    def _clock(self) -> None:
+        role = iam.Role(self, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
+        allow(role, ("states:StartExecution",), [self.arn])
+        scheduler.CfnSchedule(
+            self,
+            "Clock",
+            schedule_expression=LOOK,
+            flexible_time_window={"mode": "OFF"},
+            target={"arn": self.arn, "roleArn": role.role_arn},
+        )
+
+
+def _packed(run: PipelineRun) -> Path:
+    path = ROOT / run.path
+    return path if path.suffix == ".tgz" else build_pipeline.build(run.name, path)
+
+
+def _task(action: str, parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
+    resource = f"arn:{cdk.Aws.PARTITION}:states:::aws-sdk:emrserverless:{action}"
+    return {"Type": "Task", "Resource": resource, "Parameters": parameters, **more}

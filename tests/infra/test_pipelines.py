@@ -1,0 +1,314 @@
+"""A pipeline on EMR Serverless: what is packed for it, how it is kept running, what it may do."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import boto3
+import cdk_nag
+import pytest
+from moto import mock_aws
+from moto.emrserverless import models
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+    state_task_service_aws_sdk as aws_sdk,
+)
+
+from infra import build_job, build_pipeline, synth
+from infra.paths import ROOT
+from infra.settings import STAGES, PipelineRun, Stage, chosen
+from infra.stack import TidingsStack
+from tests.infra.templates import Template, as_list, text
+
+REGION = "eu-west-1"
+SECRET = "arn:aws:secretsmanager:eu-west-1:111111111111:secret:catalogue-AbCdEf"
+RUN_ACTIONS = (("List", "s"), ("Start", ""), ("Cancel", ""))
+NETWORK = {
+    "subnets": ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
+    "security_groups": ("sg-0123456789abcdef0",),
+}
+
+
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CDK's output for a stage with a pipeline that was packed before."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    (folder / "copy.tgz").write_bytes(b"packed")
+    app = cdk.App(outdir=str(folder / "cdk.out"))
+    TidingsStack(app, staged(folder / "copy.tgz"))
+    cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
+    app.synth()
+    return folder / "cdk.out"
+
+
+def staged(path: Path) -> Stage:
+    run = PipelineRun("copy", str(path), secrets=(SECRET,), **NETWORK)
+    (staging,) = chosen("staging")
+    return replace(staging, pipelines=(run,))
+
+
+@pytest.fixture(scope="module")
+def deployed(assembly: Path) -> Template:
+    (path,) = assembly.glob("*.template.json")
+    return Template(staged(Path("copy.tgz")), json.loads(path.read_text()))
+
+
+def named(template: Template, kind: str, called: str = "") -> tuple[str, dict[str, Any]]:
+    (found,) = (
+        (name, each)
+        for name, each in template.resources(kind).items()
+        if name.startswith(f"PipelineCopy{called}")
+    )
+    return found
+
+
+def definition(template: Template) -> dict[str, Any]:
+    _, machine = named(template, "AWS::StepFunctions::StateMachine")
+    found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))
+    return found
+
+
+def may(template: Template, role: str) -> set[tuple[str, str]]:
+    return {
+        (action, text(resource))
+        for statement in template.statements(role)
+        for resource in as_list(statement["Resource"])
+        for action in as_list(statement["Action"])
+    }
+
+
+@pytest.mark.node
+def test_a_stage_runs_none_unless_it_is_told() -> None:
+    """It costs something for as long as it runs."""
+    assert not any(stage.pipelines for stage in STAGES)
+
+
+@pytest.mark.node
+def test_the_job_is_a_stream_that_is_started_again(deployed: Template) -> None:
+    """Under the name of what it runs, with its logs in CloudWatch, where metrics are found."""
+    started = parameters(deployed)
+
+    assert started["Mode"] == "STREAMING"
+    assert started["RetryPolicy"] == {"MaxFailedAttemptsPerHour": 5}
+    assert len(started["Name"]) == 64  # digits of a hash
+    assert started["JobDriver"]["SparkSubmit"]["EntryPointArguments"][-1] == "pipeline.py"
+    logged = started["ConfigurationOverrides"]["MonitoringConfiguration"]
+    assert logged["CloudWatchLoggingConfiguration"]["Enabled"] is True
+
+
+@pytest.mark.node
+def test_its_stores_are_reached_from_where_the_stage_says(deployed: Template) -> None:
+    """A database is not in the open."""
+    _, application = named(deployed, "AWS::EMRServerless::Application")
+
+    assert application["NetworkConfiguration"] == {
+        "SubnetIds": list(NETWORK["subnets"]),
+        "SecurityGroupIds": list(NETWORK["security_groups"]),
+    }
+
+
+@pytest.mark.node
+def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -> None:
+    """It comes to the feed as any client does, with a password."""
+    role, _ = named(deployed, "AWS::IAM::Role", "JobRole")
+    found = may(deployed, role)
+
+    assert {action.partition(":")[0] for action, _ in found} == {
+        *("events", "logs", "s3", "secretsmanager"),
+    }
+    assert ("secretsmanager:GetSecretValue", SECRET) in found
+
+
+@pytest.mark.node
+def test_the_machine_may_start_and_end_runs_of_this_application(deployed: Template) -> None:
+    """And pass the role of the job to EMR Serverless alone."""
+    _, machine = named(deployed, "AWS::StepFunctions::StateMachine")
+    found = may(deployed, machine["RoleArn"]["Fn::GetAtt"][0])
+    ours = {action: resource for action, resource in found if action.startswith("emr-serverless:")}
+
+    assert set(ours) == {f"emr-serverless:{each}JobRun{s}" for each, s in RUN_ACTIONS}
+    assert all("PipelineCopyApplication" in resource for resource in ours.values())
+
+
+@pytest.mark.node
+def test_one_that_cannot_be_started_raises_an_alarm(deployed: Template) -> None:
+    """Whether it keeps up is told by its named consumers."""
+    alarms = deployed.resources("AWS::CloudWatch::Alarm").items()
+
+    assert {
+        each["MetricName"] for name, each in alarms if name.startswith("AlarmsPipelineCopy")
+    } == {"ExecutionsFailed", "ExecutionsTimedOut"}
+
+
+@pytest.mark.node
+def test_nobody_finds_fault_with_it(assembly: Path) -> None:
+    """Neither cdk-nag nor cfn-lint."""
+    assert synth.nag_findings(assembly) == []
+    assert synth.lint_findings(sorted(assembly.glob("*.template.json"))) == []
+
+
+class AsStatesSpell:
+    """Step Functions spells parameters and answers with capitals; moto as the service does."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def spelled(**parameters: Any) -> Any:
+            answer = call(**cased(parameters, str.lower))
+            return json.loads(json.dumps(cased(answer, str.upper), default=str))
+
+        return spelled
+
+
+def cased(value: Any, case: Any) -> Any:
+    if isinstance(value, list):
+        return [cased(each, case) for each in value]
+    if isinstance(value, dict):
+        return {case(name[0]) + name[1:]: cased(each, case) for name, each in value.items()}
+    return value
+
+
+@pytest.fixture
+def emr(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """EMR Serverless and the interpreter of state machines, which has another name for it."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    made = aws_sdk.boto_client_for
+
+    def client(**how: Any) -> Any:
+        assert how["service"] == "emrserverless"
+        return AsStatesSpell(made(**how | {"service": "emr-serverless"}))
+
+    monkeypatch.setattr(aws_sdk, "boto_client_for", client)
+    monkeypatch.setattr(models, "JOB_STATUS", "RUNNING")  # moto's jobs are done at once
+    with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
+        yield boto3.client("emr-serverless", REGION)
+
+
+@pytest.mark.node
+def test_the_machine_keeps_one_run_of_what_is_deployed(deployed: Template, emr: Any) -> None:
+    """It takes the place of an earlier deployment, and the next look leaves it as it is."""
+    application = emr.create_application(name="a", releaseLabel="emr-7.0.0", type="SPARK")
+    found = application["applicationId"]
+    role = "arn:aws:iam::123456789012:role/x"
+    emr.start_job_run(applicationId=found, name="zero", executionRoleArn=role, clientToken="z")
+    machines = boto3.client("stepfunctions", REGION)
+
+    def look(version: str) -> list[tuple[str, str]]:
+        told = json.dumps(definition(deployed)).replace("<AWS::Partition>", "aws")
+        told = told.replace(parameters(deployed)["Name"], version)
+        told = told.replace(application_of(deployed), found)
+        told = told.replace(parameters(deployed)["ExecutionRoleArn"], role)
+        name = f"m{len(machines.list_state_machines()['stateMachines'])}"
+        arn = machines.create_state_machine(name=name, definition=told, roleArn=role)
+        started = machines.start_execution(stateMachineArn=arn["stateMachineArn"])
+        ended(machines, started["executionArn"])
+        runs = emr.list_job_runs(applicationId=found)["jobRuns"]
+        return sorted((run["name"], run["state"]) for run in runs)
+
+    once = [("one", "RUNNING"), ("zero", "CANCELLED")]
+    assert look("one") == once
+    assert look("one") == once
+    assert look("two") == [("one", "CANCELLED"), ("two", "RUNNING"), ("zero", "CANCELLED")]
+
+
+def application_of(template: Template) -> str:
+    return str(definition(template)["States"]["Look"]["Parameters"]["ApplicationId"])
+
+
+def parameters(template: Template) -> dict[str, Any]:
+    """What the job is started with."""
+    found: dict[str, Any] = definition(template)["States"]["Start"]["Parameters"]
+    return found
+
+
+def ended(machines: Any, execution: str) -> None:
+    until = time.monotonic() + 30
+    while (told := machines.describe_execution(executionArn=execution))["status"] == "RUNNING":
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert told["status"] == "SUCCEEDED", told
+
+
+def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
+    """With those and ours alone every store loads, and the pipeline beside them is found."""
+    site = next(Path(each) for each in sys.path if each.endswith("site-packages"))
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    for source in imported(site):
+        (beside / source.name).symlink_to(source)
+    (beside / build_pipeline.FILE).write_text(PIPELINE)
+    paths = [str(path) for path in (*build_pipeline.SOURCES, beside)]
+
+    done = subprocess.run(
+        [sys.executable, "-S", str(build_job.FLOW_ENTRY), build_pipeline.FILE],
+        env={"PYTHONPATH": os.pathsep.join(paths), "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 1  # there is no feed at that address, and it says so
+    assert "Traceback" not in done.stderr
+    assert {json.loads(line)["kind"] for line in done.stdout.splitlines()} >= {"boot", "error"}
+
+
+PIPELINE = """
+from tidings.aws.event_bus import EventBus
+from tidings.flow import Ndjson, Parquet, Pipeline, Postgres, Search, Source
+
+stores = (Parquet, Postgres, Search)
+pipeline = Pipeline("copy", Source("http://127.0.0.1:9"))
+pipeline.save("lines", Ndjson("lines"))
+"""
+
+
+def imported(site: Path) -> set[Path]:
+    """What the distributions of the packages put beside the others."""
+    from importlib.metadata import distribution
+
+    tops = {
+        (site / file.parts[0])
+        for package in build_pipeline.packages()
+        for file in distribution(package).files or []
+        if file.parts[0] != ".." and "dist-info" not in file.parts[0]
+    }
+    return {each for each in tops if each.exists()}
+
+
+def test_what_is_packed_is_packed_the_same_twice(tmp_path: Path) -> None:
+    """A pipeline that did not change goes on running when its stage is deployed again."""
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text("pass")
+    packed = build_job.packed(tmp_path)
+
+    assert build_job.packed(tmp_path) == packed
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        assert archive.getnames() == ["one.py", "two.py"]
+
+
+def test_it_is_packed_for_the_machines_of_emr() -> None:
+    """With the packages the tests run with, and none of ours among them."""
+    assert {"pyarrow", "psycopg", "opensearch-py", "boto3", "httpx"} <= set(packages())
+    assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & set(packages())
+    assert "manylinux_2_28_aarch64" in build_pipeline.PLATFORM
+    assert (ROOT / "pipeline" / "flow_entry.py").is_file()
+
+
+def packages() -> list[str]:
+    return build_pipeline.packages()
