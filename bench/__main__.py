@@ -16,6 +16,7 @@ from pathlib import Path
 from . import (
     agent,
     apply,
+    chaining,
     changes,
     cold_start,
     diff,
@@ -52,6 +53,9 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "waiting": changes.measure_waiting,
     "spark": spark.measure,
     "pipeline": pipeline.measure,
+    "copying": chaining.measure_copy,
+    "chain": chaining.measure_lag,
+    "leaders": chaining.measure_leaders,
 }
 _HEAD = """# Measurements
 
