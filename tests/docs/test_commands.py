@@ -20,6 +20,7 @@ _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
 _DYNAMODB = "http://127.0.0.1:8044"
 _OF_THE_AGENT = "8043"  # the port in docs/AGENT.md, which tests/agent/test_page.py runs
+_AS_A_SCRIPT = "CHAINING.md"  # its commands depend on each other: tests/docs/test_chaining.py
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
 # What a command does is run elsewhere: it is this very run, or takes an account or minutes.
@@ -32,6 +33,8 @@ ELSEWHERE = {
     "make real-dump": "tests/pipeline/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
     "tidings local": "tests/local/test_twin.py",
+    ".venv/bin/tidings local --port 8052 --chain-from"
+    " http://127.0.0.1:8042/feeds/main": "tests/docs/test_chaining.py",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
     " http://127.0.0.1:8042": "tests/lake",
     '.venv/bin/tidings archive query "SELECT type, count(*) FROM latest'
@@ -54,6 +57,7 @@ def fenced(page: Path) -> Iterator[str]:
 _COMMANDS = {
     command: page.name
     for page in DOCUMENTS
+    if page.name != _AS_A_SCRIPT
     for command in fenced(page)
     if command not in ELSEWHERE and _OF_THE_AGENT not in command
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from botocore.exceptions import EndpointConnectionError  # noqa: TID251 the twin creates tables
 from tidings.aws import source_settings
 from tidings.aws.blueprint import SEATS
 from tidings.aws.dynamodb_relays import DynamoDBRelays
@@ -69,11 +71,16 @@ def settings(options: Options) -> dict[str, str]:
 
 
 def create_seats(url: str, coordinator: source_settings.CoordinatorUrl | None) -> None:
-    """Create the table where leaders are elected, unless a twin before us has."""
+    """
+    Create the table where leaders are elected, unless a twin before us has.
+
+    Where its store is away, it is created by whoever starts when it is there.
+    """
     if coordinator is None:
         return
     client = engine.tables_client(coordinator.endpoint or url)
-    tables.create_one(client, coordinator.table, SEATS)
+    with contextlib.suppress(EndpointConnectionError):
+        tables.create_one(client, coordinator.table, SEATS)
 
 
 def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> None:

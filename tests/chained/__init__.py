@@ -1,0 +1,1 @@
+"""Feeds that copy feeds, on twins with engines of their own."""

@@ -1,0 +1,62 @@
+"""
+Three twins: a master, a middle one that copies it, and a far one that copies both.
+
+The two copies are started before the master, which most of them find down at first (D12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.chained.place import Place, Sources
+from tests.chained.proxy import Way
+
+FEEDS = ("main", "steered", "chosen", "wait", "boot", "latest", "led", "ring")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """*way* lies between the far twin and the master's feed `led`."""
+
+    master: Place
+    middle: Place
+    far: Place
+    way: Way
+    before: dict[str, Any]  # what the middle twin's feed main said before there was a master
+
+
+def _of_middle(master: Place, own: Place) -> Sources:
+    sources = {name: {"url": master.feed(name)} for name in ("main", "steered", "ring")}
+    chosen = {"url": master.feed("chosen"), "types": ["video"], "share": "mod:2:0"}
+    led = {"url": master.feed("led"), "role": "elected", "cluster": "led"}
+    return {**sources, "chosen": chosen, "led": {**led, "address": own.feed("led")}}
+
+
+def _of_far(master: Place, middle: Place, own: Place, way: Way) -> Sources:
+    main = {"url": master.feed("main"), "role": "follower", "leader": middle.feed("main")}
+    policies = {
+        name: {"url": master.feed(name), "fall_off": policy}
+        for name, policy in (("wait", "wait"), ("boot", "bootstrap"), ("latest", "latest"))
+    }
+    through = f"http://127.0.0.1:{way.port}/feeds/led"
+    led = {"url": through, "role": "elected", "cluster": "led", "address": own.feed("led")}
+    return {"main": main, **policies, "led": led}
+
+
+@pytest.fixture(scope="package")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    names = ("master", "middle", "far")
+    master, middle, far = (Place(tmp_path_factory.mktemp(name)) for name in names)
+    with Way(master.port).serving() as way:
+        seats = f"dynamodb://seats?endpoint={master.dynamodb_url}"
+        master.chain(FEEDS, {"ring": {"url": middle.feed("ring")}}, seats)
+        middle.chain(FEEDS, _of_middle(master, middle), seats)
+        far.chain(FEEDS, _of_far(master, middle, far, way), seats)
+        with middle:
+            before = middle.relay("main")
+            with master, far:
+                yield Chain(master, middle, far, way, before)

@@ -1,0 +1,143 @@
+"""Twins of a chain are killed, cut off and elected while clients listen everywhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.chained.conftest import Chain
+from tests.chained.place import Place, arrived, until
+from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer, Heard, client, raw_sse, without_repeats
+
+pytestmark = pytest.mark.java
+
+Told = Callable[[str, object], None]
+LAST = "last"
+PROMOTED_S = 30.0  # the promise; the target is five
+
+
+class Producer(threading.Thread):
+    """Posts a page every tenth of a second until it is stopped, and then the last one."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        super().__init__(daemon=True)
+        self.pages = 0
+        self._place, self._name, self._stop_asked = place, name, threading.Event()
+
+    def run(self) -> None:
+        while not self._stop_asked.wait(0.1):
+            self._place.post(self._name, f"v{self.pages % 5}", f"w{self.pages}")
+            self.pages += 1
+        self._place.post(self._name, LAST)
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+
+
+def is_last(heard: Heard) -> bool:
+    return bool(heard.data) and heard.data.get("id") == LAST
+
+
+@contextmanager
+def posting(place: Place, name: str) -> Iterator[Producer]:
+    producer = Producer(place, name)
+    producer.start()
+    try:
+        yield producer
+    finally:
+        producer.stop()
+
+
+def leader(chain: Chain) -> Place | None:
+    """Who leads the cluster of the feed `led`, as its own relay says, and does read."""
+    for place in (chain.middle, chain.far):
+        found = place.relay("led")
+        if found["role"] == "leader" and found["status"] == "running":
+            return place
+    return None
+
+
+def led_by(place: Place, other: Place) -> None:
+    """Wait until *place* leads and *other* reads it."""
+    until(lambda: place.relay("led")["role"] == "leader")
+    until(lambda: other.relay("led")["upstream"] == place.feed("led"))
+
+
+def test_D5_D7_D42_a_killed_twin_goes_on_where_it_was(chain: Chain) -> None:
+    """Under load, with clients everywhere: whole pages, in order, none twice, none missing."""
+    chain.master.post("main", "first")
+    arrived(chain.far, "main", 1)
+    begun = [
+        Consumer(client(chain.far.url, BEFORE_THE_FIRST), is_last),
+        Consumer(raw_sse(f"{chain.middle.url}ops", BEFORE_THE_FIRST), is_last),
+        Consumer(raw_sse(f"{chain.master.url}ops", BEFORE_THE_FIRST), is_last),
+    ]
+    with posting(chain.master, "main"):
+        time.sleep(1)
+        chain.middle.kill()
+        chain.middle.start()
+        time.sleep(1)
+    heard = [without_repeats(each.done()) for each in begun]
+    ids = [[event.id for event in each] for each in heard]
+    assert ids[0] == ids[1] == ids[2] == [entry[0] for entry in chain.master.log("main")]
+    assert chain.far.log("main") == chain.master.log("main")
+
+
+def test_D38_there_is_one_leader(chain: Chain) -> None:
+    """The others read it; both are told as members."""
+    chain.master.post("led", "a")
+    until(lambda: leader(chain) is not None)
+    first = leader(chain)
+    assert first is not None
+    second = chain.far if first is chain.middle else chain.middle
+    led_by(first, second)
+    assert second.relay("led")["role"] == "follower"
+    members = {each["address"]: each["role"] for each in first.relay("led")["members"]}
+    assert members == {first.feed("led"): "leader", second.feed("led"): "follower"}
+    for place in (first, second):
+        arrived(place, "led", 1)
+        assert place.log("led") == chain.master.log("led")
+
+
+def test_D41_D40_a_leader_that_is_cut_off_gives_up_its_seat(
+    chain: Chain, record_property: Told
+) -> None:
+    """The other one takes it, and is read; both logs stay whole, and healing changes nothing."""
+    if leader(chain) is not chain.far:
+        chain.middle.act("led", "shutdown")
+        until(lambda: leader(chain) is chain.far)
+        chain.middle.act("led", "start")
+    led_by(chain.far, chain.middle)
+    with posting(chain.master, "led"):
+        chain.way.cut()
+        took = until(lambda: leader(chain) is chain.middle)
+        led_by(chain.middle, chain.far)
+        chain.way.heal()
+    record_property("led by another one after s", took)
+    until(lambda: chain.far.log("led") == chain.master.log("led"))
+    assert chain.middle.log("led") == chain.master.log("led")
+    assert leader(chain) is chain.middle
+
+
+def test_D39_a_killed_leader_is_replaced(chain: Chain, record_property: Told) -> None:
+    """Within thirty seconds and without anybody's help; it comes back as a follower."""
+    first = leader(chain)
+    assert first is not None
+    second = chain.far if first is chain.middle else chain.middle
+    listening = Consumer(raw_sse(f"{second.feed('led')}/ops", BEFORE_THE_FIRST), is_last)
+    with posting(chain.master, "led"):
+        time.sleep(1)
+        first.kill()
+        took = until(lambda: second.relay("led")["role"] == "leader")
+        record_property("promoted after s", took)
+        first.start()
+        led_by(second, first)
+    heard = without_repeats(listening.done())
+    assert [each.id for each in heard] == [entry[0] for entry in chain.master.log("led")]
+    until(lambda: first.log("led") == chain.master.log("led"))
+    assert took < PROMOTED_S
