@@ -105,7 +105,10 @@ def until(is_so: Callable[[], bool], within_s: float = PATIENCE_S) -> float:
 
 def arrived(at: Place, name: str, page: int) -> None:
     """Wait until *at* has the log up to *page*."""
-    until(lambda: at.relay(name)["head"] >= page)
+    try:
+        until(lambda: at.relay(name)["head"] >= page)
+    except AssertionError:
+        raise AssertionError(f"page {page} is not here: {at.relay(name)}") from None
 
 
 def _holds(is_so: Callable[[], bool]) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
 from tidings.client.following import follow
-from tidings.core.cursors import parse
 from tidings.core.selections import Mod
 
 from tests.chained.conftest import Chain
@@ -64,8 +62,8 @@ def test_D18_a_cursor_goes_on_wherever_one_reads(posted: Chain, back: bool) -> N
 
     with second.listening("main", cursor) as listener:
         assert [listener.next().id for _ in rest] == [entry[0] for entry in rest]
-    with contextlib.closing(follow(second.url, cursor=cursor)) as events:
-        assert [next(events).id for _ in rest] == [entry[0] for entry in rest]
+    events = follow(second.url, cursor=cursor)
+    assert [next(events).id for _ in rest] == [entry[0] for entry in rest]
     (seen,) = changes(first, "limit=1")["changes"]
     assert changes(second, f"since={seen['_id']}") == changes(first, f"since={seen['_id']}")
 
@@ -87,8 +85,8 @@ def test_posting_to_a_copy_is_refused_with_the_masters_address(posted: Chain) ->
     operation = {"event": "update", "type": "video", "id": "x"}
     for path, body in (("ops", operation), ("changes", {"data": {}})):
         answer = posted.far.client.post(f"{posted.far.feed('main')}/{path}", json=body)
-        assert (answer.status_code, "chained" in answer.text) == (409, True), answer.text
-        assert posted.master.feed("main") in answer.text
+        assert answer.status_code == 409
+        assert f"is a copy of {posted.master.feed('main')}: post there" in answer.text
     assert posted.far.relay("main")["head"] == head
 
 
@@ -130,8 +128,8 @@ def test_D34_D36_D37_the_ends_and_counts_are_told(posted: Chain) -> None:
     found = posted.far.relay("main")
     first, last = posted.master.log("main")[0], posted.master.log("main")[-1]
     assert found["min"]["cursor"] == first[0]
-    at, end = parse(last[0]), parse(found["max"]["cursor"])
-    assert found["max"]["page"] == 4 and end.encode()[:18] == at.encode()[:18]
+    assert found["max"]["page"] == 4
+    assert found["max"]["cursor"][:18] == last[0][:18]
     assert (found["pages"], found["operations"], found["lag_pages"]) == (4, 5, 0)
     assert found["upstream_read_ms_ago"] is not None
     assert found["master_read_ms_ago"] >= found["upstream_read_ms_ago"]

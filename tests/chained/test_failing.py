@@ -11,7 +11,8 @@ import pytest
 
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until
-from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer, Heard, client, raw_sse, without_repeats
+from tests.conformance.listeners import Heard
+from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer, client, raw_sse, without_repeats
 
 pytestmark = pytest.mark.java
 

@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_DELETE = do_POST
+    do_GET = do_PUT = do_DELETE = do_POST
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet: pytest shows what matters."""

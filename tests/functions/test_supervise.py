@@ -119,7 +119,7 @@ def test_D32_a_broken_relay_copies_nothing(
     """It says so in its log; the upstream is not even asked."""
     item = {"kind": "relay", "name": "main", "document": "{"}
     stored = {name: {"S": value} for name, value in item.items()} | {"version": {"N": "3"}}
-    clients.dynamodb().put_item(TableName="control", Item=stored)  # type: ignore[arg-type]
+    clients.dynamodb().put_item(TableName="control", Item=stored)
     copied(upstream, 1)
     assert upstream.asked == []
     assert app.log().read("main", 0) == []

@@ -1,0 +1,74 @@
+"""What the twin's options say of chained feeds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tidings.core.feeds import DEFAULT_FEED
+from tidings.core.sources import FallOff, Role
+from tidings.local import chaining, environment
+from tidings.local.options import Options
+from tidings.local.problems import Problem
+
+URL = "http://127.0.0.1:8042"
+
+
+def test_one_option_chains_a_feed() -> None:
+    """Of the name that the address says; without one it is the default feed."""
+    assert chaining.chained(Options(chain_from=URL)) == {DEFAULT_FEED: f"{URL}/feeds/main"}
+    orders = Options(chain_from=f"{URL}/feeds/orders/")
+    assert chaining.chained(orders) == {"orders": f"{URL}/feeds/orders"}
+    assert environment.feeds(orders) == {"main", "orders"}
+    assert set(environment.sources(orders)) == {"orders"}
+
+
+def test_D1_local_feeds_stay_beside_chained_ones() -> None:
+    """Each under its own name; what is said of the source is said of all."""
+    options = Options(
+        feeds="main,mine",
+        chains=(f"theirs={URL}", f"more={URL}/feeds/x"),
+        source=("types=a,b", "fall_off=wait", "restart_offset=3"),
+    )
+    environment.check(options)
+    sources = environment.sources(options)
+    assert environment.feeds(options) == {"main", "mine", "theirs", "more"}
+    assert {feed: source.url for feed, source in sources.items()} == {
+        "theirs": f"{URL}/feeds/main",
+        "more": f"{URL}/feeds/x",
+    }
+    source = sources["more"]
+    assert source.selection.filter.types == frozenset({"a", "b"})
+    assert (source.fall_off, source.restart_offset) == (FallOff.WAIT, 3)
+
+
+def test_an_elected_twin_is_at_the_address_where_it_listens() -> None:
+    """So that the common case needs no more than the role and the table."""
+    options = Options(
+        port=8052, chain_from=URL, source=("role=elected",), coordinator="dynamodb://seats"
+    )
+    (source,) = environment.sources(options).values()
+    assert (source.role, source.address) == (Role.ELECTED, "http://127.0.0.1:8052/feeds/main")
+    assert environment.coordinator(options) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (Options(chains=("theirs",)), "must be FEED=URL"),
+        (Options(source=("types=a",)), "needs --chain-from or --chain"),
+        (Options(chain_from=URL, source=("types",)), "must be NAME=VALUE"),
+        (Options(chain_from=URL, source=("leader=x",)), "leader: must be https://HOST"),
+        (Options(chain_from=URL, source=("color=red",)), "color: is not known here"),
+        (Options(chain_from="ftp://x"), "url: must be https://HOST"),
+    ],
+)
+def test_what_breaks_a_rule_does_not_start(options: Options, told: str) -> None:
+    """One sentence says why."""
+    with pytest.raises(Problem, match=told):
+        environment.check(options)
+
+
+def test_a_bell_is_what_the_function_reads() -> None:
+    """As the sweep rings it."""
+    assert json.loads(chaining.bell("main")) == {"ring": "main"}
