@@ -98,11 +98,9 @@ class _Run:
         if not self._take():
             return 0
         self.until_ms = self.parts.clock() + limits.RELAY_RUN_MS
-        try:
-            while self._goes_on():
-                pass
-        finally:
-            self.parts.bootstrapper.let_go(self.relay.feed)
+        while self._goes_on():
+            pass
+        self.parts.bootstrapper.let_go(self.relay.feed)  # after an error its time runs out
         self.parts.count("RelayPages", self.copied)
         return self.copied
 
