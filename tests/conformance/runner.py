@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance import change_steps, consumer_steps, listener_steps, steps, transport_steps
+from tests.conformance import (
+    change_steps,
+    consumer_steps,
+    listener_steps,
+    portion_steps,
+    steps,
+    transport_steps,
+)
 from tests.conformance.scene import Scene
 
+_MODULES = (
+    steps,
+    transport_steps,
+    change_steps,
+    listener_steps,
+    consumer_steps,
+    portion_steps,
+)
 STEPS: dict[str, Callable[[Scene, Any], None]] = {
     name.removeprefix("step_"): step
-    for module in (steps, transport_steps, change_steps, listener_steps, consumer_steps)
+    for module in _MODULES
     for name, step in vars(module).items()
     if name.startswith("step_")
 }
