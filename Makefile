@@ -61,6 +61,7 @@ sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
 	$(BIN)/python -m tests.simulation --syncs --seeds $$(( ($(SEEDS) + 4) / 5 ))
 	$(BIN)/python -m tests.simulation --listeners --seeds $$(( ($(SEEDS) + 4) / 5 ))
 	$(BIN)/python -m tests.simulation --consumers --seeds $$(( ($(SEEDS) + 4) / 5 ))
+	$(BIN)/python -m tests.simulation --relays --seeds $$(( ($(SEEDS) + 9) / 10 ))
 
 synth: $(STAMP)  ## CloudFormation templates of all stages, linted
 	$(BIN)/python -m infra.synth

@@ -18,7 +18,7 @@ from .story import Failed, Outcome, Plan, tell
 
 _EVERY_S = 5.0
 _LAST = 40
-_AMONG = ("copies", "syncs", "listeners", "consumers", "archive")
+_AMONG = ("copies", "syncs", "listeners", "consumers", "archive", "relays")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--listeners", action="store_true", help="with listeners that overflow")
     parser.add_argument("--consumers", action="store_true", help="with named consumers")
     parser.add_argument("--archive", action="store_true", help="and with --copies an archive")
+    parser.add_argument("--relays", action="store_true", help="with feeds that copy this one")
     chosen = parser.parse_args(arguments)
     try:
         among = {name: getattr(chosen, name) for name in _AMONG}

@@ -122,6 +122,10 @@ class Log:
             if self.seconds[place.page] != place.seconds:
                 raise Broken(f"{marker}: id of page {place.page} has another second")
 
+    def page(self, number: int) -> tuple[tuple[str, ...], int]:
+        """The lines of a page that was written, and its second."""
+        return self._pages[number], self.seconds[number]
+
     def index(self, at: Position) -> int:
         """How many operations stand before *at*."""
         return bisect_left(self._positions, at)

@@ -6,8 +6,8 @@ Every mutation is the real code with one rule taken out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from tidings.core import limits
@@ -22,6 +22,7 @@ from tidings.core.session import State
 
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 
+from . import broken_relays
 from .broken_archives import HastyArchiver, LeapingReplay
 from .broken_consumers import (
     Drops,
@@ -55,6 +56,8 @@ from .parts import RETENTION_MS, Parts
 from .process import Process
 from .stores import WatchedLog
 from .story import Failed, Plan, tell
+
+Around = Callable[[], AbstractContextManager[object]]
 
 
 class UnconditionalFiller(WatchedLog):
@@ -146,7 +149,7 @@ class Mutation:
 
     *clear* looks for it without faults and without the safety net of the sweep, *copies* among
     consumers that copy, *syncs* among corrections, *listeners* among listeners, *consumers* among
-    named ones.
+    named ones, *relays* among feeds that copy.
     """
 
     name: str
@@ -159,6 +162,7 @@ class Mutation:
     listeners: bool = False
     consumers: bool = False
     archive: bool = False
+    relays: bool = False
     without: frozenset[str] = frozenset()  # faults that would excuse it
 
     def plan(self, seed: int) -> Plan:
@@ -171,6 +175,7 @@ class Mutation:
             listeners=self.listeners,
             consumers=self.consumers,
             archive=self.archive,
+            relays=self.relays,
             without=self.without,
         )
 
@@ -193,6 +198,10 @@ def _of_listeners(name: str, parts: Parts, took: int = 1) -> Mutation:
 
 def _of_consumers(name: str, parts: Parts, took: int = 1) -> Mutation:
     return Mutation(name, parts, took, took + 50, consumers=True)
+
+
+def _of_relays(name: str, around: Around, took: int = 1) -> Mutation:
+    return Mutation(name, Parts(around=around), took, took + 50, relays=True)
 
 
 MUTATIONS = (
@@ -240,6 +249,13 @@ MUTATIONS = (
     _of_consumers("a consumer falls off unnoticed", Parts(view=ForgetfulView)),
     _of_consumers("a filter changes under a worker", Parts(overseer=SilentRefilter)),
     _of_consumers("a parked message is forgotten", Parts(workers=Drops)),
+    _of_relays("the log begins behind the last rows", broken_relays.latest_page),
+    _of_relays("what is gone upstream stays here", broken_relays.sticky_rows),
+    _of_relays("nobody hears of missing pages", broken_relays.without_floor),
+    _of_relays("whoever writes last is right", broken_relays.any_version),
+    _of_relays("a checkpoint without its page", broken_relays.in_two_writes),
+    _of_relays("a run trusts what it knew", broken_relays.trusting),
+    _of_relays("a seat is taken before its time", broken_relays.any_seat),
 )
 _BEFORE = 5
 

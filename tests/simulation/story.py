@@ -17,7 +17,7 @@ from tidings.core.followers import PUSH, STATE
 from tidings.core.session import State
 from tidings.core.state import Row
 
-from . import archives, copies, listening, named, syncs
+from . import archives, copies, listening, named, relays, syncs
 from .consumer import Consumer
 from .functions import FEED
 from .history import History
@@ -42,7 +42,8 @@ class Plan:
     *sweeps* off takes the safety net away; *clear* takes the faults away; *copies* adds
     consumers that copy, see `copies`, and *archive* beside it what they go on from, see
     `archives`; *syncs* adds plans and their corrections, see `syncs`; *listeners* adds listeners,
-    see `listening`; *consumers* named ones, see `named`.
+    see `listening`; *consumers* named ones, see `named`; *relays* feeds that copy this one, see
+    `relays`.
     """
 
     seed: int
@@ -53,6 +54,7 @@ class Plan:
     listeners: bool = False
     consumers: bool = False
     archive: bool = False
+    relays: bool = False
     without: frozenset[str] = frozenset()
 
 
@@ -100,6 +102,9 @@ class Story:
         self.named = named.begin(world) if plan.consumers else []
         if self.named:
             self._chaos_ms = named.CHAOS_MS
+        self.relays = relays.begin(world) if plan.relays else None
+        if self.relays:
+            self._chaos_ms = relays.CHAOS_MS
 
     def tell(self) -> None:
         if self.world.sweeps:
@@ -131,7 +136,11 @@ class Story:
     def settle(self) -> None:
         """Calm, until all that must heal has healed; then one more request, without sweeps."""
         self.weather.calm()
+        if self.relays:
+            self.relays.calm()
         self.world.scheduler.run(_SETTLE_MS)
+        if self.relays:
+            self.relays.check_promotion()
         self.world.sweeps = False
         self.producers.append(beacon(self.world))
         self.world.scheduler.run(_BEACON_MS)
@@ -161,6 +170,8 @@ class Story:
             listener.check()
         for each in self.named:
             each.check()
+        if self.relays:
+            self.relays.check()
         for client in self.sockets:
             self._check_socket(client)
             self._check_doubt(client.consumer)
@@ -254,7 +265,8 @@ def tell(plan: Plan, parts: Parts = SOUND) -> Outcome:
     Raises:
         Failed: a promise was broken, or the code under test raised what it must not.
     """
-    others = listening.PAGES if plan.listeners else named.BOUNDS if plan.consumers else None
+    others = listening.PAGES if plan.listeners else named.BOUNDS if plan.consumers else {}
+    others |= relays.BOUNDS if plan.relays else {}
     small = plan.seed % 2 == 1
     with parts.around(), bounds(small=small, few_buckets=plan.copies, others=others):
         story = Story(plan, parts)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from . import archives, copies, listening, named, syncs
+from . import archives, copies, listening, named, relays, syncs
 from .story import Outcome, Plan, tell
 from .weather import MANNERS, RATES
 
@@ -21,6 +21,7 @@ SEEDS_OF_ARCHIVES = 6
 SEEDS_OF_SYNCS = 8
 SEEDS_OF_LISTENERS = 8
 SEEDS_OF_CONSUMERS = 8
+SEEDS_OF_RELAYS = 8
 _LEADS_TO = (
     "connection was cut",
     "event was repeated",
@@ -97,6 +98,15 @@ def test_named_consumers_are_owed_nothing_whatever_their_workers_do() -> None:
 
     assert [kind for kind in (*named.RATES, *named.LEADS_TO) if not fired[kind]] == []
     assert fired["message came alone"] > 100
+
+
+def test_D5_D38_D42_chained_feeds_are_the_master_whatever_fails() -> None:
+    """Log, ids and state, through elections, kills, outages, operators and trimmed logs."""
+    outcomes = [tell(Plan(seed, relays=True)) for seed in range(SEEDS_OF_RELAYS)]
+    fired: Counter[str] = sum((outcome.fired for outcome in outcomes), Counter())
+
+    assert [kind for kind in (*relays.RATES, *relays.LEADS_TO) if not fired[kind]] == []
+    assert fired["pages were copied"] > 300
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,0 +1,89 @@
+"""Relays with one rule taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import bootstrapping, electing
+from tidings.core.bootstrapping import Bootstrapper
+from tidings.core.memory import MemoryLog, MemoryRelays
+from tidings.core.relay_hold import Hold
+
+if TYPE_CHECKING:
+    from tidings.core.clusters import Seat
+    from tidings.core.pages import Page
+    from tidings.core.portions import Standing
+    from tidings.core.relays import Copy, Relay
+    from tidings.core.state import Row
+
+
+def instead(owner: Any, name: str, other: object) -> Callable[[], AbstractContextManager[None]]:
+    """While the world runs, *other* stands for the attribute."""
+
+    @contextmanager
+    def around() -> Iterator[None]:
+        kept = getattr(owner, name)
+        setattr(owner, name, other)
+        try:
+            yield
+        finally:
+            setattr(owner, name, kept)
+
+    return around
+
+
+def _latest_page(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:
+    """The log begins behind the rows that were read last, not behind the first ones."""
+    return copy if standing is None else replace(copy, page=standing.head)
+
+
+def _sticky_rows(self: Bootstrapper, row: Row, page: int) -> Row:
+    """What the upstream has not got stays."""
+    return row
+
+
+def _without_floor(self: Bootstrapper, relay: Relay, copy: Copy) -> Relay:
+    """Nobody is told that pages are missing."""
+    page = copy.page
+    lease = self._leases[relay.feed]
+    self._leases[relay.feed] = self.followers.save(
+        replace(lease, checkpoint=page), page, now_ms=self.clock()
+    )
+    return replace(relay, checkpoint=page, seconds=copy.seconds, copy=None)
+
+
+def _any_version(self: MemoryRelays, before: Relay, after: Relay) -> bool:
+    """Whoever writes last is right."""
+    self._relays[after.feed] = replace(after, version=self._version(after.feed) + 1)
+    return True
+
+
+def _in_two_writes(
+    self: MemoryLog, feed: str, pages: Sequence[Page], *, head: int, operations: int
+) -> bool:
+    """The checkpoint is saved although the last page is not."""
+    kept = list(pages)[:-1] if len(pages) > 2 else pages
+    return _enter(self, feed, kept, head=head, operations=operations)
+
+
+def _trusting(self: Hold) -> bool:
+    """What an operator or another run wrote meanwhile is not looked at."""
+    return True
+
+
+def _any_seat(seats: Sequence[Seat], now_ms: int) -> Seat | None:
+    """A seat is taken before its time is over."""
+    return next(iter(seats), None)
+
+
+_enter = MemoryLog.enter
+latest_page = instead(bootstrapping, "_behind", _latest_page)
+sticky_rows = instead(Bootstrapper, "_tombstone", _sticky_rows)
+without_floor = instead(Bootstrapper, "finish", _without_floor)
+any_version = instead(MemoryRelays, "_write", _any_version)
+in_two_writes = instead(MemoryLog, "enter", _in_two_writes)
+trusting = instead(Hold, "look", _trusting)
+any_seat = instead(electing, "free_seat", _any_seat)

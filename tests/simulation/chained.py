@@ -1,0 +1,310 @@
+"""
+Deployments whose feed copies the world's: their stores, their functions, and the network.
+
+Whatever is written to their logs must be the world's pages; seats are taken when they are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidings.core import limits
+from tidings.core.bootstrapping import Bootstrapper
+from tidings.core.catchup import CatchUp
+from tidings.core.clusters import Seat
+from tidings.core.departure_reader import DepartureReader
+from tidings.core.errors import Unavailable
+from tidings.core.followers import Follower
+from tidings.core.memory import (
+    MemoryBells,
+    MemoryCoordinator,
+    MemoryDepartures,
+    MemoryFollowers,
+    MemoryLog,
+    MemoryProfiles,
+    MemoryRelays,
+    MemoryState,
+    MemoryUpstream,
+)
+from tidings.core.pages import Page
+from tidings.core.projecting import Projector
+from tidings.core.reader import Filler, Reader
+from tidings.core.relay_control import RelayControl
+from tidings.core.relaying import Relayer
+from tidings.core.relays import RELAY
+from tidings.core.sources import Source
+from tidings.core.telling import Portioner
+
+from .functions import FEED, FEEDS, TOMBSTONE_MS
+from .model import Broken, Wanted
+from .process import Process
+from .world import World
+
+if TYPE_CHECKING:
+    from tidings.core.cursors import Place
+    from tidings.core.portions import Portion, Rows
+    from tidings.core.selections import Selection
+    from tidings.core.state import Row
+
+RING_EVERY_MS: Final = 2_000
+_RUN_TIMEOUT_S = 20  # of a relay whose run takes twelve
+_FOLLOW_EVERY_MS = 1_500
+
+
+class CopiedLog(MemoryLog):
+    """The log of a chained feed: whatever is written must be the master's."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__()
+        self._world, self._name = world, name
+
+    def put(self, feed: str, page: Page) -> str:
+        raise Broken(f"{self._name}: page {page.number} was written by somebody else")
+
+    def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
+        entered = super().enter(feed, pages, head=head, operations=operations)
+        if entered:
+            for page in pages:
+                self._check(page)
+            self._world.weather.saw("pages were copied", len(pages))
+        return entered
+
+    def _check(self, page: Page) -> None:
+        model = self._world.model
+        if page.number > model.frontier:
+            raise Broken(f"{self._name}: page {page.number} is behind the frontier")
+        if model.page(page.number) != (tuple(page.lines), page.seconds):
+            raise Broken(f"{self._name}: page {page.number} is not the master's")
+
+
+class WatchedSeats(MemoryCoordinator):
+    """Seats are taken when they are free, and by nobody else."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self.leaders: dict[tuple[int, int], str] = {}
+
+    def take(self, before: Seat, after: Seat) -> bool:
+        taken = super().take(before, after)
+        now = self._world.scheduler.now_ms
+        if taken and after.address:
+            leader = self.leaders.setdefault((after.number, after.term), after.address)
+            if leader != after.address:
+                raise Broken(f"{after.address} and {leader} lead in term {after.term}")
+            if before.held(now) and before.address != after.address:
+                raise Broken(f"{after.address} took the seat of {before.address} before its time")
+            if before.address and before.address != after.address:
+                self._world.weather.saw("a leader was followed by another")
+        return taken
+
+
+@dataclass
+class Network:
+    """Which addresses do not answer, and until when."""
+
+    world: World
+    portioners: dict[str, tuple[Portioner, str]]
+    down_until_ms: dict[str, int]
+
+    def reach(self, address: str, kind: str) -> None:
+        now = self.world.scheduler.now_ms
+        if self.world.weather.strikes(kind):
+            self.down_until_ms[address] = now + self.world.random.randint(500, 9_000)
+        if self.down_until_ms.get(address, 0) > now:
+            raise Unavailable(f"{address} did not answer")
+
+
+class Line:
+    """Implements `Upstream`, for one process: requests take time, and may be lost."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network, self._process = network, process
+        self._upstream = MemoryUpstream(network.portioners, self._wait)
+
+    def pages(
+        self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
+    ) -> Portion:
+        self._network.reach(url, "outage")
+        return self._upstream.pages(url, after, selection, size=size, block_s=block_s)
+
+    def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
+        self._network.reach(url, "outage")
+        return self._upstream.rows(url, bucket, after, selection)
+
+    def _wait(self, seconds: int) -> None:
+        self._process.sleep(self._process.machine.random.uniform(0, seconds * 1_000))
+
+
+class Seats:
+    """Implements `Coordinator`, for one process: it may not answer."""
+
+    def __init__(self, network: Network, target: WatchedSeats) -> None:
+        self._network, self._target = network, target
+
+    def __getattr__(self, name: str) -> Any:
+        self._network.reach("coordinator", "coordinator_outage")
+        return getattr(self._target, name)
+
+
+class Deployment:
+    """One chained feed: its stores, its functions, and who rings them."""
+
+    def __init__(
+        self, world: World, name: str, source: Source, network: Network, seats: WatchedSeats
+    ) -> None:
+        self.world, self.name, self.source = world, name, source
+        self.network, self.seats = network, seats
+        self.log = CopiedLog(world, name)
+        self.relays = MemoryRelays(self.log)
+        self.state, self.followers = MemoryState(), MemoryFollowers()
+        self.departures, self.profiles = MemoryDepartures(), MemoryProfiles()
+        self.off = False
+        self.processes: list[Process] = []
+        network.portioners[self.address] = (
+            Portioner(self.catch_up(), {FEED: source}, self.relays),
+            FEED,
+        )
+        world.scheduler.spawn(f"{name}-relay", lambda: self._every(RING_EVERY_MS, self._relay))
+        world.scheduler.spawn(f"{name}-state", lambda: self._every(_FOLLOW_EVERY_MS, self._follow))
+
+    @property
+    def address(self) -> str:
+        return self.source.address or f"https://{self.name}.example/feeds/main"
+
+    def catch_up(self) -> CatchUp:
+        reader = Reader(self.log, self.log)
+        departures = DepartureReader(self.departures, self.followers)
+        clock = self._now
+        return CatchUp(reader, self.state, self.followers, clock, TOMBSTONE_MS, departures)
+
+    def control(self) -> RelayControl:
+        reader = Reader(self.log, self.log)
+        sources = {FEED: self.source}
+        return RelayControl(self.relays, sources, FEEDS, reader, MemoryBells(), self._now)
+
+    def _now(self) -> int:
+        return self.world.scheduler.now_ms
+
+    def _every(self, ms: int, run: Any) -> None:
+        while True:
+            self.world.scheduler.sleep(self.world.random.uniform(ms / 2, ms))
+            if not self.off:
+                run()
+
+    def _relay(self) -> None:
+        process = self.world.machine.start("relay", _RUN_TIMEOUT_S, self._relaying)
+        self.processes = [*(each for each in self.processes if _lives(each)), process]
+
+    def die(self) -> None:
+        """Nothing of it runs, and nobody reaches it."""
+        self.off = True
+        for process in self.processes:
+            if process.task is not None:
+                process.task.kill()
+
+    def _relaying(self, process: Process) -> None:
+        log = process.through("log", self.log)
+        upstream = process.through("upstream", Line(self.network, process))
+        bells = MemoryBells()
+        bootstrapper = Bootstrapper(
+            upstream,
+            process.through("state", self.state),
+            process.through("followers", self.followers),
+            log,
+            bells,
+            process.clock,
+            process.new_id,
+            TOMBSTONE_MS,
+        )
+        relayer = Relayer(
+            process.through("relays", self.relays),
+            upstream,
+            {FEED: self.source},
+            bootstrapper,
+            log,
+            bells,
+            process.clock,
+            process.sleep,
+            process.new_id,
+            self._count,
+            limits.TTL_SLACK_MS,
+            process.through("clusters", Seats(self.network, self.seats)),
+        )
+        relayer.run(FEED)
+        if (FEED, RELAY) in bells.rings and not self.off:
+            self.world.scheduler.after(self.world.random.uniform(5, 300), self._relay)
+
+    def _count(self, metric: str, value: int) -> None:
+        if metric == "RelayFellOff":
+            self.world.weather.saw("a relay fell off")
+
+    def _follow(self) -> None:
+        self.world.machine.start("follow-copy", limits.FOLLOW_TIMEOUT_S, self._following)
+
+    def _following(self, process: Process) -> None:
+        log = process.through("log", self.log)
+        followers = process.through("followers", self.followers)
+        projector = Projector(
+            process.through("state", self.state),
+            self.departures,
+            self.profiles,
+            MemoryBells(),
+            process.clock,
+            TOMBSTONE_MS,
+            limits.TTL_SLACK_MS,
+        )
+        Follower(
+            followers,
+            Reader(log, log),
+            Filler(log, log, process.clock, limits.TTL_SLACK_MS, process.count),
+            MemoryBells(),
+            process.clock,
+            process.sleep,
+            process.new_id,
+            process.count,
+        ).run(FEED, projector)
+
+    # --- at rest ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """It has all that the master has, as far as its log reaches back."""
+        model, relay = self.world.model, self.relays.relay(FEED)
+        if relay.checkpoint != model.frontier or self.log.head(FEED) != relay.checkpoint:
+            raise Broken(f"{self.name} stands at {relay}, the frontier is {model.frontier}")
+        floor = self.log.floor(FEED)
+        numbers = [page.number for page in self.log.read(FEED, floor - 1)]
+        if numbers != list(range(floor, relay.checkpoint + 1))[: len(numbers)]:
+            raise Broken(f"{self.name} has the pages {numbers} from {floor} on")
+        self._check_state()
+
+    def _check_state(self) -> None:
+        latest = self.world.model.latest(Wanted())
+        living = {_object(row): row for row in self._rows() if not row.deleted}
+        wanted = {key: op for key, op in latest.items() if op.event != "delete"}
+        if living.keys() != wanted.keys():
+            differing = sorted(living.keys() ^ wanted.keys())
+            raise Broken(f"{self.name}: its state is wrong about {differing}")
+        for key, row in living.items():
+            if (row.page, row.slot) != wanted[key].at:
+                raise Broken(f"{self.name}: its {key} is {row}, the last is {wanted[key]}")
+
+    def _rows(self) -> list[Row]:
+        found: list[Row] = []
+        for bucket in range(limits.BUCKETS):
+            after: str | None = None
+            while rows := self.state.read(FEED, bucket, after):
+                found += rows
+                after = rows[-1].key
+        return found
+
+
+def _object(row: Row) -> tuple[str, str]:
+    kind, _, name = row.key.partition("/")
+    return kind, name
+
+
+def _lives(process: Process) -> bool:
+    return process.task is not None and not process.task.done
