@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 
 import pytest
 from tidings.core.feeds import DEFAULT_FEED
@@ -10,6 +10,7 @@ from tidings.core.sources import FallOff, Role
 from tidings.local import chaining, environment
 from tidings.local.options import Options
 from tidings.local.problems import Problem
+from tidings.local.runtime_api import Answer
 
 URL = "http://127.0.0.1:8042"
 
@@ -69,6 +70,15 @@ def test_what_breaks_a_rule_does_not_start(options: Options, told: str) -> None:
         environment.check(options)
 
 
-def test_a_bell_is_what_the_function_reads() -> None:
-    """As the sweep rings it."""
-    assert json.loads(chaining.bell("main")) == {"ring": "main"}
+def test_every_copy_begins_at_once_and_has_a_worker() -> None:
+    """One that could not start is started again; more bells than copies find a worker too."""
+    asked: list[tuple[str, bytes]] = []
+
+    async def invoke(name: str, payload: bytes) -> Answer:
+        asked.append((name, payload))
+        return Answer(b"", "Runtime.ExitError" if len(asked) == 1 else None)
+
+    with asyncio.Runner() as runner:
+        runner.run(chaining.begin("main", invoke))
+    assert asked == [("follow-relay", b'{"ring": "main"}')] * 2
+    assert chaining.workers({"main", "orders"}) == {"follow-relay": 3}

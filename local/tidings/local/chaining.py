@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,7 @@ from tidings.aws.dynamodb_relays import DynamoDBRelays
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.relays import RELAY
 from tidings.local import engine, tables
+from tidings.local.lambda_api import Invoke
 from tidings.local.problems import Problem
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tidings.local.options import Options
 
 FUNCTION = f"follow-{RELAY}"
+AGAIN_S = 1.0  # a machine that is busy starting; the sweep would ring within a minute
 _LISTS = ("types", "parents")
 _NUMBERS = ("restart_offset", "leaders")
 
@@ -96,8 +99,16 @@ def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> None:
             store.write(relay, replace(relay, owner="", lease_until_ms=0))
 
 
-def bell(feed: str) -> bytes:
-    return json.dumps({"ring": feed}).encode()
+def workers(feeds: Collection[str]) -> dict[str, int]:
+    """A run lasts for minutes: one for each of *feeds*, and one to find that there is another."""
+    return {FUNCTION: len(feeds) + 1}
+
+
+async def begin(feed: str, invoke: Invoke) -> None:
+    """The first run, at once; a worker that did not start in time is tried again."""
+    payload = json.dumps({"ring": feed}).encode()
+    while (await invoke(FUNCTION, payload)).error is not None:
+        await asyncio.sleep(AGAIN_S)
 
 
 def _of_a_feed(url: str) -> str:

@@ -9,7 +9,7 @@ import logging
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -94,7 +94,9 @@ async def _compose(
     deployed = environment.functions(options)
     programs = {f.name: environment.program(f, options, places) for f in deployed}
     pace = Pace()
-    functions, streams = _functions(programs, log, pace)
+    functions, streams = _functions(
+        programs, log, pace, chaining.workers(environment.sources(options))
+    )
     stack.push_async_callback(functions.stop)
     for stream in streams.values():
         stack.push_async_callback(stream.stop)
@@ -119,21 +121,26 @@ async def _compose(
         following = _follow(dynamodb_url, table, source, functions, give_up, pace)
         await stack.enter_async_context(_background(following))
     for feed in environment.sources(options):
-        copying = functions.invoke(chaining.FUNCTION, chaining.bell(feed))
-        await stack.enter_async_context(_background(copying))
+        await stack.enter_async_context(_background(chaining.begin(feed, functions.invoke)))
     for schedule in blueprint.SCHEDULES:
         await stack.enter_async_context(_background(schedules.run(schedule, functions.invoke)))
 
 
 def _functions(
-    programs: dict[str, Program], log: IO[bytes], pace: Pace
+    programs: dict[str, Program], log: IO[bytes], pace: Pace, workers: Mapping[str, int]
 ) -> tuple[Functions, dict[str, StreamFunction]]:
     streaming = [f.name for f in blueprint.FUNCTIONS if f.streams]
     answering = [name for name in programs if name not in streaming]
     return (
-        Functions({name: Pool(programs[name], log) for name in answering}, pace.stir),
+        Functions(
+            {name: _pool(programs[name], log, workers.get(name)) for name in answering}, pace.stir
+        ),
         {name: StreamFunction(programs[name], log) for name in streaming},
     )
+
+
+def _pool(program: Program, log: IO[bytes], workers: int | None) -> Pool:
+    return Pool(program, log, workers_max=workers) if workers else Pool(program, log)
 
 
 async def _follow(
@@ -185,7 +192,7 @@ def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
     client = engine.tables_client(url)
     tables.create(client)
     chaining.create_seats(url, environment.coordinator(options))
-    tables.tell_feeds(client, environment.feeds(options))
+    tables.tell_feeds(client, environment.feeds(options), environment.sources(options))
     if options.endpoint_url is None:
         tables.free_leases(client, environment.feeds(options))
         chaining.free_leases(client, environment.sources(options))
@@ -219,7 +226,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _background(work: Coroutine[None, None, object]) -> AsyncIterator[None]:
+async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
     task = asyncio.ensure_future(work)
     try:
         yield

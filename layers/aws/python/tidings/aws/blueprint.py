@@ -166,7 +166,7 @@ FUNCTIONS = (
         "follow-relay",
         "relay",
         timeout_s=limits.RELAY_TIMEOUT_S,
-        memory_mb=1024,
+        memory_mb=512,
         grants=(
             Grant("log", _READ + _PUT),
             Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
