@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from tidings.core.errors import BrokenRelay
+from tidings.core.memory import MemoryRelays
 from tidings.core.relays import RELAY, Condition, Relay, Wanted
 
 from tests.unit.relay_scene import Chain
 from tests.unit.scene import FEED
+
+
+class Unreadable(MemoryRelays):
+    """What is stored was spoilt by somebody."""
+
+    def relay(self, feed: str) -> Relay:
+        raise BrokenRelay(feed, "not JSON")
 
 
 def test_each_chained_feed_is_rung_and_told() -> None:
@@ -49,6 +59,31 @@ def test_D37_the_master_and_the_upstream_are_told_apart() -> None:
     node.watch.run(FEED)
     assert node.scene.counted["RelayUpstreamAge"] == 1
     assert node.scene.counted["RelayMasterAge"] == 500
+
+
+def test_D32_a_broken_document_is_counted_and_nobody_else_suffers() -> None:
+    """It is rung too: its run fails, which another alarm sees."""
+    node = Chain().node
+    node.relays = Unreadable(node.scene.log)
+
+    node.watch.run(FEED)
+    assert node.scene.counted["RelaysStanding"] == 1
+    assert node.scene.bells.rings == [(FEED, RELAY)]
+    with pytest.raises(BrokenRelay):
+        node.run()
+    assert node.pages() == []
+
+
+def test_D32_a_broken_document_is_told_among_the_others() -> None:
+    """By itself it is an error."""
+    node = Chain().node
+    node.relays = Unreadable(node.scene.log)
+
+    main, other = node.control.all()
+    assert (main["status"], other["status"]) == ("broken", "master")
+    assert "cannot be read: not JSON" in main["error"]
+    with pytest.raises(BrokenRelay):
+        node.control.told(FEED)
 
 
 def test_what_was_stopped_on_purpose_rings_no_alarm() -> None:

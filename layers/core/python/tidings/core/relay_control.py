@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import limits, positions
 from .cursors import Place, parse
-from .errors import InvalidCursor, InvalidRelay, NotChained, NothingDone, Unavailable
+from .errors import BrokenRelay, InvalidCursor, InvalidRelay, NotChained, NothingDone, Unavailable
 from .feeds import check_known
 from .relays import RELAY, Copy, Wanted, restarted
 from .timestamps import from_ms
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .sources import Source, Sources
 
 MASTER = "master"  # the role of a local feed
+BROKEN = "broken"  # the status of a chained feed whose document cannot be read
 EVERYTHING, LATEST = "everything", "latest"
 _ATTEMPTS_MAX = 8  # a relay writes twenty times a second at most, each time it has copied pages
 Told = dict[str, Any]
@@ -59,8 +60,8 @@ class RelayControl:
     coordinator: Coordinator | None = None
 
     def all(self) -> list[Told]:
-        """How every feed is, local ones too, by name."""
-        return [self.told(feed) for feed in sorted(self.feeds)]
+        """How every feed is, local ones too, by name; of one that is broken, that it is."""
+        return [self._told_or_broken(feed) for feed in sorted(self.feeds)]
 
     def told(self, feed: str) -> Told:
         """
@@ -104,6 +105,14 @@ class RelayControl:
                 self.bells.ring(feed, RELAY)
                 return self.told(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
+
+    def _told_or_broken(self, feed: str) -> Told:
+        try:
+            return self.told(feed)
+        except BrokenRelay as error:
+            source = self.sources[feed].url
+            broken = {"feed": feed, "source": source, "role": "", "status": BROKEN}
+            return {**broken, "error": str(error), **self._ends(feed)}
 
     def _after(
         self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .errors import BrokenRelay
 from .relays import RELAY, Wanted
 
 if TYPE_CHECKING:
@@ -29,8 +30,12 @@ class RelayWatch:
         """Nothing is told of what an operator has stopped, nor of a feed that is local."""
         if feed not in self.sources:
             return
-        relay = self.store.relay(feed)
         self.bells.ring(feed, RELAY)
+        try:
+            relay = self.store.relay(feed)
+        except BrokenRelay:  # its run fails, and says why; other feeds are swept all the same
+            self.count("RelaysStanding", 1)
+            return
         if relay.version == 0 or relay.wanted is not Wanted.RUN:
             return
         self.count("RelayLag", max(0, relay.upstream_head - relay.checkpoint))

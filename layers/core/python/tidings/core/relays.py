@@ -161,8 +161,3 @@ def restarted(relay: Relay) -> Relay:
     condition = Condition.COPYING if relay.copy else Condition.RUNNING
     begun = relay.copy or relay.checkpoint
     return replace(succeeded(relay), condition=condition if begun else Condition.NEW)
-
-
-def saved(relay: Relay) -> Relay:
-    """*relay* as it is stored: the next version."""
-    return replace(relay, version=relay.version + 1)
