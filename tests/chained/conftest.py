@@ -15,6 +15,7 @@ import pytest
 from tests.chained.place import Place, Sources
 from tests.chained.proxy import Way
 
+TOLD = ("t0", "t1", "t2", "t3", "t4")  # of the master, for who asks it directly
 FEEDS = ("main", "steered", "chosen", "wait", "boot", "latest", "led", "ring")
 
 
@@ -53,7 +54,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
     master, middle, far = (Place(tmp_path_factory.mktemp(name)) for name in names)
     with Way(master.port).serving() as way:
         seats = f"dynamodb://seats?endpoint={master.dynamodb_url}"
-        master.chain(FEEDS, {"ring": {"url": middle.feed("ring")}}, seats)
+        master.chain((*FEEDS, *TOLD), {"ring": {"url": middle.feed("ring")}}, seats)
         middle.chain(FEEDS, _of_middle(master, middle), seats)
         far.chain(FEEDS, _of_far(master, middle, far, way), seats)
         with middle:

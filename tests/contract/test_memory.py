@@ -26,6 +26,9 @@ from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, in_memory
 from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
+from tests.contract.upstream import UpstreamContract
+from tests.unit.relay_scene import Net, Node, Time
+from tests.unit.scene import FEED, op
 
 
 @pytest.fixture
@@ -85,6 +88,29 @@ class TestRelays(RelaysContract): ...
 
 
 class TestCoordinator(CoordinatorContract): ...
+
+
+class InMemory:
+    """Implements `Told`."""
+
+    def __init__(self) -> None:
+        self.url, net = "http://one.example/feeds/main", Net(Time())
+        self.upstream, self._node = net, Node(net, self.url)
+
+    def post(self, kind: str, *ids: str, event: str = "update") -> None:
+        self._node.scene.post(*(op(each, event, type=kind) for each in ids))
+
+    def projected(self) -> None:
+        self._node.scene.project()
+
+    def raise_floor(self, page: int) -> None:
+        self._node.scene.log.raise_floor(FEED, page)
+
+
+class TestUpstream(UpstreamContract):
+    @pytest.fixture
+    def told(self) -> InMemory:
+        return InMemory()
 
 
 class TestRaces(RacesContract): ...

@@ -1,0 +1,92 @@
+"""What every way to another feed keeps to: `Upstream`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import pytest
+from tidings.core import limits
+from tidings.core.cursors import Place
+from tidings.core.errors import LogFellOff, OtherLog, Unavailable
+from tidings.core.filters import Filter
+from tidings.core.portions import Portion
+from tidings.core.relay_ports import Upstream
+from tidings.core.selections import ALL, Selection
+from tidings.core.state import bucket_of
+
+START = Place(0, 0, 0)
+VIDEOS = Selection(Filter(frozenset({"video"})))
+
+
+class Told(Protocol):
+    """A feed that is told by *upstream* at *url*, and what others do to it."""
+
+    upstream: Upstream
+    url: str
+
+    def post(self, kind: str, *ids: str, event: str = "update") -> None:
+        """One page."""
+        ...
+
+    def projected(self) -> None:
+        """Return when its state has everything."""
+        ...
+
+    def raise_floor(self, page: int) -> None: ...
+
+
+def pages(told: Told, after: Place = START, selection: Selection = ALL) -> Portion:
+    size = limits.PORTION_BYTES_MIN
+    return told.upstream.pages(told.url, after, selection, size=size, block_s=0)
+
+
+class UpstreamContract:
+    def test_D3_D4_a_log_is_told_from_the_beginning_and_behind_a_page(self, told: Told) -> None:
+        """Whole pages; at the end there are none, which is no error."""
+        told.post("video", "a", "b")
+        told.post("user", "c")
+        found = pages(told)
+        assert [(page.number, len(page.lines)) for page in found.pages] == [(1, 2), (2, 1)]
+        assert (found.standing.floor, found.standing.head) == (1, 2)
+        assert pages(told, found.pages[0].end).pages == found.pages[1:]
+        assert pages(told, found.pages[1].end).pages == ()
+
+    def test_D14_a_selection_is_told_with_every_page(self, told: Told) -> None:
+        """What it leaves out is counted."""
+        told.post("video", "a")
+        told.post("user", "c")
+        found = pages(told, selection=VIDEOS)
+        assert [list(page.entries()) for page in found.pages][1] == []
+        assert (len(found.pages), found.filtered) == (2, 1)
+
+    def test_D16_D21_what_cannot_be_gone_on_from_is_told(self, told: Told) -> None:
+        """A log that begins later, and another log."""
+        for name in ("a", "b", "c"):
+            told.post("video", name)
+        first, second = (page.end for page in pages(told).pages[:2])
+        with pytest.raises(OtherLog):
+            pages(told, replace(second, seconds=second.seconds + 1))
+        told.raise_floor(3)
+        assert [page.number for page in pages(told, second).pages] == [3]
+        with pytest.raises(LogFellOff) as error:
+            pages(told, first)
+        assert error.value.floor == 3
+
+    def test_rows_are_told_with_what_was_deleted(self, told: Told) -> None:
+        """By bucket, behind a key; and how far the state was before."""
+        told.post("video", "a")
+        told.post("video", "a", event="delete")
+        told.projected()
+        bucket = bucket_of("video/a")
+        found = told.upstream.rows(told.url, bucket, None, ALL)
+        assert [(row.key, row.page, row.expires_ms > 0) for row in found.rows] == [
+            ("video/a", 2, True)
+        ]
+        assert (found.standing.state, found.after) == (2, None)
+        assert told.upstream.rows(told.url, bucket, "video/a", ALL).rows == ()
+
+    def test_D12_nobody_there_is_bad_weather(self, told: Told) -> None:
+        """Whatever is asked."""
+        with pytest.raises(Unavailable):
+            told.upstream.rows("http://127.0.0.1:1/feeds/main", 0, None, ALL)
