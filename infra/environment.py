@@ -26,6 +26,11 @@ def told(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     )
 
 
+def addresses(stage: Stage) -> str:
+    """What its chained feeds copy, for commands that must not write to one."""
+    return json.dumps({feed: {"url": said["url"]} for feed, said in stage.sources.items()})
+
+
 def chained(stage: Stage, coordinator: str) -> dict[str, str]:
     """
     What is told of chained feeds.

@@ -8,13 +8,14 @@ from tidings.aws import blueprint
 from tidings.aws.stages import (
     ARCHIVE_OUTPUT,
     SETTING_OUTPUTS,
+    SOURCES_OUTPUT,
     SYNC_BUCKET_OUTPUT,
     SYNC_MACHINE_OUTPUT,
     stack_name,
 )
 
 from infra import suppressions
-from infra.environment import chained, told
+from infra.environment import addresses, chained, told
 from infra.parts.alarms import Alarms
 from infra.parts.archive_bucket import ArchiveBucket
 from infra.parts.dashboard import FeedDashboard
@@ -211,6 +212,8 @@ class TidingsStack(cdk.Stack):
         cdk.CfnOutput(self, "OutboxTable", value=self.values["TIDINGS_OUTBOX_TABLE"])
         if self.archive:
             cdk.CfnOutput(self, ARCHIVE_OUTPUT, value=self.archive.url)
+        if self.stage.sources:
+            cdk.CfnOutput(self, SOURCES_OUTPUT, value=addresses(self.stage))
         if self.lake:
             cdk.CfnOutput(self, "LakeMachine", value=self.lake.arn)
             cdk.CfnOutput(self, "LakeDatabase", value=self.lake.database)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app
+from tidings.aws import app, relay_app
 from tidings.aws.telemetry import edge
 from tidings.core import sync_reports, syncing
 
@@ -29,6 +29,8 @@ def _check(event: Event) -> Answer:
         settings.log_table, settings.state_table, settings.control_table, event["region"]
     )
     request = syncing.read_request(event["request"], event["bucket"], settings.feeds)
+    if request is not None:
+        relay_app.masters().check(request.feed)  # before anything is planned
     return syncing.checked(request, event["id"], event["bucket"], tables)
 
 

@@ -156,6 +156,8 @@ def test_served(feeds: list[str]) -> None:
     """Names of feeds hold no comma; without an item there are none."""
     assert served.decode(travelled(served.encode(feeds))) == frozenset(feeds)
     assert served.decode({}) == frozenset()
+    assert served.sources_of({}) == served.sources_of(served.encode(feeds)) == ""
+    assert served.sources_of(travelled(served.encode(feeds, '{"a":1}'))) == '{"a":1}'
 
 
 def test_counters() -> None:

@@ -34,6 +34,16 @@ def test_D1_a_deployment_has_both_kinds_of_feeds() -> None:
     assert parsed().sources == {}
 
 
+def test_addresses_are_what_a_command_is_told() -> None:
+    """It reads them as the setting, and learns which feeds are copies of what."""
+    found = parsed(TABLE, main={"url": URL, "role": "elected", "address": HERE, "types": ["a"]})
+
+    text = source_settings.addresses(found.sources)
+
+    assert parsed(**json.loads(text)).sources == {"main": Source(URL)}
+    assert source_settings.addresses({}) == ""
+
+
 def test_a_source_says_everything_there_is() -> None:
     """And is spelled again as it was read."""
     said = {

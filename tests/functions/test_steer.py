@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tidings.aws import clients
-from tidings.core.errors import PlanMissing, TooLarge
+from tidings.core.errors import Chained, PlanMissing, TooLarge
 
 from functions.steer.handler import handle as steer
-from tests.functions.cloud import Cloud
+from tests.functions.cloud import Cloud, start_anew
 
 BUCKET, PLAN = "syncs", "plans/one/"
 ASKED = {"id": "one", "bucket": BUCKET}
@@ -50,6 +52,21 @@ def test_a_report_takes_the_jobs_own_words() -> None:
 
     assert before["cause"] == "ExitCode: 1"
     assert steer(asked, None)["cause"] == "the dump has 3 bad lines"
+
+
+def test_a_sync_of_a_copy_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a job is started: nobody could apply its plan."""
+    url = "https://a.example/feeds/main"
+    monkeypatch.setenv("TIDINGS_SOURCES", json.dumps({"main": {"url": url}}))
+    start_anew()
+    asked = ASKED | {
+        "step": "check",
+        "region": "eu-west-1",
+        "request": {"dump": "s3://syncs/dumps/a.json"},
+    }
+
+    with pytest.raises(Chained, match=f"is a copy of {url}: post there"):
+        steer(asked, None)
 
 
 def test_what_an_export_begins_with_is_the_checkpoint_of_the_state() -> None:

@@ -11,6 +11,7 @@ import pytest
 from aws_cdk import assertions
 from tidings.aws import source_settings
 from tidings.aws.blueprint import SEAT_ACTIONS
+from tidings.aws.stages import SOURCES_OUTPUT
 
 from infra import settings
 from infra.stack import TidingsStack
@@ -47,12 +48,18 @@ def test_a_stage_without_chained_feeds_has_nothing_of_it(template: Template) -> 
     names = template.resources("AWS::CloudWatch::Alarm")
     assert not any("Relay" in name and "FollowRelay" not in name for name in names)
     assert not any(name.startswith("Seats") for name in template.resources("AWS::DynamoDB::Table"))
+    assert SOURCES_OUTPUT not in template.body["Outputs"]
 
 
 def test_D1_every_function_is_told_of_the_sources(leading: Template) -> None:
     """Those that post refuse; the relay copies."""
     for function in ("ingest", "stream", "follow-relay"):
         assert json.loads(text(told(leading, function)["TIDINGS_SOURCES"])) == {"main": ELECTED}
+
+
+def test_commands_are_told_which_feeds_are_copies(leading: Template) -> None:
+    """And of what, so that a sync of one is refused before it is planned."""
+    assert json.loads(leading.body["Outputs"][SOURCES_OUTPUT]["Value"]) == {"main": {"url": URL}}
 
 
 def test_D39_leaders_are_elected_in_one_table(leading: Template) -> None:

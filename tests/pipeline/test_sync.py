@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
+from tidings.aws.items import served
 from tidings.client.cli import main
 from tidings.core.operations import Operation
 from tidings.local import engine, tables
 from tidings.local.running import Twin
 
+from tests.operate.cloudformation import describing
 from tests.oplog.feed import Feed, op
 from tests.pipeline.feeds import at, told
 from tests.pipeline.lines import line, written
@@ -162,6 +164,35 @@ def test_what_is_wrong_is_said_in_one_sentence(
     dump = written(synced.folder / "dump", [line("a", 1)])
     deaf = CliRunner().invoke(main, ["sync", dump, "--endpoint-url", "http://127.0.0.1:9"])
     assert (deaf.exit_code, deaf.stderr.count("\n")) == (1, 1)
+
+
+def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a twin and on a stage, before anything is planned; it says where the master is."""
+    url = "https://a.example/feeds/main"
+    said = f"Error: feed: is a copy of {url}: post there\n"
+    chained = json.dumps({"copied": {"url": url}})
+    client = engine.tables_client(synced.twin.dynamodb_url)
+    dump = written(synced.folder / "dump", [line("a", 1)])
+    names = {name: f"tidings-local-{name}" for name in ("log", "state", "control")}
+    tables_told = {f"{name.title()}Table": table for name, table in names.items()}
+    outputs = tables_told | {"Feeds": "copied", "RetentionHours": "24", "Sources": chained}
+    place, key = names["control"], served.key()
+    before = client.get_item(TableName=place, Key=key)["Item"]
+    client.put_item(TableName=place, Item=served.encode(["copied"], chained))
+    try:
+        on_twin = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "copied"]
+        refused = CliRunner().invoke(main, ["sync", dump, *on_twin])
+    finally:
+        client.put_item(TableName=place, Item=before)
+    with describing("tidings-dev", outputs) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", endpoint)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        on_stage = CliRunner().invoke(main, ["sync", dump, "--stage", "dev", "--feed", "copied"])
+
+    assert (refused.exit_code, refused.stderr) == (1, said)
+    assert (on_stage.exit_code, on_stage.stderr) == (1, said)
 
 
 def test_a_feed_that_nobody_serves_is_refused(synced: Synced) -> None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from tidings.aws import blueprint
 from tidings.aws.items import served
+from tidings.aws.source_settings import addresses
 from tidings.local.options import PREFIX
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.literals import ScalarAttributeTypeType
     from mypy_boto3_dynamodb.type_defs import StreamSpecificationTypeDef
+    from tidings.core.sources import Sources
 
 
 def name_of(table: str) -> str:
@@ -35,9 +37,10 @@ def create_one(client: DynamoDBClient, name: str, table: blueprint.Table) -> Non
             _create(client, name, table)
 
 
-def tell_feeds(client: DynamoDBClient, feeds: Iterable[str]) -> None:
-    """Keep the names of the feeds, as a stack does in its outputs."""
-    client.put_item(TableName=name_of("control"), Item=served.encode(feeds))
+def tell_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
+    """Keep the names of the feeds, and which are chained, as a stack does in its outputs."""
+    item = served.encode(feeds, addresses(sources))
+    client.put_item(TableName=name_of("control"), Item=item)
 
 
 def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from tidings.aws.clock import now_ms, sleep_ms
 from tidings.aws.items import served
 from tidings.core.correcting import Corrector
 from tidings.core.feeds import check_known, check_name
+from tidings.core.masters import Masters
 from tidings.core.reader import Filler, Reader
 
 from .state import Buckets
@@ -54,12 +55,26 @@ class Place:
         wire.read_items_raw(client)
         return client
 
-    def served(self) -> frozenset[str]:
-        """The feeds of the twin whose tables these are."""
+    def on_its_twin(self) -> Place:
+        """
+        What the twin whose tables these are says of the feed.
+
+        Raises:
+            UnknownFeed: it does not serve it.
+        """
         answer = self.client().get_item(
             TableName=self.settings.control_table, Key=served.key(), ConsistentRead=True
         )
-        return served.decode(answer.get("Item", {}))
+        item = answer.get("Item", {})
+        feeds, sources = served.decode(item), served.sources_of(item)
+        check_known(self.feed, feeds)
+        known = {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": sources}
+        return replace(self, settings=stages.settings(_TWIN, known))
+
+    @property
+    def masters(self) -> Masters:
+        """Nobody writes to a feed that is a copy; its address says where to go instead."""
+        return Masters(self.settings.sources)
 
     def source(self) -> Buckets:
         return Buckets(self.feed, partial(_state, self))
@@ -90,6 +105,7 @@ class Place:
             self.settings.feeds,
             page_ms,
             self.settings.tombstone_ms,
+            self.masters,
         )
 
 
@@ -100,8 +116,7 @@ def on_twin(feed: str, endpoint_url: str) -> Place:
     """
     check_name(feed)
     found = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
-    check_known(feed, found.served())
-    return found
+    return found.on_its_twin()
 
 
 def on_stage(feed: str, stage: str) -> Place:

@@ -259,8 +259,8 @@ def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place:
     from . import place
 
     try:
-        if stage is not None:
-            return place.on_stage(feed, stage)
-        return place.on_twin(feed, str(endpoint_url))
+        found = place.on_stage(feed, stage) if stage else place.on_twin(feed, str(endpoint_url))
+        found.masters.check(feed)  # before hours of work on a plan that nobody may apply
+        return found
     except (Rejected, NoStage, BotoCoreError, ClientError) as error:
         raise click.ClickException(str(error)) from None

@@ -96,6 +96,16 @@ def spelled(source: Source) -> dict[str, Any]:
     return {"url": source.url} | {name: value for name, value in said.items() if value is not None}
 
 
+def addresses(sources: Mapping[str, Source]) -> str:
+    """
+    As TIDINGS_SOURCES says it, but for what only a relay has to know; "" for none.
+
+    So that a command knows which feeds it must not write to.
+    """
+    said = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
+    return json.dumps(said, separators=(",", ":")) if said else ""
+
+
 def _source(feed: str, said: object, feeds: frozenset[str], coordinated: bool) -> Source:
     try:
         check_known(feed, feeds)

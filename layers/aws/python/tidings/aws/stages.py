@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CONTROL_OUTPUT = "ControlTable"  # of the stack: the table that holds the profiles
 ARCHIVE_OUTPUT = "ArchiveUrl"  # of the stack, where it has an archive
 FEEDS_OUTPUT = "Feeds"  # of the stack: the names of its feeds, comma-separated
+SOURCES_OUTPUT = "Sources"  # of the stack, where feeds are chained: which ones, and to what
 SYNC_BUCKET_OUTPUT = "SyncBucket"  # of the stack: where dumps and plans are
 SYNC_MACHINE_OUTPUT = "SyncMachine"  # of the stack: what is started with a dump
 # What bulk work on a stage has to know of its functions' settings, by the output that tells it.
@@ -66,13 +67,14 @@ def find(stage: str, cloudformation: Any) -> Deployed:
 
 def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
     """
-    The settings of its functions that `SETTING_OUTPUTS` lists, and its archive.
+    The settings of its functions that `SETTING_OUTPUTS` lists, its archive, what is chained.
 
     Raises:
         NoStage: there is none, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, SETTING_OUTPUTS)
     found = {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
+    found["TIDINGS_SOURCES"] = outputs.get(SOURCES_OUTPUT, "")
     return found | {"TIDINGS_ARCHIVE": outputs.get(ARCHIVE_OUTPUT, "")}
 
 
@@ -91,7 +93,8 @@ def settings(stage: str, found: Mapping[str, str]) -> Settings:
     """
     Those of its functions, as far as bulk work needs them.
 
-    *found* are what is not as on a twin: on AWS what `settings_of` says, on a twin its feeds.
+    *found* are what is not as on a twin: on AWS what `settings_of` says, on a twin its feeds and
+    which of them are chained.
     """
     prefix = f"{stack_name(stage)}-"
     names = {
