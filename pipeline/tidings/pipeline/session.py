@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from . import daemon
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -26,6 +28,7 @@ _CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.daemon.module": daemon.MODULE,
 }
 SMALL_BYTES = 8_000_000  # of a dump: some 60,000 lines, gzipped ten times as many
 # Of little work most is to compile for much: measured with three lines, half of the CPU time.
