@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tidings.local.dynamodb_local import is_fetched
 
 from infra import node
+from tests import descriptions
 from tests.client import chromium
 from tests.scheduling import InGroups, in_order
 
@@ -66,6 +68,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# A Java of the tests lives for a minute or two: what its second compiler would save later costs
+# twice as much now (DynamoDB Local, from its start to 600 requests: 12 s of CPU against 6).
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # Random examples are the same in every run, and no machine is too slow for them.
 settings.register_profile(
     "same",
@@ -78,6 +84,7 @@ settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    descriptions.keep()
     for need in NEEDS:
         config.addinivalue_line("markers", f"{need.marker}: {need.sentence}")
 

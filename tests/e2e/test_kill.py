@@ -136,7 +136,7 @@ def _post(
         with ledger.lock:
             ledger.acked.update(zip(ids, batch, strict=bool(ids)))
     except httpx.ConnectError:
-        time.sleep(0.02)  # nobody listens: the twin is on its way up
+        time.sleep(0.1)  # nobody listens: the twin is on its way up, and needs the machine
     except httpx.HTTPError:
         with ledger.lock:
             ledger.torn.add(request)
