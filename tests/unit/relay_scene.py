@@ -259,3 +259,20 @@ class Cluster:
 def pass_by(time: Time, ms: int = limits.RELAY_LEASE_MS) -> None:
     """As much time goes by as a killed run holds its relay."""
     time.ms += ms
+
+
+def chained(pages: int = 3, length: int = 1, **options: Any) -> Chain:
+    """A master with some pages, copied by all behind it."""
+    chain = Chain(length, **options)
+    for number in range(pages):
+        chain.master.post(f"a{number}", f"b{number}")
+    chain.run()
+    return chain
+
+
+def same(chain: Chain) -> bool:
+    """Whether every feed has the master's log and state."""
+    return all(
+        node.pages() == chain.master.pages() and node.scene.rows() == chain.master.scene.rows()
+        for node in chain.nodes
+    )
