@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import bootstrapping, electing
 from tidings.core.bootstrapping import Bootstrapper
 from tidings.core.memory import MemoryLog, MemoryRelays
-from tidings.core.relay_hold import Hold
 
 if TYPE_CHECKING:
     from tidings.core.clusters import Seat
     from tidings.core.pages import Page
     from tidings.core.portions import Standing
     from tidings.core.relays import Copy, Relay
-    from tidings.core.state import Row
 
 
 def instead(owner: Any, name: str, other: object) -> Callable[[], AbstractContextManager[None]]:
@@ -38,11 +36,6 @@ def instead(owner: Any, name: str, other: object) -> Callable[[], AbstractContex
 def _latest_page(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:
     """The log begins behind the rows that were read last, not behind the first ones."""
     return copy if standing is None else replace(copy, page=standing.head)
-
-
-def _sticky_rows(self: Bootstrapper, row: Row, page: int) -> Row:
-    """What the upstream has not got stays."""
-    return row
 
 
 def _without_floor(self: Bootstrapper, relay: Relay, copy: Copy) -> Relay:
@@ -69,11 +62,6 @@ def _in_two_writes(
     return _enter(self, feed, kept, head=head, operations=operations)
 
 
-def _trusting(self: Hold) -> bool:
-    """What an operator or another run wrote meanwhile is not looked at."""
-    return True
-
-
 def _any_seat(seats: Sequence[Seat], now_ms: int) -> Seat | None:
     """A seat is taken before its time is over."""
     return next(iter(seats), None)
@@ -81,9 +69,7 @@ def _any_seat(seats: Sequence[Seat], now_ms: int) -> Seat | None:
 
 _enter = MemoryLog.enter
 latest_page = instead(bootstrapping, "_behind", _latest_page)
-sticky_rows = instead(Bootstrapper, "_tombstone", _sticky_rows)
 without_floor = instead(Bootstrapper, "finish", _without_floor)
 any_version = instead(MemoryRelays, "_write", _any_version)
 in_two_writes = instead(MemoryLog, "enter", _in_two_writes)
-trusting = instead(Hold, "look", _trusting)
 any_seat = instead(electing, "free_seat", _any_seat)

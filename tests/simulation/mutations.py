@@ -250,11 +250,9 @@ MUTATIONS = (
     _of_consumers("a filter changes under a worker", Parts(overseer=SilentRefilter)),
     _of_consumers("a parked message is forgotten", Parts(workers=Drops)),
     _of_relays("the log begins behind the last rows", broken_relays.latest_page),
-    _of_relays("what is gone upstream stays here", broken_relays.sticky_rows),
     _of_relays("nobody hears of missing pages", broken_relays.without_floor),
     _of_relays("whoever writes last is right", broken_relays.any_version),
     _of_relays("a checkpoint without its page", broken_relays.in_two_writes),
-    _of_relays("a run trusts what it knew", broken_relays.trusting),
     _of_relays("a seat is taken before its time", broken_relays.any_seat),
 )
 _BEFORE = 5
