@@ -157,6 +157,8 @@ def test_W17_who_leaves_is_forgotten(
         await asyncio.gather(*hearing)
         while len(asyncio.all_tasks()) > 1:  # the one that looked for all of them
             await asyncio.sleep(POLL_S)
+        # Nobody cancels a thread: what it reads ahead holds its stream until it is read.
+        await asyncio.get_running_loop().shutdown_default_executor()
         return alive, _streams_alive()
 
     threads = threading.active_count()
