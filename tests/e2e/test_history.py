@@ -87,7 +87,7 @@ def test_a_made_up_history_is_told_as_git_tells_it(seed: int, tmp_path: Path) ->
 def _post(url: str, repository: Path) -> list[str]:
     """The ids of the whole history, each commit as a request of its own."""
     ids: list[str] = []
-    with Poster(url, attempts_max=100, wait=lambda _: None) as poster:
+    with Poster(url, attempts_max=1_000, wait=lambda _: None) as poster:
         for commit, operations in history(repository):
             for at in range(0, len(operations), 200):
                 batch = operations[at : at + 200]
