@@ -128,6 +128,16 @@ def test_another_table_is_not_begun_with_what_is_left(scene: Scene) -> None:
     assert len(scene.history()) == 2
 
 
+def test_what_a_chained_feed_copied_in_part_is_whole(scene: Scene) -> None:
+    """It is all that the feed ever had of the page, and was not compacted."""
+    page = kept(1, line("a"), line("b"), line("c"))
+    scene.put(page.only([(0, page.lines[0]), (2, page.lines[2])]))
+    scene.put(kept(2))
+    scene.run(wishes=TABLES)
+
+    assert [(page, slot) for page, slot, _ in scene.history()] == [(1, 0), (1, 2)]
+
+
 def test_a_run_that_was_overtaken_commits_nothing(scene: Scene) -> None:
     """Two runs read the same parts: the second to commit is refused, so nothing is doubled."""
     scene.put(kept(1, line("a")))

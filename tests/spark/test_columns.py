@@ -40,6 +40,17 @@ def line(**fields: Any) -> str:
     return line_from(given, now_ms=AT_MS)
 
 
+def test_a_page_that_was_copied_in_part_keeps_its_slots() -> None:
+    """Each operation has the id that it has at the master."""
+    whole = Page(3, "\n".join(line(id=each) for each in "abc"), "", AT_MS)
+    some = whole.only([(0, whole.lines[0]), (2, whole.lines[2])])
+
+    (found,) = columns.batches([of_page(some)], ["id", "slot", "cursor"], EVERYTHING)
+
+    rows = [(row["id"], row["slot"], row["cursor"]) for row in found.to_pylist()]
+    assert rows == [(id, slot, f"{whole.id_prefix}{slot:06x}") for id, slot in (("a", 0), ("c", 2))]
+
+
 @given(texts, texts, st.lists(texts, max_size=3), values)
 def test_every_operation_is_told_as_it_was_sent(
     type: str, id: str, parents: list[str], data: Any

@@ -91,6 +91,8 @@ class Selection:
         """
         if is_change(line):
             return line if self.filter.is_everything else None
+        if not (self.filter.leave or self.filter.may_match(line)):
+            return None  # which spares most of the parsing
         operation = parse_line(line)
         if self.share is not None and not self.share.holds(object_key(operation)):
             return None
