@@ -40,7 +40,7 @@ BOUNDS: Final = {
 CHAOS_MS: Final = (60_000, 90_000)
 RATES: Final = {
     "outage": 0.01,  # an upstream does not answer, for some seconds; at each request
-    "coordinator_outage": 0.005,
+    "coordinator_outage": 0.03,
     "operator": 0.15,  # somebody steers a relay; each second
     "trim": 0.3,  # pages of the master are given up; every five seconds
 }
