@@ -22,6 +22,8 @@ from tidings.core.state import bucket_of
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
+from functions.propose.handler import handle as propose
+from functions.publish.handler import handle as publish
 from functions.report.handler import handle as report
 from tests.functions.cloud import Cloud, event, start_anew
 
@@ -287,7 +289,17 @@ def test_nobody_posts_to_a_copy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -
         assert (answer["statusCode"], error["code"]) == (409, "chained")
         assert error["master"] == address
         assert error["message"] == f"feed: is a copy of {address}: post there"
+        headers = {"content-type": "application/json"}
+        answer = propose(event("http_post", body="1", headers=headers), None)
+        assert answer["statusCode"] == 409
+        assert json.loads(answer["body"])["error"].endswith(f"is a copy of {address}: post there")
+        answer = publish(event("http_post"), None)
+        assert (answer["statusCode"], code_of(answer)) == (409, "chained")
     assert root.log().head("main") == 0
+
+
+def code_of(answer: dict[str, Any]) -> str:
+    return str(json.loads(answer["body"])["error"]["code"])
 
 
 def test_D1_both_kinds_in_one_deployment(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
