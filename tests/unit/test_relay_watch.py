@@ -79,7 +79,7 @@ def test_D32_a_broken_document_is_told_among_the_others() -> None:
     node = Chain().node
     node.relays = Unreadable(node.scene.log)
 
-    main, other = node.control.all()
+    main, other = (node.control.listed(feed) for feed in ("main", "other"))
     assert (main["status"], other["status"]) == ("broken", "master")
     assert "cannot be read: not JSON" in main["error"]
     with pytest.raises(BrokenRelay):

@@ -67,7 +67,7 @@ class RelayDesk:
             except Rejected as error:
                 refused = error
                 continue
-            told.append(self._control.told(feed))
+            told.append(self._control.listed(feed))
         if refused is not None and not told:
             raise refused
         return 200, {"relays": told}

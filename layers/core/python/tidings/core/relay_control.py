@@ -59,9 +59,14 @@ class RelayControl:
     clock: Clock
     coordinator: Coordinator | None = None
 
-    def all(self) -> list[Told]:
-        """How every feed is, local ones too, by name; of one that is broken, that it is."""
-        return [self._told_or_broken(feed) for feed in sorted(self.feeds)]
+    def listed(self, feed: str) -> Told:
+        """As `told`, for a list of many: of one that cannot be read, that it is so."""
+        try:
+            return self.told(feed)
+        except BrokenRelay as error:
+            source = self.sources[feed].url
+            broken = {"feed": feed, "source": source, "role": "", "status": BROKEN}
+            return {**broken, "error": str(error), **self._ends(feed)}
 
     def told(self, feed: str) -> Told:
         """
@@ -105,14 +110,6 @@ class RelayControl:
                 self.bells.ring(feed, RELAY)
                 return self.told(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
-
-    def _told_or_broken(self, feed: str) -> Told:
-        try:
-            return self.told(feed)
-        except BrokenRelay as error:
-            source = self.sources[feed].url
-            broken = {"feed": feed, "source": source, "role": "", "status": BROKEN}
-            return {**broken, "error": str(error), **self._ends(feed)}
 
     def _after(
         self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]
