@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from tests.conformance.listeners import SseListener
 
 PATIENCE_S = 90.0  # a relay that failed for a while tries again within a minute
 LOOK_S = 0.1
+_PORTS = (20_000, 32_000)  # below those that the kernel gives to connections
 
 Entry = tuple[str, str, Any]  # id, event, data
 Sources = dict[str, dict[str, Any]]
@@ -28,7 +31,14 @@ class Place(Twin):
 
     def __init__(self, data: Path) -> None:
         super().__init__(data=data)
+        self._move_to(kept_port(), kept_port())
         self.client = httpx.Client(timeout=30)
+
+    def _move_to(self, port: int, dynamodb_port: int) -> None:
+        self.port, self.dynamodb_port = port, dynamodb_port
+        self.url = f"http://127.0.0.1:{port}/"
+        self.ws_url = f"ws://127.0.0.1:{port}/ws"
+        self.dynamodb_url = f"http://127.0.0.1:{dynamodb_port}"
 
     def chain(self, feeds: Sequence[str], sources: Sources, coordinator: str = "") -> None:
         said = {"TIDINGS_SOURCES": json.dumps(sources), "TIDINGS_COORDINATOR": coordinator}
@@ -87,6 +97,19 @@ class Place(Twin):
         client = engine.tables_client(self.dynamodb_url)
         stored = DynamoDBLog(client, tables.name_of("log"), tables.name_of("control"))
         stored.raise_floor(name, page)
+
+
+def kept_port() -> int:
+    """
+    A free port that no connection is given by chance.
+
+    Twins are told of each other before they are started, and stopped and started again.
+    """
+    while True:
+        port = random.randint(*_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def until(is_so: Callable[[], bool], within_s: float = PATIENCE_S) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,9 +16,8 @@ from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer, client, raw_sse, wit
 
 pytestmark = pytest.mark.java
 
-Told = Callable[[str, object], None]
 LAST = "last"
-PROMOTED_S = 30.0  # the promise; the target is five
+PROMOTED_S = 30.0  # the promise; on a quiet machine it takes some five
 
 
 class Producer(threading.Thread):
@@ -105,9 +104,27 @@ def test_D38_there_is_one_leader(chain: Chain) -> None:
         assert place.log("led") == chain.master.log("led")
 
 
-def test_D41_D40_a_leader_that_is_cut_off_gives_up_its_seat(
-    chain: Chain, record_property: Told
-) -> None:
+def test_D39_a_killed_leader_is_replaced(chain: Chain) -> None:
+    """Within thirty seconds and without anybody's help; it comes back as a follower."""
+    until(lambda: leader(chain) is not None)
+    first = leader(chain)
+    assert first is not None
+    second = chain.far if first is chain.middle else chain.middle
+    before = chain.master.log("led")
+    listening = Consumer(raw_sse(f"{second.feed('led')}/ops", before[-1][0]), is_last)
+    with posting(chain.master, "led"):
+        time.sleep(1)
+        first.kill()
+        until(lambda: second.relay("led")["role"] == "leader", within_s=PROMOTED_S)
+        first.start()
+        led_by(second, first)
+    heard = without_repeats(listening.done())
+    behind = chain.master.log("led")[len(before) :]
+    assert [each.id for each in heard] == [entry[0] for entry in behind]
+    until(lambda: first.log("led") == chain.master.log("led"))
+
+
+def test_D41_D40_a_leader_that_is_cut_off_gives_up_its_seat(chain: Chain) -> None:
     """The other one takes it, and is read; both logs stay whole, and healing changes nothing."""
     if leader(chain) is not chain.far:
         chain.middle.act("led", "shutdown")
@@ -116,29 +133,9 @@ def test_D41_D40_a_leader_that_is_cut_off_gives_up_its_seat(
     led_by(chain.far, chain.middle)
     with posting(chain.master, "led"):
         chain.way.cut()
-        took = until(lambda: leader(chain) is chain.middle)
+        until(lambda: leader(chain) is chain.middle)
         led_by(chain.middle, chain.far)
         chain.way.heal()
-    record_property("led by another one after s", took)
     until(lambda: chain.far.log("led") == chain.master.log("led"))
     assert chain.middle.log("led") == chain.master.log("led")
     assert leader(chain) is chain.middle
-
-
-def test_D39_a_killed_leader_is_replaced(chain: Chain, record_property: Told) -> None:
-    """Within thirty seconds and without anybody's help; it comes back as a follower."""
-    first = leader(chain)
-    assert first is not None
-    second = chain.far if first is chain.middle else chain.middle
-    listening = Consumer(raw_sse(f"{second.feed('led')}/ops", BEFORE_THE_FIRST), is_last)
-    with posting(chain.master, "led"):
-        time.sleep(1)
-        first.kill()
-        took = until(lambda: second.relay("led")["role"] == "leader")
-        record_property("promoted after s", took)
-        first.start()
-        led_by(second, first)
-    heard = without_repeats(listening.done())
-    assert [each.id for each in heard] == [entry[0] for entry in chain.master.log("led")]
-    until(lambda: first.log("led") == chain.master.log("led"))
-    assert took < PROMOTED_S
