@@ -218,3 +218,15 @@ def test_D35_operations_are_counted_as_received() -> None:
     chain.master.scene.project()
     chain.run()
     assert chain.node.scene.log.taken(FEED).operations == 7
+
+
+def test_whom_the_old_upstream_came_through_is_forgotten() -> None:
+    """Before the new one is read: those feeds may be fed by us from now on."""
+    chain = chained(2, length=2)
+    node = chain.nodes[1]
+    assert len(node.relay.via) == 2
+    node.source = Source(MASTER)
+    chain.net.down.add(MASTER)
+    node.run()
+    assert node.relay.via == (node.relay.id,)
+    assert node.relay.upstream == MASTER
