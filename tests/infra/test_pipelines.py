@@ -23,6 +23,7 @@ from moto.emrserverless import models
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
     state_task_service_aws_sdk as aws_sdk,
 )
+from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
 from infra import build_job, build_pipeline, synth
 from infra.paths import ROOT
@@ -186,11 +187,10 @@ def emr(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """EMR Serverless and the interpreter of state machines, which has another name for it."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    made = aws_sdk.boto_client_for
 
     def client(**how: Any) -> Any:
         assert how["service"] == "emrserverless"
-        return AsStatesSpell(made(**how | {"service": "emr-serverless"}))
+        return AsStatesSpell(boto_client_for(**how | {"service": "emr-serverless"}))
 
     monkeypatch.setattr(aws_sdk, "boto_client_for", client)
     monkeypatch.setattr(models, "JOB_STATUS", "RUNNING")  # moto's jobs are done at once
