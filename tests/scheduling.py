@@ -29,6 +29,7 @@ FIRST = (
     "tests/spark",
     "tests/infra",
     "tests/e2e",
+    "tests/chained",
     "tests/docs",
     "tests/simulation",
     "tests/operate",
