@@ -1,0 +1,120 @@
+"""Clients at every twin of a cluster, through every failure that it is made for, in one go."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from tests.chained.conftest import Chain
+from tests.chained.place import Place, until
+from tests.chained.test_failing import LAST, PROMOTED_S, is_last, leader
+from tests.conformance.listeners import Heard
+from tests.e2e.consumers import Consumer, client, fold, raw_sse, without_repeats
+
+pytestmark = pytest.mark.java
+
+FEED = "led"
+PAUSE_S = 0.4  # between pages: `/log` tells a thousand entries at once
+FAILURES = 6  # a kill, a partition, its end, and each of three twins started anew
+
+
+class Stubborn(threading.Thread):
+    """Posts pages one after the other, also to a master that comes and goes."""
+
+    def __init__(self, master: Place) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged = 0
+        self._master, self._stop_asked = master, threading.Event()
+
+    def run(self) -> None:
+        while not self._stop_asked.wait(PAUSE_S):
+            self._post(f"v{self.acknowledged % 7}", f"w{self.acknowledged}")
+        while not self._post(LAST):
+            self._stop_asked.wait(PAUSE_S)
+
+    def _post(self, *ids: str) -> bool:
+        with contextlib.suppress(httpx.HTTPError, AssertionError):
+            self._master.post(FEED, *ids)
+            self.acknowledged += 1
+            return True
+        return False
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+
+
+@contextmanager
+def posting(master: Place) -> Iterator[Stubborn]:
+    producer = Stubborn(master)
+    producer.start()
+    try:
+        yield producer
+    finally:
+        producer.stop()
+
+
+def listening(places: Sequence[Place], cursor: str) -> list[Consumer]:
+    """By WebSocket and by SSE at each."""
+    return [
+        consumer
+        for place in places
+        for consumer in (
+            Consumer(client(place.url, cursor, feed=FEED, ws_url=place.ws_url), is_last),
+            Consumer(raw_sse(f"{place.feed(FEED)}/ops", cursor), is_last),
+        )
+    ]
+
+
+def pages_heard_again(heard: Sequence[Heard]) -> set[str]:
+    """The pages of events that came when a later one had come already."""
+    again, latest = set(), ""
+    for event in heard:
+        if event.id <= latest:
+            again.add(event.id[:18])
+        latest = max(latest, event.id)
+    return again
+
+
+def led(chain: Chain, *who: Place) -> None:
+    until(lambda: leader(chain) in who, within_s=PROMOTED_S)
+
+
+def test_D21_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
+    """
+    The leader killed, the other one cut off and healed, each twin started anew: what each client
+    holds is the master's state, and no failure repeats more than a page to anybody.
+    """
+    chain.master.post(FEED, "first")
+    led(chain, chain.middle, chain.far)
+    before = chain.master.log(FEED)
+    clients = listening((chain.master, chain.middle, chain.far), before[-1][0])
+    with posting(chain.master) as producer:
+        first = leader(chain)
+        assert first is not None
+        second = chain.far if first is chain.middle else chain.middle
+        first.kill()
+        led(chain, second)
+        first.start()
+        chain.way.cut()
+        led(chain, chain.middle)
+        chain.way.heal()
+        for place in (chain.far, chain.middle, chain.master):
+            place.stop()
+            place.start()
+        led(chain, chain.middle, chain.far)
+
+    heard = [each.done(within_s=120) for each in clients]
+    log = chain.master.log(FEED)[len(before) :]
+    assert producer.acknowledged > FAILURES
+    for each in heard:
+        assert [event.id for event in without_repeats(each)] == [entry[0] for entry in log]
+        assert len(pages_heard_again(each)) <= FAILURES
+        assert fold(each) == fold(heard[0])
+    until(lambda: chain.far.log(FEED) == chain.middle.log(FEED) == chain.master.log(FEED))
+    assert chain.far.state(FEED) == chain.middle.state(FEED) == chain.master.state(FEED)
