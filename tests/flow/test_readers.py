@@ -20,7 +20,7 @@ from tidings.flow.pipeline_names import READER
 from tidings.flow.readers import files
 from tidings.flow.reading import BATCH, Batch
 
-from tests.flow.test_running import TIDINGS, Running, objects_of, projected
+from tests.flow.test_running import TIDINGS, Running, objects_of, projected, started
 from tests.oplog.wire import until
 from tests.transporter.pipe import Pipe
 
@@ -294,7 +294,7 @@ def test_T25_a_killed_reader_loses_nothing(pipe: Pipe, database: str, tmp_path: 
     file.write_text(FILE.format(**where))
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
     for kill in range(4):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        with started(command, subprocess.DEVNULL) as process:
             threading.Event().wait(2.5)
             start = kill * 300
             do(
@@ -305,7 +305,7 @@ def test_T25_a_killed_reader_loses_nothing(pipe: Pipe, database: str, tmp_path: 
             )
             threading.Event().wait(0.3)
             process.kill()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with started(command, subprocess.DEVNULL) as process:
         with psycopg.connect(database) as connection:
             rows = connection.execute(f"SELECT id::text, title FROM {table}").fetchall()
 

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,9 @@ def objects_of(pipe: Pipe) -> dict[str, Any]:
     for event in follow(pipe.url, transport="sse", feed=pipe.feed, cursor="0"):
         if event.name == "live":
             return found
-        if event.is_operation:
+        if event.name == "delete":  # of the log behind the copy
+            found.pop(event.data["id"], None)
+        elif event.is_operation:
             found[event.data["id"]] = event.data
     raise AssertionError
 
@@ -194,9 +197,19 @@ def killed(command: Sequence[str], until_done: threading.Event) -> int:
     return kills
 
 
+@contextmanager
+def started(command: Sequence[str], output: int) -> Iterator[subprocess.Popen[str]]:
+    """A pipeline that does not outlive what is done with it, however that ends."""
+    with subprocess.Popen(command, stdout=output, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def run_to_the_end(pipe: Pipe, command: Sequence[str]) -> list[dict[str, Any]]:
     """The events of a pipeline that is stopped when all of its stores are at the end."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, subprocess.PIPE) as process:
         names = ("copy.table", "copy.files")
         until(lambda: caught_up(pipe, *names), within_s=90)
         process.send_signal(signal.SIGTERM)

@@ -232,7 +232,7 @@ MUTATIONS = (
     Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, clear=True),
     Mutation("departures are read too early", Parts(departures=EagerReader), 2, 20, clear=True),
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 5, 100),
-    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 42, 400),
+    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 935, 1335),
     _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 2),
     _of_archives("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver)),
     _of_archives("a replay leaves the archive early", Parts(catch_up=LeapingReplay)),
