@@ -99,7 +99,7 @@ def test_D21_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
         assert first is not None
         second = chain.far if first is chain.middle else chain.middle
         first.kill()
-        led(chain, second)
+        until(lambda: second.relay(FEED)["role"] == "leader", within_s=PROMOTED_S)
         first.start()
         chain.way.cut()
         led(chain, chain.middle)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tidings.client.errors import Lost, Refused
 from tidings.client.events import Event, Moved
-from tidings.client.socket import Reader, Timing, Watch, subscribe_message
+from tidings.client.socket import Reader, Timing, Watch, failures, subscribe_message
 from tidings.client.subscription import Subscription
+from websockets.exceptions import ConnectionClosedError
 
 TIMING = Timing(ping_every_s=100, pong_within_s=10, subscribed_within_s=30)
 
@@ -128,3 +129,10 @@ def test_subscriptions() -> None:
         "password": "geheim",
     }
     assert "geheim" not in repr(wanted)
+
+
+@pytest.mark.parametrize("error", [ConnectionClosedError(None, None), EOFError(), OSError()])
+def test_a_server_that_dies_amid_the_handshake_is_tried_again(error: Exception) -> None:
+    """However the library says so, it is a connection that was lost."""
+    with pytest.raises(Lost), failures("ws://127.0.0.1:1/"):
+        raise error

@@ -201,7 +201,8 @@ def failures(url: str) -> Iterator[None]:
         raise error_of(error.response.status_code, bytes(error.response.body or b"")) from None
     except InvalidURI as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
-    except (OSError, InvalidHandshake, EOFError) as error:  # TimeoutError is an OSError
+    except (OSError, InvalidHandshake, EOFError, ConnectionClosed) as error:
+        # A TimeoutError is an OSError; a server that dies amid the handshake closes the connection.
         raise Lost(str(error) or type(error).__name__) from None
 
 
