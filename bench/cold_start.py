@@ -27,6 +27,7 @@ def _seconds(folder: str | None) -> float:
     path = ["layers/core/python", "layers/aws/python", f"functions/{folder}"]
     environment["PYTHONPATH"] = ":".join(str(_ROOT / part) for part in path)
     environment |= {"AWS_DEFAULT_REGION": "eu-west-1", "TIDINGS_ARCHIVE": "s3://bucket/archive"}
+    environment |= {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}  # as of most deployments
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(first=first)],
         env=environment,
