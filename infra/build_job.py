@@ -30,7 +30,7 @@ ENTRY = ROOT / "pipeline" / "entry.py"
 LAKE_ENTRY = ROOT / "pipeline" / "lake_entry.py"
 FLOW_ENTRY = ROOT / "pipeline" / "flow_entry.py"
 
-LEFT_OUT = ("__pycache__", "*.pyc", "*entry.py", "*.dist-info", "bin", "examples")
+_LEFT_OUT = ("__pycache__", "*.pyc", "*entry.py", "*.dist-info", "bin", "examples")
 
 
 def build(folder: Path = BUILD / "job") -> Path:
@@ -41,14 +41,18 @@ def build(folder: Path = BUILD / "job") -> Path:
         LayerNotBuilt: pip found no wheel, or no network.
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
-    shutil.rmtree(contents, ignore_errors=True)
-    shutil.copytree(_wheels(folder), contents, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    for source in SOURCES:
-        shutil.copytree(
-            source, contents, ignore=shutil.ignore_patterns(*LEFT_OUT), dirs_exist_ok=True
-        )
+    collect(contents, (_wheels(folder), *SOURCES))
     archive.write_bytes(packed(contents))
     return archive
+
+
+def collect(contents: Path, sources: Iterable[Path]) -> None:
+    """What a job imports of *sources* in *contents*, which begins empty."""
+    shutil.rmtree(contents, ignore_errors=True)
+    for source in sources:
+        shutil.copytree(
+            source, contents, ignore=shutil.ignore_patterns(*_LEFT_OUT), dirs_exist_ok=True
+        )
 
 
 def requirements() -> list[str]:

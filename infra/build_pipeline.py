@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from infra.build_job import LEFT_OUT, install, packed, pinned, prune
+from infra.build_job import collect, install, packed, pinned, prune
 from infra.paths import BUILD, LAYERS, ROOT
 
 PACKAGES = ("tidings[flow]", "boto3")
@@ -44,12 +44,7 @@ def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
         FileNotFoundError: there is no such file.
     """
     contents, archive = folder / name / "contents", folder / name / "environment.tgz"
-    shutil.rmtree(contents, ignore_errors=True)
-    shutil.copytree(_wheels(folder), contents, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    for source in SOURCES:
-        shutil.copytree(
-            source, contents, ignore=shutil.ignore_patterns(*LEFT_OUT), dirs_exist_ok=True
-        )
+    collect(contents, (_wheels(folder), *SOURCES))
     shutil.copyfile(file, contents / FILE)
     archive.write_bytes(packed(contents))
     return archive

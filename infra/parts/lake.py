@@ -9,7 +9,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
-from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 from tidings.aws import blueprint
@@ -18,10 +17,10 @@ from infra import build_job
 from infra.names import prefix
 from infra.parts.archive_bucket import BELOW, UPLOAD_DAYS, ArchiveBucket
 from infra.parts.bucket import closed_bucket
-from infra.parts.log_group import log_group
+from infra.parts.machine import LOG_DELIVERY, logged_machine, principal, start_by_clock
 from infra.parts.rights import allow, allow_job_role
 from infra.parts.sync_job import SyncJob
-from infra.parts.sync_machine import LOG_DELIVERY, job_rule, principal
+from infra.parts.sync_machine import job_rule
 from infra.parts.tables import Tables, allow_key
 from infra.settings import Stage
 
@@ -68,7 +67,7 @@ class Lake(Construct):
         self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
         self._allow_machine()
         self.arn = self._machine(stage, archive).attr_arn
-        self._clock(stage.lake)
+        start_by_clock(self, stage.lake, self.arn)
 
     def _allow_job(self, tables: Tables, archive: ArchiveBucket) -> None:
         role, objects = self.job_role, self.bucket.arn_for_objects(f"{TABLES}/*")
@@ -106,21 +105,14 @@ class Lake(Construct):
         allow_job_role(self.role, self.job_role)
 
     def _machine(self, stage: Stage, archive: ArchiveBucket) -> stepfunctions.CfnStateMachine:
-        group = log_group(self, "Logs", stage, path=f"/aws/vendedlogs/states/{self.called}")
-        machine = stepfunctions.CfnStateMachine(
+        return logged_machine(
             self,
-            "Machine",
-            state_machine_name=self.called,
-            role_arn=self.role.role_arn,
-            definition_string=cdk.Stack.of(self).to_json_string(self._definition(archive)),
-            logging_configuration={
-                "level": "ALL",
-                "includeExecutionData": True,  # a feed's name and tables: nothing secret
-                "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": group.log_group_arn}}],
-            },
+            stage,
+            called=self.called,
+            role=self.role,
+            definition=self._definition(archive),
+            logs_data=True,  # a feed's name and tables: nothing secret
         )
-        machine.node.add_dependency(self.role)
-        return machine
 
     def _definition(self, archive: ArchiveBucket) -> dict[str, Any]:
         run = self._job.run(entry=self.entry, role=self.job_role, settings=_spark())
@@ -145,17 +137,6 @@ class Lake(Construct):
             "--control-table": self._values["TIDINGS_CONTROL_TABLE"],
         }
         return [part for pair in told.items() for part in pair]
-
-    def _clock(self, expression: str) -> None:
-        role = iam.Role(self, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
-        allow(role, ("states:StartExecution",), [self.arn])
-        scheduler.CfnSchedule(
-            self,
-            "Clock",
-            schedule_expression=expression,
-            flexible_time_window={"mode": "OFF"},
-            target={"arn": self.arn, "roleArn": role.role_arn},
-        )
 
 
 def _spark() -> dict[str, str]:

@@ -15,16 +15,15 @@ import aws_cdk as cdk
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
-from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
 from infra import build_job, build_pipeline
 from infra.names import prefix
 from infra.parts.log_group import log_group
+from infra.parts.machine import LOG_DELIVERY, logged_machine, principal, start_by_clock
 from infra.parts.rights import allow, allow_job_role
 from infra.parts.sync_job import IDLE_MINUTES, RELEASE
-from infra.parts.sync_machine import LOG_DELIVERY, principal
 from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
 
@@ -64,7 +63,7 @@ class PipelineJob(Construct):
         self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
         self._allow_machine()
         self.arn = self._machine(stage).attr_arn
-        self._clock()
+        start_by_clock(self, LOOK, self.arn)
 
     def _application(self, run: PipelineRun) -> emr.CfnApplication:
         network = emr.CfnApplication.NetworkConfigurationProperty(
@@ -111,21 +110,14 @@ class PipelineJob(Construct):
         allow_job_role(self.role, self.job_role)
 
     def _machine(self, stage: Stage) -> stepfunctions.CfnStateMachine:
-        group = log_group(self, "Logs", stage, path=f"/aws/vendedlogs/states/{self.called}")
-        machine = stepfunctions.CfnStateMachine(
+        return logged_machine(
             self,
-            "Machine",
-            state_machine_name=self.called,
-            role_arn=self.role.role_arn,
-            definition_string=cdk.Stack.of(self).to_json_string(self._definition()),
-            logging_configuration={
-                "level": "ALL",
-                "includeExecutionData": True,  # ids of runs: nothing secret
-                "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": group.log_group_arn}}],
-            },
+            stage,
+            called=self.called,
+            role=self.role,
+            definition=self._definition(),
+            logs_data=True,  # ids of runs: nothing secret
         )
-        machine.node.add_dependency(self.role)
-        return machine
 
     def _definition(self) -> dict[str, Any]:
         application, version = self.application.attr_application_id, self.archive.asset_hash
@@ -189,17 +181,6 @@ class PipelineJob(Construct):
             "spark.archives": f"{self.archive.s3_object_url}#{_ENVIRONMENT}",
             "spark.emr-serverless.driverEnv.PYTHONPATH": f"./{_ENVIRONMENT}",
         }
-
-    def _clock(self) -> None:
-        role = iam.Role(self, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
-        allow(role, ("states:StartExecution",), [self.arn])
-        scheduler.CfnSchedule(
-            self,
-            "Clock",
-            schedule_expression=LOOK,
-            flexible_time_window={"mode": "OFF"},
-            target={"arn": self.arn, "roleArn": role.role_arn},
-        )
 
 
 def _packed(run: PipelineRun) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -15,7 +13,7 @@ from tidings.core import syncing
 from infra.names import prefix
 from infra.parts import sync_states
 from infra.parts.function import TidingsFunction
-from infra.parts.log_group import log_group
+from infra.parts.machine import LOG_DELIVERY, logged_machine, principal
 from infra.parts.rights import allow, allow_job_role
 from infra.parts.sync_bucket import SyncBucket
 from infra.parts.sync_job import SyncJob
@@ -25,17 +23,6 @@ from infra.settings import Stage
 
 # Step Functions hears of the end of a job by a rule of this name, which it makes itself.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
-# CloudWatch Logs takes no resource for the delivery of logs.
-LOG_DELIVERY = (
-    "logs:CreateLogDelivery",
-    "logs:GetLogDelivery",
-    "logs:UpdateLogDelivery",
-    "logs:DeleteLogDelivery",
-    "logs:ListLogDeliveries",
-    "logs:PutResourcePolicy",
-    "logs:DescribeResourcePolicies",
-    "logs:DescribeLogGroups",
-)
 
 
 class SyncMachine(Construct):
@@ -77,23 +64,14 @@ class SyncMachine(Construct):
         self.arn = self.machine.attr_arn
 
     def _machine(self, stage: Stage) -> stepfunctions.CfnStateMachine:
-        group = log_group(self, "Logs", stage, path=f"/aws/vendedlogs/states/{self.called}")
-        definition = sync_states.definition(self._wiring)
-        machine = stepfunctions.CfnStateMachine(
+        return logged_machine(
             self,
-            "Machine",
-            state_machine_name=self.called,
-            role_arn=self.role.role_arn,
-            definition_string=cdk.Stack.of(self).to_json_string(definition),
-            logging_configuration={
-                "level": "ALL",
-                # A token would let its readers answer for somebody else.
-                "includeExecutionData": False,
-                "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": group.log_group_arn}}],
-            },
+            stage,
+            called=self.called,
+            role=self.role,
+            definition=sync_states.definition(self._wiring),
+            logs_data=False,  # a token would let its readers answer for somebody else
         )
-        machine.node.add_dependency(self.role)
-        return machine
 
     def _allow(self, syncs: SyncBucket, job: SyncJob, tables: Tables) -> None:
         """One statement for each kind of step."""
@@ -140,9 +118,3 @@ def job_rule(scope: Construct) -> str:
     return cdk.Stack.of(scope).format_arn(
         service="events", resource="rule", resource_name=_JOB_RULE
     )
-
-
-def principal(service: str) -> iam.ServicePrincipal:
-    """*service*, on behalf of this account."""
-    account: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
-    return iam.ServicePrincipal(service, conditions=account)

@@ -39,6 +39,15 @@ class Template:
             for statement in policy["PolicyDocument"]["Statement"]
         ]
 
+    def may(self, role: str) -> set[tuple[str, str]]:
+        """The same as pairs of an action and a resource."""
+        return {
+            (action, text(resource))
+            for statement in self.statements(role)
+            for resource in as_list(statement["Resource"])
+            for action in as_list(statement["Action"])
+        }
+
     def role_of(self, function: str) -> str:
         """Logical id of a function's role."""
         return str(self.function(function)[1]["Role"]["Fn::GetAtt"][0])

@@ -13,7 +13,7 @@ from tidings.aws import blueprint
 
 from infra.settings import STAGES, chosen
 from infra.stack import TidingsStack
-from tests.infra.templates import Template, as_list, text
+from tests.infra.templates import Template, text
 
 pytestmark = pytest.mark.node
 
@@ -39,15 +39,6 @@ def task(template: Template) -> dict[str, Any]:
     _, machine = named(template, "AWS::StepFunctions::StateMachine")
     found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]["Compact"]
     return found
-
-
-def may(template: Template, role: str) -> set[tuple[str, str]]:
-    return {
-        (action, text(resource))
-        for statement in template.statements(role)
-        for resource in as_list(statement["Resource"])
-        for action in as_list(statement["Action"])
-    }
 
 
 def test_it_is_on_where_it_is_tried_first() -> None:
@@ -78,7 +69,7 @@ def test_the_clock_starts_one_machine(lake: Template) -> None:
 
     assert clock["ScheduleExpression"] == lake.stage.lake
     assert clock["Target"]["Arn"] == {"Ref": machine} or machine in text(clock["Target"]["Arn"])
-    assert {action for action, _ in may(lake, role)} == {"states:StartExecution"}
+    assert {action for action, _ in lake.may(role)} == {"states:StartExecution"}
 
 
 def test_the_job_is_told_where_everything_is(lake: Template) -> None:
@@ -101,7 +92,7 @@ def test_the_job_is_told_where_everything_is(lake: Template) -> None:
 def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
     """Parts and tables, the names in Glue, where consumers stand; no page and no row of a feed."""
     role = task(lake)["Parameters"]["ExecutionRoleArn"].strip("<>")[:-4]
-    found = may(lake, role)
+    found = lake.may(role)
     below = {
         (action, resource.rpartition("/*")[0].rpartition(">")[2])
         for action, resource in found

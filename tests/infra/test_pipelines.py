@@ -29,7 +29,7 @@ from infra import build_job, build_pipeline, synth
 from infra.paths import ROOT
 from infra.settings import STAGES, PipelineRun, Stage, chosen
 from infra.stack import TidingsStack
-from tests.infra.templates import Template, as_list, text
+from tests.infra.templates import Template, text
 
 REGION = "eu-west-1"
 SECRET = "arn:aws:secretsmanager:eu-west-1:111111111111:secret:catalogue-AbCdEf"
@@ -79,15 +79,6 @@ def definition(template: Template) -> dict[str, Any]:
     return found
 
 
-def may(template: Template, role: str) -> set[tuple[str, str]]:
-    return {
-        (action, text(resource))
-        for statement in template.statements(role)
-        for resource in as_list(statement["Resource"])
-        for action in as_list(statement["Action"])
-    }
-
-
 @pytest.mark.node
 def test_a_stage_runs_none_unless_it_is_told() -> None:
     """It costs something for as long as it runs."""
@@ -122,7 +113,7 @@ def test_its_stores_are_reached_from_where_the_stage_says(deployed: Template) ->
 def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -> None:
     """It comes to the feed as any client does, with a password."""
     role, _ = named(deployed, "AWS::IAM::Role", "JobRole")
-    found = may(deployed, role)
+    found = deployed.may(role)
 
     assert {action.partition(":")[0] for action, _ in found} == {
         *("events", "logs", "s3", "secretsmanager"),
@@ -134,7 +125,7 @@ def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -
 def test_the_machine_may_start_and_end_runs_of_this_application(deployed: Template) -> None:
     """And pass the role of the job to EMR Serverless alone."""
     _, machine = named(deployed, "AWS::StepFunctions::StateMachine")
-    found = may(deployed, machine["RoleArn"]["Fn::GetAtt"][0])
+    found = deployed.may(machine["RoleArn"]["Fn::GetAtt"][0])
     ours = {action: resource for action, resource in found if action.startswith("emr-serverless:")}
 
     assert set(ours) == {f"emr-serverless:{each}JobRun{s}" for each, s in RUN_ACTIONS}

@@ -18,7 +18,7 @@ from tidings.core import limits, syncing
 from infra import build_job, paths
 from infra.parts import sync_states
 from infra.settings import STAGES
-from tests.infra.templates import Resource, Template, as_list, text
+from tests.infra.templates import Resource, Template, text
 
 pytestmark = pytest.mark.node
 
@@ -39,15 +39,6 @@ def role_of(template: Template, kind: str, path: str) -> str:
     """Logical id of the role that the one resource of *kind* names at *path*."""
     found = of_syncs(template, kind)
     return str(found[path]["Fn::GetAtt"][0])
-
-
-def may(template: Template, role: str) -> set[tuple[str, str]]:
-    return {
-        (action, text(resource))
-        for statement in template.statements(role)
-        for resource in as_list(statement["Resource"])
-        for action in as_list(statement["Action"])
-    }
 
 
 def job_role(template: Template) -> str:
@@ -120,7 +111,7 @@ def test_spark_costs_nothing_while_idle(template: Template) -> None:
 
 def test_a_job_may_do_what_the_job_does(template: Template) -> None:
     """Read three tables, dumps and exports; write plans and its log; nothing else."""
-    found = may(template, job_role(template))
+    found = template.may(job_role(template))
     tables = {action for action, resource in found if resource.startswith("<Tables")}
     granted = {action for grant in blueprint.JOB_GRANTS for action in grant.actions}
     written = {r.rpartition("/*")[0].rpartition("/")[2] for a, r in found if a == "s3:PutObject"}
@@ -135,7 +126,7 @@ def test_the_machine_passes_one_role_to_one_service(template: Template) -> None:
     """And invokes two functions, and runs jobs of one application."""
     role = role_of(template, "AWS::StepFunctions::StateMachine", "RoleArn")
     (passing,) = (s for s in template.statements(role) if s["Action"] == "iam:PassRole")
-    invoked = {resource for action, resource in may(template, role) if "Invoke" in action}
+    invoked = {resource for action, resource in template.may(role) if "Invoke" in action}
 
     assert text(passing["Resource"]) == f"<{job_role(template)}.Arn>"
     to = passing["Condition"]["StringEquals"]

@@ -13,6 +13,7 @@ import click
 
 from .cli import EXIT_CODES
 from .place_options import Place, place_options
+from .render import NONE, cell
 
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (
@@ -25,7 +26,6 @@ _FIELDS = (
     "retries",
     "failure",
 )
-_NONE = "none"
 
 
 @click.group(epilog=EXIT_CODES)
@@ -119,7 +119,7 @@ def create(name: str, start: str, types: str, parents: str, place: Place) -> Non
     wanted = {field: text.split(",") for field, text in lists.items() if text}
     with place.asking() as api:
         found = api.register(name, {"from": start, **wanted})
-    click.echo(f"{name} stands at {found['position'] or _NONE}")
+    click.echo(f"{name} stands at {found['position'] or NONE}")
 
 
 @consumers.command(epilog=EXIT_CODES)
@@ -147,7 +147,7 @@ def mark(name: str, position: str, reason: dict[str, str], place: Place) -> None
     """
     with place.asking() as api:
         found = api.act(name, "mark", {**reason, "position": position})
-    click.echo(f"{name} stands at {found['position'] or _NONE}")
+    click.echo(f"{name} stands at {found['position'] or NONE}")
 
 
 @consumers.command(epilog=EXIT_CODES)
@@ -240,37 +240,23 @@ def _table(found: list[dict[str, Any]]) -> None:
 
     table = Table(*_COLUMNS)
     for each in found:
-        table.add_row(*(_text(each.get(name)) for name in _COLUMNS))
+        table.add_row(*(cell(each.get(name)) for name in _COLUMNS))
     Console(highlight=False).print(table)
 
 
 def _describe(found: dict[str, Any]) -> None:
     for name in _FIELDS:
         if _is_said(found.get(name)):
-            click.echo(f"{name:<15} {_text(found[name])}")
+            click.echo(f"{name:<15} {cell(found[name])}")
     for each in found["messages"]:
-        click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {_text(each['error'])}")
+        click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")
     for each in found["notes"]:
         about = f" {each['id']}" if "id" in each else ""
         click.echo(
-            f"{'note':<15} {each['what']}{about} by {_text(each['who'])}: {_text(each['why'])}"
+            f"{'note':<15} {each['what']}{about} by {cell(each['who'])}: {cell(each['why'])}"
         )
 
 
 def _is_said(value: object) -> bool:
     """0 is; what is none, empty or not so is not."""
     return value is not None and value is not False and value not in ("", [])
-
-
-def _text(value: object) -> str:
-    from .render import plain
-
-    if value is None:
-        return _NONE
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, dict):
-        return plain(", ".join(f"{name} {part}" for name, part in value.items()))
-    return plain(", ".join(value) if isinstance(value, list) else str(value))

@@ -16,6 +16,7 @@ from .cli import EXIT_CODES
 from .errors import ClientError
 from .feed_api import Answer, FeedApi
 from .password_options import password_options
+from .render import cell
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +27,6 @@ _MEMBERS = ("address", "role", "page", "heard_ms_ago", "gone")
 _ENDS = ("min", "max")
 _APART = ("members", "copy", *_ENDS)  # shown each in a way of its own
 _WELL = ("running", "master")
-_NONE = "none"
 _NAME_CHARS = 21
 
 Asking = Callable[[str], Any]
@@ -214,7 +214,7 @@ def _rows(columns: tuple[str, ...], found: list[Answer]) -> Table:
 
     table = Table(*columns)
     for each in found:
-        table.add_row(*(_text(each.get(name, "")) for name in columns))
+        table.add_row(*(cell(each.get(name, "")) for name in columns))
     return table
 
 
@@ -227,7 +227,7 @@ def _print(table: Table) -> None:
 def _describe(found: Answer) -> None:
     for name, value in found.items():
         if name not in _APART and value not in ("", [], None):
-            click.echo(f"{name:<{_NAME_CHARS}} {_text(value)}")
+            click.echo(f"{name:<{_NAME_CHARS}} {cell(value)}")
     for name in _ENDS:
         if found.get(name):
             end = found[name]
@@ -237,20 +237,8 @@ def _describe(found: Answer) -> None:
         click.echo(f"{'copied':<{_NAME_CHARS}} {copy['buckets_done']} of {copy['buckets']} buckets")
     for each in found.get("members") or ():
         said = f"{each['role']} at page {each['page']:,}" + (", gone" if each["gone"] else "")
-        click.echo(f"{'member':<{_NAME_CHARS}} {_text(each['address'])}: {said}")
+        click.echo(f"{'member':<{_NAME_CHARS}} {cell(each['address'])}: {said}")
 
 
 def _print_json(found: object) -> None:
     click.echo(json.dumps(found, separators=(",", ":")))
-
-
-def _text(value: object) -> str:
-    from .render import plain
-
-    if value is None:
-        return _NONE
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return plain(", ".join(map(str, value)) if isinstance(value, list) else str(value))

@@ -10,6 +10,7 @@ import click
 from .events import Event
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
+NONE = "none"
 _NAME_CHARS = len("insert")
 # What arrives was written by anybody: a control character in it would command the terminal,
 # a mark of direction would turn the line around.
@@ -48,6 +49,19 @@ def machine(event: Event) -> str:
 def plain(text: str) -> str:
     """*text* with everything that is no visible character escaped."""
     return _UNPRINTABLE.sub(_escape, text)
+
+
+def cell(value: object) -> str:
+    """A value of an answer, for a table or a line of its own."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return plain(", ".join(f"{name} {part}" for name, part in value.items()))
+    return plain(", ".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ Behind Lambda response streaming one process serves one client; the twin serves 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
@@ -167,9 +167,9 @@ class EventStreams:
     async def _send_head(
         self, send: Send, status: int, answer: dict[str, str], headers: dict[str, str]
     ) -> None:
-        answer = {**headers_for(headers.get("origin", ""), self._origins), **answer}
-        pairs = [(name.encode(), value.encode("latin-1")) for name, value in answer.items()]
-        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send_head(
+            send, status, {**headers_for(headers.get("origin", ""), self._origins), **answer}
+        )
 
 
 def accepts_events(accept: str) -> bool:
@@ -206,6 +206,11 @@ async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
 async def disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
 async def send_body(send: Send, text: str, *, more: bool) -> None:

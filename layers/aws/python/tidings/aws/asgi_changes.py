@@ -24,7 +24,7 @@ from tidings.core.listing import Lister, Listing, Query, extended, parse
 from tidings.core.users import Gate, credentials_from
 
 from . import links
-from .asgi import Message, Receive, Send, disconnected, headers_of, in_thread, send_body
+from .asgi import Message, Receive, Send, disconnected, headers_of, in_thread, send_body, send_head
 from .changes_http import JSON, refusal_of, spelled
 from .http import headers_for, preflight_headers
 
@@ -129,10 +129,7 @@ class ChangeLists:
         body: str,
     ) -> None:
         headers = {**headers_for(asked.get("origin", ""), self._origins), **answer}
-        pairs: list[tuple[bytes, bytes]] = [
-            (name.encode(), value.encode("latin-1")) for name, value in headers.items()
-        ]
-        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send_head(send, status, headers)
         await send_body(send, body, more=False)
 
 

@@ -19,7 +19,7 @@ from tidings.core.errors import TidingsError
 from tidings.core.feeds import check_known
 from tidings.core.portions import Portion, tell, tell_rows
 
-from .asgi import Message, Receive, Send, disconnected, headers_of, in_thread
+from .asgi import Message, Receive, Send, disconnected, headers_of, in_thread, send_head
 from .http import WrongMethod, headers_for, preflight_headers, refusal_of
 from .lookout import POLL_S, Lookout
 
@@ -132,8 +132,7 @@ class Portions:
             body = await in_thread(partial(gzip.compress, body, _PACKING, mtime=0))
             headers["content-encoding"] = "gzip"
         headers["content-length"] = str(len(body))
-        pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send_head(send, status, headers)
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
 

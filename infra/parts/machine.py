@@ -1,0 +1,77 @@
+"""State machines: logged, and started by the clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_stepfunctions as stepfunctions
+from constructs import Construct
+
+from infra.parts.log_group import log_group
+from infra.parts.rights import allow
+from infra.settings import Stage
+
+# CloudWatch Logs takes no resource for the delivery of logs.
+LOG_DELIVERY = (
+    "logs:CreateLogDelivery",
+    "logs:GetLogDelivery",
+    "logs:UpdateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:DescribeResourcePolicies",
+    "logs:DescribeLogGroups",
+)
+
+
+def principal(service: str) -> iam.ServicePrincipal:
+    """*service*, on behalf of this account."""
+    account: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
+    return iam.ServicePrincipal(service, conditions=account)
+
+
+def logged_machine(
+    scope: Construct,
+    stage: Stage,
+    *,
+    called: str,
+    role: iam.Role,
+    definition: dict[str, Any],
+    logs_data: bool,
+) -> stepfunctions.CfnStateMachine:
+    """
+    The machine *called* so, in *scope*, with what *role* may do from its first step on.
+
+    *logs_data*: what its steps are given and return is logged, too.
+    """
+    group = log_group(scope, "Logs", stage, path=f"/aws/vendedlogs/states/{called}")
+    machine = stepfunctions.CfnStateMachine(
+        scope,
+        "Machine",
+        state_machine_name=called,
+        role_arn=role.role_arn,
+        definition_string=cdk.Stack.of(scope).to_json_string(definition),
+        logging_configuration={
+            "level": "ALL",
+            "includeExecutionData": logs_data,
+            "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": group.log_group_arn}}],
+        },
+    )
+    machine.node.add_dependency(role)
+    return machine
+
+
+def start_by_clock(scope: Construct, expression: str, machine: str) -> None:
+    """Start *machine*, which takes no input, whenever *expression* says so."""
+    role = iam.Role(scope, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
+    allow(role, ("states:StartExecution",), [machine])
+    scheduler.CfnSchedule(
+        scope,
+        "Clock",
+        schedule_expression=expression,
+        flexible_time_window={"mode": "OFF"},
+        target={"arn": machine, "roleArn": role.role_arn},
+    )
