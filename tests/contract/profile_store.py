@@ -17,6 +17,7 @@ PROFILE = Profile(
     ("other",),
     resources=(Resource("vm", ("nic", "ä"), "/vms"), Resource("network", (), "/networks?a=b")),
     max_age_s=28_800,
+    lost=((3, 9), (12, 1_000_000_000_000)),
 )
 
 

@@ -25,6 +25,7 @@ from tidings.aws.dynamodb_consumers import DynamoDBConsumers
 from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
+from tidings.aws.dynamodb_numbers import DynamoDBNumbers
 from tidings.aws.dynamodb_outbox import DynamoDBOutbox
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.dynamodb_registry import DynamoDBRegistry
@@ -34,7 +35,7 @@ from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
 from tidings.aws.items import letter as letters
-from tidings.core import change_ports, consumer_ports, ports, relay_ports
+from tidings.core import change_ports, consumer_ports, ports, relay_ports, restoring
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
@@ -102,6 +103,7 @@ class Stores:
     shelf: consumer_ports.ConsumerShelf
     relays: relay_ports.RelayStore
     clusters: relay_ports.Coordinator
+    numbers: restoring.Numbers
 
 
 def in_memory() -> Stores:
@@ -127,6 +129,7 @@ def in_memory() -> Stores:
         consumers,
         MemoryRelays(log),
         MemoryCoordinator(),
+        log,
     )
 
 
@@ -151,6 +154,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         consumers,
         DynamoDBRelays(client, "log", "control"),
         DynamoDBClusters(client, "control"),
+        DynamoDBNumbers(client, "log", "control", lambda ms: None),
     )
 
 

@@ -15,6 +15,7 @@ from tests.contract.consumer_store import ConsumersContract
 from tests.contract.departure_store import DepartureStoreContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.log_store import LogStoreContract
+from tests.contract.number_store import NumbersContract
 from tests.contract.outbox_store import OutboxContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
@@ -79,6 +80,9 @@ class TestRegistry(RegistryContract): ...
 
 
 class TestOutbox(OutboxContract): ...
+
+
+class TestNumbers(NumbersContract): ...
 
 
 class TestConsumers(ConsumersContract): ...

@@ -21,6 +21,7 @@ from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
 from tidings.core.followers import Follower
 from tidings.core.ingesting import Ingester
+from tidings.core.losses import Losses
 from tidings.core.memory import (
     MemoryArchive,
     MemoryBells,
@@ -120,6 +121,7 @@ class Scene:
             TOMBSTONE_MS,
             self.departure_reader,
             ArchiveReader(self.archive, self.count),
+            Losses(self.profiles),
         )
         self.streamer = Streamer(self.catch_up, FEEDS, self.guard)
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)

@@ -98,10 +98,9 @@ def manners() -> Manners:
 
 @cache
 def guard() -> Guard:
-    from tidings.core.access import Guard
-    from tidings.core.passwords import Verifier
+    from . import access_app
 
-    return Guard(profiles(), Verifier(os.urandom(KEY_BYTES)), settings().open)
+    return access_app.guard()
 
 
 @cache
@@ -198,10 +197,11 @@ def reader() -> Reader:
 @cache
 def catch_up() -> CatchUp:
     from tidings.core.catchup import CatchUp
+    from tidings.core.losses import Losses
 
     from . import archive_app
 
-    kept = departure_reader(), archive_app.reader()
+    kept = departure_reader(), archive_app.reader(), Losses(profiles())
     return CatchUp(reader(), state(), followers(), now_ms, settings().tombstone_ms, *kept)
 
 

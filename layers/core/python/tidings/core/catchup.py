@@ -23,7 +23,7 @@ from .parts import Chosen, Rows
 from .reader import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .archive_reader import ArchiveReader
     from .departure_reader import DepartureReader
@@ -116,9 +116,16 @@ def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
     return tombstones or not row.deleted
 
 
+def _nothing(feed: str, cursor: Cursor) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """*tombstone_ms* is how long deleted objects are remembered."""
+    """
+    *tombstone_ms* is how long deleted objects are remembered. *lost* says whether who comes with
+    a cursor may have heard of what a restore lost.
+    """
 
     reader: Reader
     states: StateStore
@@ -127,9 +134,12 @@ class CatchUp:
     tombstone_ms: int
     departures: DepartureReader
     archive: ArchiveReader | None = None
+    lost: Callable[[str, Cursor], bool] = _nothing
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """What stands behind *cursor*. Never fails: the worst case is `reset` and everything."""
+        if self.lost(feed, cursor):
+            return self._everything(feed)
         match cursor:
             case Now():
                 return in_log(self._end(feed))

@@ -109,12 +109,22 @@ TTL_SLACK_MS = 24 * 3600 * 1000  # DynamoDB deletes this long after the floor ha
 CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
 
 # --- what a feed's owner sets ----------------------------------------------------------------
-PROFILE_AGE_MS = 5_000  # how late a change may be noticed; 0.2 RRU a second for a busy process
+PROFILE_AGE_MS = 4_000  # how late a change may be noticed: the promise is five; 0.25 RRU a second
 OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with every event
 PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the other
 PASSWORD_BYTES_MIN = 8  # below it guessing is cheap, even at one guess per 15 ms of our CPU
 PASSWORD_BYTES_MAX = 256  # as base64 with a user name it stays far below what headers may hold
 VERIFIED_MAX = 64  # two passwords for each role of sixteen feeds; a digest has 32 bytes
+
+# --- keys ------------------------------------------------------------------------------------
+KEY_AGE_MS = 4_000  # how late a revocation may be noticed: the promise is five; 0.5 RRU each time
+KEYS_KNOWN_MAX = 4_096  # in a process: some 2 MB; one that was forgotten is read again
+KEY_RATE_MAX = 10_000  # requests a second: more than a feed takes
+KEY_WINDOW_MS = 10_000  # in which processes agree on a rate: ten times as long as they settle
+KEY_COUNT_MS = 120_000  # a window's count is kept so long: clocks differ by less than a minute
+KEY_LABEL_CHARS_MAX = 200  # of a label, and of who made a key: a line of a list
+KEY_KEPT_MS = 30 * 24 * 3600 * 1000  # a key that ended is listed for a month, then it is gone
+ENDED_MAX = 1_000  # keys in a profile whose connections are let go: some 25 KB, 7 RRU at worst
 
 # --- changes ---------------------------------------------------------------------------------
 CHANGE_SLOT_BITS = 10  # 1,024 slots hold any page; 43 bits are left for pages below 2^53
@@ -189,6 +199,11 @@ SEAT_REST_MS = 30_000  # before who gave up tries again: the others have had the
 MEMBER_MS = 30_000  # a member of a cluster that was not heard of for so long is shown as gone
 LEADERS_MAX = 8  # of a cluster: each reads the master
 VIA_MAX = 32  # feeds that one may come through: a longer chain is a mistake
+
+# --- restoring ------------------------------------------------------------------------------
+NUMBERS_PER_S_MAX = 1_000  # DynamoDB writes an item, here the counter, that often
+RESTORE_PAGES_MAX = 1_000_000  # empty pages of a restore: 0.63 dollars and 17 minutes
+RESTORE_FILL = 1_000  # of them put at once: a second's writes, told as they go on
 
 # --- what an operator writes down ------------------------------------------------------------
 SHEET_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds

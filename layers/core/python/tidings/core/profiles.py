@@ -17,6 +17,8 @@ from .feeds import Retention
 from .resources import Resource, check_all
 
 if TYPE_CHECKING:
+    from .admissions import Ended
+    from .losses import Lost
     from .ports import Clock, Profiles
 
 OPLOG = "oplog"
@@ -33,7 +35,9 @@ class Profile:
     may register for, and *max_age_s* is how long the log keeps their items; 0: as long as any.
 
     The passwords are hashes of `passwords`, newest first, at most `limits.PASSWORDS_MAX` a role
-    so that clients can move from one to the next. *version* guards every update.
+    so that clients can move from one to the next. *ended* are keys that ended lately, so that who
+    is connected with one is let go. *lost* are the first and last pages that restores lost, see
+    `losses`. *version* guards every update.
     """
 
     object_url: str = ""
@@ -44,6 +48,8 @@ class Profile:
     version: int = 0
     resources: tuple[Resource, ...] = ()
     max_age_s: int = 0
+    ended: tuple[Ended, ...] = ()
+    lost: tuple[Lost, ...] = ()
 
 
 def check_object_url(template: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidings.core.admissions import Ended
 from tidings.core.profiles import Profile
 from tidings.core.resources import Resource
 
@@ -40,6 +41,8 @@ def encode(feed: str, profile: Profile) -> Item:
         **({"read": texts(profile.read_passwords)} if profile.read_passwords else {}),
         **({"ingest": texts(profile.ingest_passwords)} if profile.ingest_passwords else {}),
         **_resources(profile),
+        **_ended(profile),
+        **({"lost": texts([_range(each) for each in profile.lost])} if profile.lost else {}),
         "version": number(profile.version),
     }
 
@@ -55,6 +58,8 @@ def decode(item: Mapping[str, Any]) -> Profile:
         version=number_of(item, "version"),
         resources=tuple(_resource_of(value) for value in item.get("resources", {"L": []})["L"]),
         max_age_s=number_of(item, "max_age"),
+        ended=tuple(_ended_of(each) for each in texts_of(item, "ended") or ()),
+        lost=tuple(_range_of(each) for each in texts_of(item, "lost") or ()),
     )
 
 
@@ -80,3 +85,23 @@ def _resource_of(value: Value) -> Resource:
     return Resource(
         text_of(fields, "name"), texts_of(fields, "subs") or (), text_of(fields, "route")
     )
+
+
+def _ended(profile: Profile) -> Item:
+    """A text each: half the bytes of a map, and there may be a thousand."""
+    spelled = [f"{each.key} {each.noted_ms} {each.from_ms}" for each in profile.ended]
+    return {"ended": texts(spelled)} if spelled else {}
+
+
+def _ended_of(spelled: str) -> Ended:
+    key, noted_ms, from_ms = spelled.split()
+    return Ended(key, int(noted_ms), int(from_ms))
+
+
+def _range(lost: tuple[int, int]) -> str:
+    return f"{lost[0]}-{lost[1]}"
+
+
+def _range_of(spelled: str) -> tuple[int, int]:
+    first, last = spelled.split("-")
+    return int(first), int(last)

@@ -28,7 +28,7 @@ class _Feed:
 
 
 class MemoryLog:
-    """Implements `LogStore`, `Intake` and `TrimStore`."""
+    """Implements `LogStore`, `Intake` and `TrimStore`, and `Numbers` of `restoring`."""
 
     def __init__(self) -> None:
         self._feeds: defaultdict[str, _Feed] = defaultdict(_Feed)
@@ -60,6 +60,14 @@ class MemoryLog:
             log.head = head
             log.operations += operations
             return True
+
+    def raise_head(self, feed: str, page: int) -> None:
+        with self._lock:
+            self._feeds[feed].head = max(self._feeds[feed].head, page)
+
+    def fill(self, feed: str, pages: Sequence[Page]) -> None:
+        for page in pages:
+            self.put(feed, page)
 
     def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
         with self._lock:

@@ -1,0 +1,44 @@
+"""The numbers of a feed that is restored, on DynamoDB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .dynamodb_batches import Batches
+from .items import head, page
+from .items.attributes import number
+from .weather import ConditionFailed, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.core.pages import Page
+    from tidings.core.ports import Sleep
+
+
+class DynamoDBNumbers:
+    """Implements `Numbers`. A page put twice is the same, so *client* may repeat its requests."""
+
+    def __init__(
+        self, client: DynamoDBClient, log_table: str, control_table: str, sleep: Sleep
+    ) -> None:
+        self._client, self._control = client, control_table
+        self._pages = Batches(client, log_table, sleep)
+
+    def raise_head(self, feed: str, page: int) -> None:
+        try:
+            with translated():
+                self._client.update_item(
+                    TableName=self._control,
+                    Key=head.key(feed),
+                    UpdateExpression="SET #page = :page",
+                    ConditionExpression="attribute_not_exists(#page) OR #page < :page",
+                    ExpressionAttributeNames={"#page": "page"},
+                    ExpressionAttributeValues={":page": number(page)},
+                )
+        except ConditionFailed:
+            return
+
+    def fill(self, feed: str, pages: Sequence[Page]) -> None:
+        self._pages.put([page.encode(feed, each) for each in pages])
