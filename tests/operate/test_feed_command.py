@@ -14,7 +14,7 @@ from tidings.aws.blueprint import TABLES
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.client.cli import main
-from tidings.core.access import Guard, Role
+from tidings.core.access import Credential, Guard, Role
 from tidings.core.errors import WrongPassword
 from tidings.core.passwords import Verifier
 from tidings.core.profiles import Profile
@@ -45,7 +45,7 @@ def feed(*arguments: str, said: str = "", stage: str = "dev") -> Result:
 
 def allows(profiles: DynamoDBProfiles, role: Role, password: str, of: str = "main") -> bool:
     try:
-        Guard(profiles, Verifier(b"key"), open=False).check(of, role, password)
+        Guard(profiles, Verifier(b"key"), open=False).check(of, role, Credential(password))
     except WrongPassword:
         return False
     return True

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tidings.aws.bcrypts import matches
-from tidings.core.access import Role
 from tidings.core.administering import Administrator
 from tidings.core.configuration import Configuration
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
 from tidings.core.memory import MemorySheets
+from tidings.core.needs import READS_ALL
 from tidings.core.sheets import CONFIGURATION, Sheet
 from tidings.core.users import Gate, UserVerifier
 
@@ -75,6 +75,6 @@ def test_a_wrong_configuration_changes_nothing() -> None:
 def test_only_our_feeds_are_administered() -> None:
     """By who is allowed to."""
     found = administrator(MemorySheets())
-    assert found.check(FEED, Role.READ, None) == FEED
+    assert found.check(FEED, READS_ALL, None) == FEED
     with pytest.raises(UnknownFeed):
-        found.check("nope", Role.READ, None)
+        found.check("nope", READS_ALL, None)

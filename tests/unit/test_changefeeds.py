@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tidings.core import limits
+from tidings.core.access import Credential
 from tidings.core.changefeeds import ChangeFeeds
 from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed, WrongPassword
 from tidings.core.passwords import hashed
@@ -84,8 +85,11 @@ def test_who_listens_and_what_there_is_takes_the_read_password(scene: Scene) -> 
     with pytest.raises(WrongPassword):
         feeds(scene).stats(FEED, None)
     with pytest.raises(WrongPassword):
-        feeds(scene).objects(FEED, "", "", "another one")
-    assert feeds(scene).stats(FEED, "a good password") == {"listeners": 0, "registrations": []}
+        feeds(scene).objects(FEED, "", "", Credential("another one"))
+    assert feeds(scene).stats(FEED, Credential("a good password")) == {
+        "listeners": 0,
+        "registrations": [],
+    }
     assert feeds(scene).resources(FEED) == {"resources": []}
     with pytest.raises(UnknownFeed):
         feeds(scene).stats("none", None)

@@ -19,7 +19,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import yaml
-from tidings.core.access import Role
 from tidings.core.administering import Administrator
 from tidings.core.changes import number_of, place_of
 from tidings.core.errors import InvalidSetting
@@ -28,6 +27,7 @@ from tidings.core.listing import Lister, Query
 
 from . import changes_http as http
 from . import links
+from .routes import NEEDS
 
 Event = Mapping[str, Any]
 Answer = tuple[int, str, str]  # status, content type and body; no type where there is no body
@@ -75,8 +75,9 @@ class Administration:
         key = event["routeKey"].replace("/feeds/{feed}", "").replace("POST ", "PUT ")
         return self._answers[key](event)
 
-    def _check(self, event: Event, role: Role) -> str:
-        return self._administrator.check(http.feed_of(event), role, http.credentials_of(event))
+    def _check(self, event: Event) -> str:
+        need, given = NEEDS[event["routeKey"]], http.credential_of(event)
+        return self._administrator.check(http.feed_of(event), need, given)
 
     def _health(self, event: Event) -> Answer:
         """Without a password: load balancers have none."""
@@ -84,7 +85,7 @@ class Administration:
         return (200, http.TEXT, "ok") if up else (503, http.TEXT, "marked down")
 
     def _mark(self, event: Event) -> Answer:
-        self._check(event, Role.INGEST)
+        self._check(event)
         if http.content_type_of(event) != FORM:
             return _form_problem(415, [], "ContentTypeError", "Unsupported Content-Type")
         given = parse_qs(http.body_of(event).decode("utf-8", "replace")).get("up")
@@ -94,44 +95,44 @@ class Administration:
         return 200, "", ""
 
     def _config(self, event: Event) -> Answer:
-        feed = self._check(event, Role.INGEST)  # headers of webhooks may hold secrets
+        feed = self._check(event)  # headers of webhooks may hold secrets
         return 200, http.YAML, _yaml(self._administrator.configuration(feed).document())
 
     def _configure(self, event: Event) -> Answer:
-        feed = self._check(event, Role.INGEST)
+        feed = self._check(event)
         if http.content_type_of(event) not in YAML_TYPES:
             return 415, "", ""
         document = _document(http.body_of(event))
         return 200, http.YAML, _yaml(self._administrator.configure(feed, document).document())
 
     def _cluster(self, event: Event) -> Answer:
-        self._check(event, Role.READ)
+        self._check(event)
         return _json({"clusterId": self._stage, "members": {MEMBER: _address(event)}})
 
     def _members(self, event: Event) -> Answer:
-        self._check(event, Role.READ)
+        self._check(event)
         return _json({MEMBER: _address(event)})
 
     def _member(self, event: Event) -> Answer:
-        self._check(event, Role.READ)
+        self._check(event)
         name = event["pathParameters"]["id"]
         if not _NODE_ID.fullmatch(name):
             return _json({"error": f"Invalid Node ID: {name[:64]}"}, 400)
         return (200, http.TEXT, _address(event)) if name == MEMBER else (404, "", "")
 
     def _fixed(self, event: Event) -> Answer:
-        self._check(event, Role.INGEST)
+        self._check(event)
         return _json({"error": _FIXED}, 501)
 
     def _diagnostics(self, event: Event) -> Answer:
-        self._check(event, Role.READ)
+        self._check(event)
         below = f"{links.base_url(links.headers_of(event), self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
         machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": os.cpu_count()}
         return _json({**machine, **parts})
 
     def _part(self, event: Event) -> Answer:
-        self._check(event, Role.READ)
+        self._check(event)
         match event["pathParameters"]["part"]:
             case "id":
                 return 200, http.TEXT, MEMBER
@@ -146,7 +147,7 @@ class Administration:
         return _json({"error": "Not found"}, 404)
 
     def _raft_part(self, event: Event) -> Answer:
-        self._check(event, Role.READ)
+        self._check(event)
         part = event["pathParameters"]["part"]
         if part not in ("state", "leader"):
             return _json({"error": "Not found"}, 404)

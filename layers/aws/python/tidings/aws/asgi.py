@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
-from tidings.core.access import basic_password
+from tidings.core.access import credential_from
 from tidings.core.cursors import NOW
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.feeds import DEFAULT_FEED
@@ -91,7 +91,7 @@ class EventStreams:
             _first(query, "types"),
             _first(query, "parents"),
             _first(query, "leave"),
-            basic_password(headers.get("authorization")),
+            credential_from(headers.get("authorization")),
         )
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send, end_ms: int) -> None:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from tidings.core import limits
-from tidings.core.access import Role
+from tidings.core.access import credential_from
 from tidings.core.changes import whole
 from tidings.core.errors import InvalidChange, TidingsError
 from tidings.core.feeds import DEFAULT_FEED, check_known
 from tidings.core.listing import Lister, Listing, Query, extended, parse
-from tidings.core.users import Gate, credentials_from
+from tidings.core.needs import READS
+from tidings.core.users import Gate
 
 from . import links
 from .asgi import Message, Receive, Send, disconnected, headers_of, in_thread, send_body, send_head
@@ -30,6 +31,8 @@ from .http import headers_for, preflight_headers
 
 if TYPE_CHECKING:
     from asyncio import Future
+
+    from tidings.core.filters import Filter
 
     from .lookout import Lookout
 
@@ -76,17 +79,18 @@ class ChangeLists:
         self, scope: Message, headers: dict[str, str], found: re.Match[str], gone: Future[None]
     ) -> str:
         came_s = asyncio.get_running_loop().time()
-        feed = await in_thread(self._admit, found["feed"] or DEFAULT_FEED, headers)
+        feed, bound = await in_thread(self._admit, found["feed"] or DEFAULT_FEED, headers)
         if found["id"] is not None:
-            return await in_thread(self._lister().one, feed, _number(found["id"]))
-        query = parse(parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            return await in_thread(self._lister().one, feed, _number(found["id"]), bound)
+        given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = replace(parse(given), bound=bound)
         listing = await in_thread(self._lister().list, feed, query)
         return (await self._awaited(feed, query, listing, gone, came_s)).told()
 
-    def _admit(self, name: str, headers: dict[str, str]) -> str:
+    def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Filter]:
         feed = check_known(name, self._feeds)
-        self._gate().check(feed, Role.READ, credentials_from(headers.get("authorization")))
-        return feed
+        given = credential_from(headers.get("authorization"))
+        return feed, self._gate().check(feed, READS, given).bound
 
     async def _awaited(
         self, feed: str, query: Query, listing: Listing, gone: Future[None], came_s: float

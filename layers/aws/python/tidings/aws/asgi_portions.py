@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qs
 
 from tidings.core import telling
-from tidings.core.access import Role, basic_password
+from tidings.core.access import credential_from
 from tidings.core.errors import TidingsError
 from tidings.core.feeds import check_known
+from tidings.core.needs import COPIES
 from tidings.core.portions import Portion, tell, tell_rows
 
 from .asgi import Message, Receive, Send, disconnected, headers_of, in_thread, send_head
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable
 
-    from tidings.core.access import Guard
-    from tidings.core.telling import PagesAsked, Portioner, Query
+    from tidings.core.access import Allowed, Guard
+    from tidings.core.telling import PagesAsked, Portioner, Query, RowsAsked
 
     from .asgi_changes import App
 
+Asked = TypeVar("Asked", "PagesAsked", "RowsAsked")
 PATHS = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 KIND = "application/x-ndjson; charset=utf-8"
 PACKED_BYTES_MIN = 1024  # of a reply that is packed: below, it would travel no faster
@@ -79,27 +82,27 @@ class Portions:
         came_s = asyncio.get_running_loop().time()
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
-        feed = await in_thread(self._admit, found["feed"], headers)
+        feed, allowed = await in_thread(self._admit, found["feed"], headers)
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if found["what"] == "rows":
-            return await in_thread(self._rows, feed, query)
-        return await self._pages(feed, query, gone, came_s)
+            return await in_thread(self._rows, feed, query, allowed)
+        asked = narrowed(telling.parse_pages(query), allowed)
+        return await self._pages(feed, asked, gone, came_s)
 
-    def _admit(self, name: str, headers: dict[str, str]) -> str:
+    def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
-        self._guard().check(feed, Role.READ, basic_password(headers.get("authorization")))
-        return feed
+        given = credential_from(headers.get("authorization"))
+        return feed, COPIES.admit(self._guard(), feed, given)
 
-    def _rows(self, feed: str, query: Query) -> str:
-        asked = telling.parse_rows(query)
+    def _rows(self, feed: str, query: Query, allowed: Allowed) -> str:
+        asked = narrowed(telling.parse_rows(query), allowed)
         self._guard().check_leave(feed, asked.selection.filter)
         return tell_rows(
             self._portioner().rows(feed, asked.bucket, asked.after, asked.selection),
         )
 
-    async def _pages(self, feed: str, query: Query, gone: Future[None], came_s: float) -> str:
+    async def _pages(self, feed: str, asked: PagesAsked, gone: Future[None], came_s: float) -> str:
         """What there is, or what comes while the caller waits, who came at *came_s*."""
-        asked = telling.parse_pages(query)
         await in_thread(self._guard().check_leave, feed, asked.selection.filter)
         read = partial(in_thread, self._look, feed, asked)
         now_s, until_s = asyncio.get_running_loop().time, came_s + asked.block_s
@@ -134,6 +137,12 @@ class Portions:
         headers["content-length"] = str(len(body))
         await send_head(send, status, headers)
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def narrowed(asked: Asked, allowed: Allowed) -> Asked:
+    """*asked* of what is allowed."""
+    selection = asked.selection
+    return replace(asked, selection=replace(selection, filter=allowed.narrowed(selection.filter)))
 
 
 def _is_empty(portion: Portion) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tidings.core.access import basic_password
+from tidings.core.access import credential_from
 from tidings.core.feeds import DEFAULT_FEED
 
 from . import http
@@ -26,18 +26,18 @@ def answer(
         Rejected: who asks may not know, or asks wrongly.
     """
     feed = (event.get("pathParameters") or {}).get("feed", DEFAULT_FEED)
-    password = basic_password((event.get("headers") or {}).get("authorization"))
+    given = credential_from((event.get("headers") or {}).get("authorization"))
     route: str = event["routeKey"]
     if route.endswith("/stats"):
-        return http.told(event, 200, asked.stats(feed, password), origins)
+        return http.told(event, 200, asked.stats(feed, given), origins)
     if not route.endswith("/objects"):
         return http.told(event, 200, asked.resources(feed), origins)
     query = event.get("queryStringParameters") or {}
     kind = query.get("type", "")
     if "id" in query:
-        page = asked.one(feed, kind, query["id"], password)
+        page = asked.one(feed, kind, query["id"], given)
     else:
-        page = asked.objects(feed, kind, query.get("after", ""), password)
+        page = asked.objects(feed, kind, query.get("after", ""), given)
     return http.told_text(event, page_text(page), origins)
 
 

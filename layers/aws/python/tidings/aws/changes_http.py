@@ -10,17 +10,17 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
+from tidings.core.access import credential_from
 from tidings.core.errors import BelowFloor, Rejected, TidingsError, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.proposing import Proposal
-from tidings.core.users import credentials_from
 
 from .http import RETRY_AFTER_S, headers_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.users import Credentials
+    from tidings.core.access import Credential
 
 REALM = 'Basic realm="changeagent"'
 JSON, TEXT, YAML = "application/json", "text/plain", "application/yaml"
@@ -35,7 +35,7 @@ def proposal_from(event: Mapping[str, Any]) -> Proposal:
         body=body_of(event),
         content_type=headers.get("content-type", ""),
         key=headers.get("idempotency-key"),
-        credentials=credentials_of(event),
+        credential=credential_of(event),
     )
 
 
@@ -54,8 +54,8 @@ def content_type_of(event: Mapping[str, Any]) -> str:
     return str(given).partition(";")[0].strip().lower()
 
 
-def credentials_of(event: Mapping[str, Any]) -> Credentials | None:
-    return credentials_from((event.get("headers") or {}).get("authorization"))
+def credential_of(event: Mapping[str, Any]) -> Credential | None:
+    return credential_from((event.get("headers") or {}).get("authorization"))
 
 
 def told(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidings.core import positions
-from tidings.core.access import Role
 from tidings.core.consumers import Consumer
 from tidings.core.consuming import Lag, Session
 from tidings.core.errors import InvalidConsumer
@@ -21,10 +20,12 @@ from .consumer_documents import (
     session_document,
 )
 from .consumers_request import Asked, Event, acknowledgement, fence, text, values
+from .routes import CONSUMER_ACTIONS, NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.access import Guard
     from tidings.core.consuming import Watchers, Workers
+    from tidings.core.needs import Need
     from tidings.core.overseeing import Overseer
 
 Answer = tuple[int, Document]
@@ -50,27 +51,27 @@ class Desk:
     ) -> None:
         self._watchers, self._workers, self._overseer = watchers, workers, overseer
         self._guard, self._feeds = guard, feeds
-        self._routes: dict[str, tuple[Role, Callable[[Asked], Answer]]] = {
-            "GET /feeds/{feed}/log": (Role.READ, self._log),
-            f"GET {_BELOW}": (Role.READ, self._list),
-            f"GET {_BELOW}/{{name}}": (Role.READ, self._show),
-            f"GET {_BELOW}/{{name}}/parked": (Role.READ, self._parked),
-            f"GET {_BELOW}/{{name}}/notes": (Role.READ, self._notes),
-            f"PUT {_BELOW}/{{name}}": (Role.INGEST, self._register),
-            f"DELETE {_BELOW}/{{name}}": (Role.INGEST, self._delete),
+        self._routes: dict[str, Callable[[Asked], Answer]] = {
+            "GET /feeds/{feed}/log": self._log,
+            f"GET {_BELOW}": self._list,
+            f"GET {_BELOW}/{{name}}": self._show,
+            f"GET {_BELOW}/{{name}}/parked": self._parked,
+            f"GET {_BELOW}/{{name}}/notes": self._notes,
+            f"PUT {_BELOW}/{{name}}": self._register,
+            f"DELETE {_BELOW}/{{name}}": self._delete,
         }
-        self._actions: dict[str, tuple[Role, Callable[[Asked], Answer]]] = {
-            "lease": (Role.READ, self._lease),
-            "ack": (Role.READ, self._ack),
-            "fail": (Role.READ, self._fail),
-            "release": (Role.READ, self._release),
-            "pause": (Role.INGEST, self._pause),
-            "resume": (Role.INGEST, self._resume),
-            "mark": (Role.INGEST, self._mark),
-            "step": (Role.INGEST, self._step),
-            "park": (Role.INGEST, self._park),
-            "retry": (Role.INGEST, self._retry),
-            "drop": (Role.INGEST, self._drop),
+        self._actions: dict[str, Callable[[Asked], Answer]] = {
+            "lease": self._lease,
+            "ack": self._ack,
+            "fail": self._fail,
+            "release": self._release,
+            "pause": self._pause,
+            "resume": self._resume,
+            "mark": self._mark,
+            "step": self._step,
+            "park": self._park,
+            "retry": self._retry,
+            "drop": self._drop,
         }
 
     def answer(self, event: Event) -> Answer:
@@ -80,18 +81,18 @@ class Desk:
         """
         asked = Asked(event)
         check_known(asked.feed, self._feeds)
-        role, answer = self._chosen(event["routeKey"], asked)
-        self._guard.check(asked.feed, role, asked.password)
+        need, answer = self._chosen(event["routeKey"], asked)
+        need.admit(self._guard, asked.feed, asked.credential)
         return answer(asked)
 
-    def _chosen(self, route: str, asked: Asked) -> tuple[Role, Callable[[Asked], Answer]]:
+    def _chosen(self, route: str, asked: Asked) -> tuple[Need, Callable[[Asked], Answer]]:
         if route in self._routes:
-            return self._routes[route]
+            return NEEDS[route], self._routes[route]
         action = asked.parameters.get("action", "")
         if action not in self._actions:
             rule = f"must be one of {', '.join(self._actions)}"
             raise UnknownAction(rule, field="action", value=action)
-        return self._actions[action]
+        return CONSUMER_ACTIONS[action], self._actions[action]
 
     def _log(self, asked: Asked) -> Answer:
         """The ends of the log, and the entries of a stretch where one is asked for."""

@@ -11,7 +11,6 @@ from tidings.core.cursors import Place
 from tidings.core.errors import InvalidConsumer
 from tidings.core.overseeing import Reason, reason_from
 from tidings.core.requests import decode_json
-from tidings.core.users import credentials_from
 
 from .http import routed_request
 
@@ -26,10 +25,10 @@ class Asked:
         request = routed_request(event)
         self.parameters: Mapping[str, str] = event.get("pathParameters") or {}
         self.query: Mapping[str, str] = event.get("queryStringParameters") or {}
-        self.feed, self.password = request.feed, request.password
+        self.feed, self.credential = request.feed, request.credential
         self.name = self.parameters.get("name", "")
         self._body = request.body
-        self._user = credentials_from((event.get("headers") or {}).get("authorization"))
+        self._user = request.credential.user if request.credential else ""
 
     def fields(self, *known: str) -> Mapping[str, Any]:
         """
@@ -59,7 +58,7 @@ class Asked:
 
     def who(self, body: Body) -> str:
         """Who says so of himself, else the user of HTTP Basic."""
-        given = body.get("by", self._user.user if self._user else "")
+        given = body.get("by", self._user)
         if not isinstance(given, str) or not given:
             raise InvalidConsumer("must say who asks", field="by", value=given)
         return given

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidings.core.access import basic_password
+from tidings.core.access import credential_from
 from tidings.core.errors import Rejected, TidingsError, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.ingesting import Request
@@ -76,7 +76,7 @@ def routed_request(event: Mapping[str, Any]) -> Request:
         body=base64.b64decode(body) if event.get("isBase64Encoded") else body.encode(),
         content_type=headers.get("content-type", ""),
         key=headers.get("idempotency-key"),
-        password=basic_password(headers.get("authorization")),
+        credential=credential_from(headers.get("authorization")),
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidings.core.access import Role
 from tidings.core.errors import InvalidRelay, NotChained, Rejected
 from tidings.core.feeds import check_known
 from tidings.core.passwords import check_password
 from tidings.core.requests import decode_json
 
 from .http import routed_request
+from .routes import NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.access import Guard
@@ -55,15 +55,15 @@ class RelayDesk:
 
     def _all(self, event: Event, request: Request) -> Answer:
         """
-        The feeds that this password may read.
+        The feeds that may be read with what is shown.
 
         Raises:
-            WrongPassword, NoPasswordSet: there is none.
+            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: there is none.
         """
         told, refused = [], None
         for feed in sorted(self._control.feeds):
             try:
-                self._guard.check(feed, Role.READ, request.password)
+                NEEDS[event["routeKey"]].admit(self._guard, feed, request.credential)
             except Rejected as error:
                 refused = error
                 continue
@@ -73,26 +73,26 @@ class RelayDesk:
         return 200, {"relays": told}
 
     def _show(self, event: Event, request: Request) -> Answer:
-        self._check(request, Role.READ)
+        self._check(event, request)
         return 200, self._control.told(request.feed)
 
     def _act(self, event: Event, request: Request) -> Answer:
-        self._check(request, Role.INGEST)
+        self._check(event, request)
         action = event["pathParameters"]["action"]
         return 200, self._control.act(request.feed, action, _fields(request.body))
 
     def _keep(self, event: Event, request: Request) -> Answer:
         """An empty password: none is sent any more."""
-        self._check(request, Role.INGEST)
+        self._check(event, request)
         if request.feed not in self._sources:
             raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
         password = _password(_fields(request.body))
         self._upstreams.keep(request.feed, check_password(password) if password else "")
         return 200, {"feed": request.feed, "password": "set" if password else "none"}
 
-    def _check(self, request: Request, role: Role) -> None:
+    def _check(self, event: Event, request: Request) -> None:
         check_known(request.feed, self._control.feeds)
-        self._guard.check(request.feed, role, request.password)
+        NEEDS[event["routeKey"]].admit(self._guard, request.feed, request.credential)
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -1,8 +1,15 @@
-"""Which function answers what. Data only, read as a part of `blueprint`."""
+"""
+Which function answers what, and who may ask it. Data only, read as a part of `blueprint`.
+
+Functions that answer several routes look up here what each needs; the others say it themselves,
+and a test walks this table to see that it is so.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tidings.core.needs import ANYBODY, COPIES, POSTS, READS, READS_ALL, STEERS, Need
 
 DEFAULT_PATH = "$default"
 
@@ -10,7 +17,8 @@ DEFAULT_PATH = "$default"
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
     """
-    *path* `$default` takes whatever no other route does.
+    *path* `$default` takes whatever no other route does. *need* is what it asks for; where an
+    action in the path decides, `CONSUMER_ACTIONS` says more.
 
     *waits*: its function streams, but this answer is whole and comes within an API's time.
     """
@@ -18,6 +26,7 @@ class HttpRoute:
     method: str
     path: str
     function: str
+    need: Need
     waits: bool = False
 
     @property
@@ -33,60 +42,60 @@ class SocketRoute:
 
 
 HTTP_ROUTES = (
-    HttpRoute("POST", "/", "ingest"),
-    HttpRoute("POST", "/ops", "ingest"),
-    HttpRoute("POST", "/feeds/{feed}/ops", "ingest"),
-    HttpRoute("GET", "/", "stream"),
-    HttpRoute("GET", "/ops", "stream"),
-    HttpRoute("GET", "/feeds/{feed}/ops", "stream"),
-    HttpRoute("GET", "/status", "report"),
-    HttpRoute("GET", "/feeds/{feed}/status", "report"),
-    HttpRoute("GET", "/changes", "stream", waits=True),
-    HttpRoute("GET", "/changes/{id}", "stream", waits=True),
-    HttpRoute("POST", "/changes", "propose"),
-    HttpRoute("GET", "/feeds/{feed}/changes", "stream", waits=True),
-    HttpRoute("GET", "/feeds/{feed}/changes/{id}", "stream", waits=True),
-    HttpRoute("POST", "/feeds/{feed}/changes", "propose"),
-    HttpRoute("GET", "/changefeeds", "browse"),
-    HttpRoute("POST", "/changefeeds", "publish"),
-    HttpRoute("GET", "/changefeeds/stats", "browse"),
-    HttpRoute("GET", "/feeds/{feed}/changefeeds", "browse"),
-    HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish"),
-    HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse"),
-    HttpRoute("GET", "/feeds/{feed}/objects", "browse"),
-    HttpRoute("GET", "/feeds/{feed}/log", "consume"),
-    HttpRoute("GET", "/feeds/{feed}/consumers", "consume"),
-    HttpRoute("PUT", "/feeds/{feed}/consumers/{name}", "consume"),
-    HttpRoute("GET", "/feeds/{feed}/consumers/{name}", "consume"),
-    HttpRoute("DELETE", "/feeds/{feed}/consumers/{name}", "consume"),
-    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/parked", "consume"),
-    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/notes", "consume"),
-    HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume"),
-    HttpRoute("GET", "/feeds/{feed}/pages", "stream", waits=True),
-    HttpRoute("GET", "/feeds/{feed}/rows", "stream", waits=True),
-    HttpRoute("GET", "/relays", "supervise"),
-    HttpRoute("GET", "/feeds/{feed}/relay", "supervise"),
-    HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise"),
-    HttpRoute("POST", "/feeds/{feed}/relay/{action}", "supervise"),
-    HttpRoute("GET", "/health", "administer"),
-    HttpRoute("PUT", "/health", "administer"),
-    HttpRoute("POST", "/health", "administer"),
-    HttpRoute("GET", "/config", "administer"),
-    HttpRoute("PUT", "/config", "administer"),
-    HttpRoute("POST", "/config", "administer"),
-    HttpRoute("GET", "/feeds/{feed}/config", "administer"),
-    HttpRoute("PUT", "/feeds/{feed}/config", "administer"),
-    HttpRoute("POST", "/feeds/{feed}/config", "administer"),
-    HttpRoute("GET", "/cluster", "administer"),
-    HttpRoute("GET", "/cluster/members", "administer"),
-    HttpRoute("PUT", "/cluster/members", "administer"),
-    HttpRoute("POST", "/cluster/members", "administer"),
-    HttpRoute("GET", "/cluster/members/{id}", "administer"),
-    HttpRoute("DELETE", "/cluster/members/{id}", "administer"),
-    HttpRoute("GET", "/diagnostics", "administer"),
-    HttpRoute("GET", "/diagnostics/{part}", "administer"),
-    HttpRoute("GET", "/diagnostics/raft/{part}", "administer"),
-    HttpRoute("ANY", DEFAULT_PATH, "ingest"),  # only to say what is wrong with the request
+    HttpRoute("POST", "/", "ingest", POSTS),
+    HttpRoute("POST", "/ops", "ingest", POSTS),
+    HttpRoute("POST", "/feeds/{feed}/ops", "ingest", POSTS),
+    HttpRoute("GET", "/", "stream", READS),
+    HttpRoute("GET", "/ops", "stream", READS),
+    HttpRoute("GET", "/feeds/{feed}/ops", "stream", READS),
+    HttpRoute("GET", "/status", "report", ANYBODY),
+    HttpRoute("GET", "/feeds/{feed}/status", "report", ANYBODY),
+    HttpRoute("GET", "/changes", "stream", READS, waits=True),
+    HttpRoute("GET", "/changes/{id}", "stream", READS, waits=True),
+    HttpRoute("POST", "/changes", "propose", POSTS),
+    HttpRoute("GET", "/feeds/{feed}/changes", "stream", READS, waits=True),
+    HttpRoute("GET", "/feeds/{feed}/changes/{id}", "stream", READS, waits=True),
+    HttpRoute("POST", "/feeds/{feed}/changes", "propose", POSTS),
+    HttpRoute("GET", "/changefeeds", "browse", ANYBODY),
+    HttpRoute("POST", "/changefeeds", "publish", POSTS),
+    HttpRoute("GET", "/changefeeds/stats", "browse", READS_ALL),
+    HttpRoute("GET", "/feeds/{feed}/changefeeds", "browse", ANYBODY),
+    HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish", POSTS),
+    HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse", READS_ALL),
+    HttpRoute("GET", "/feeds/{feed}/objects", "browse", READS),
+    HttpRoute("GET", "/feeds/{feed}/log", "consume", READS_ALL),
+    HttpRoute("GET", "/feeds/{feed}/consumers", "consume", READS_ALL),
+    HttpRoute("PUT", "/feeds/{feed}/consumers/{name}", "consume", STEERS),
+    HttpRoute("GET", "/feeds/{feed}/consumers/{name}", "consume", READS_ALL),
+    HttpRoute("DELETE", "/feeds/{feed}/consumers/{name}", "consume", STEERS),
+    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/parked", "consume", READS_ALL),
+    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/notes", "consume", READS_ALL),
+    HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume", STEERS),
+    HttpRoute("GET", "/feeds/{feed}/pages", "stream", COPIES, waits=True),
+    HttpRoute("GET", "/feeds/{feed}/rows", "stream", COPIES, waits=True),
+    HttpRoute("GET", "/relays", "supervise", READS_ALL),
+    HttpRoute("GET", "/feeds/{feed}/relay", "supervise", READS_ALL),
+    HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise", STEERS),
+    HttpRoute("POST", "/feeds/{feed}/relay/{action}", "supervise", STEERS),
+    HttpRoute("GET", "/health", "administer", ANYBODY),
+    HttpRoute("PUT", "/health", "administer", STEERS),
+    HttpRoute("POST", "/health", "administer", STEERS),
+    HttpRoute("GET", "/config", "administer", STEERS),
+    HttpRoute("PUT", "/config", "administer", STEERS),
+    HttpRoute("POST", "/config", "administer", STEERS),
+    HttpRoute("GET", "/feeds/{feed}/config", "administer", STEERS),
+    HttpRoute("PUT", "/feeds/{feed}/config", "administer", STEERS),
+    HttpRoute("POST", "/feeds/{feed}/config", "administer", STEERS),
+    HttpRoute("GET", "/cluster", "administer", READS_ALL),
+    HttpRoute("GET", "/cluster/members", "administer", READS_ALL),
+    HttpRoute("PUT", "/cluster/members", "administer", STEERS),
+    HttpRoute("POST", "/cluster/members", "administer", STEERS),
+    HttpRoute("GET", "/cluster/members/{id}", "administer", READS_ALL),
+    HttpRoute("DELETE", "/cluster/members/{id}", "administer", STEERS),
+    HttpRoute("GET", "/diagnostics", "administer", READS_ALL),
+    HttpRoute("GET", "/diagnostics/{part}", "administer", READS_ALL),
+    HttpRoute("GET", "/diagnostics/raft/{part}", "administer", READS_ALL),
+    HttpRoute("ANY", DEFAULT_PATH, "ingest", ANYBODY),  # only to say what is wrong with the request
 )
 
 SOCKET_ROUTES = (
@@ -94,3 +103,19 @@ SOCKET_ROUTES = (
     SocketRoute("$disconnect", "disconnect"),
     SocketRoute("$default", "receive"),
 )
+
+# By the key of each route.
+NEEDS = {route.key: route.need for route in HTTP_ROUTES}
+
+# `POST /feeds/{feed}/consumers/{name}/{action}`: what workers say, and what operators do.
+CONSUMER_ACTIONS = {
+    **dict.fromkeys(("lease", "ack", "fail", "release"), READS_ALL),
+    **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), STEERS),
+}
+
+# What a client of the WebSocket says; `register` is a listener's first message.
+MESSAGES = {
+    **dict.fromkeys(("subscribe", "resume"), READS),
+    **dict.fromkeys(("unsubscribe", "ping"), ANYBODY),
+    "register": READS_ALL,
+}

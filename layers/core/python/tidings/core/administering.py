@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import configuration, feeds
-from .access import Role
 from .configuration import Configuration
 from .errors import Unavailable
 from .sheets import CONFIGURATION, DEPLOYMENT, HEALTH, Sheet
@@ -14,8 +13,10 @@ from .sheets import CONFIGURATION, DEPLOYMENT, HEALTH, Sheet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .access import Credential
     from .change_ports import Sheets
-    from .users import Credentials, Gate
+    from .needs import Need
+    from .users import Gate
 
 DOWN = "down"
 _ATTEMPTS = 3  # each loss means that somebody else wrote within the same tenth of a second
@@ -27,15 +28,16 @@ class Administrator:
     gate: Gate
     feeds: frozenset[str]
 
-    def check(self, feed: str, role: Role, given: Credentials | None) -> str:
+    def check(self, feed: str, need: Need, given: Credential | None) -> str:
         """
-        *feed* if it is one of ours and *given* allow *role* on it.
+        *feed* if it is one of ours and *given* has what is needed.
 
         Raises:
-            InvalidFeed, UnknownFeed, WrongUser, NoPasswordSet, WrongPassword: see there.
+            InvalidFeed, UnknownFeed, WrongUser, NoPasswordSet, WrongPassword, WrongKey,
+                OutsideKey: see there.
         """
         name = feeds.check_known(feed, self.feeds)
-        self.gate.check(name, role, given)
+        self.gate.check(name, need, given)
         return name
 
     def is_up(self) -> bool:

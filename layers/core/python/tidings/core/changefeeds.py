@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import limits
-from .access import Role
 from .errors import InvalidCursor, InvalidFilter
 from .feeds import check_known
+from .needs import READS, READS_ALL
 from .operations import data_of, event_of, parse_line
 from .state import object_key, type_prefix
 
 if TYPE_CHECKING:
-    from .access import Guard
+    from .access import Credential, Guard
+    from .filters import Filter
     from .ports import Profiles, Registry, StateStore
     from .state import Lines
 
@@ -59,59 +60,62 @@ class ChangeFeeds:
         found = self.profiles.profile(check_known(name, self.feeds)).resources
         return {"resources": [resource.document() for resource in found]}
 
-    def stats(self, name: str, password: str | None) -> dict[str, object]:
+    def stats(self, name: str, given: Credential | None) -> dict[str, object]:
         """
         Who is registered now. A listener of several resources is one, with an entry for each.
 
         Raises:
-            InvalidFeed, UnknownFeed, NoPasswordSet, WrongPassword: who asks may not know.
+            InvalidFeed, UnknownFeed: no such feed here.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: who asks may not know.
         """
         feed = check_known(name, self.feeds)
-        self.guard.check(feed, Role.READ, password)
+        READS_ALL.admit(self.guard, feed, given)
         found = self.registry.registered(feed)
         return {
             "listeners": len({entry.connection_id for entry in found}),
             "registrations": [entry.document() for entry in found],
         }
 
-    def objects(self, name: str, kind: str, after: str, password: str | None) -> ObjectPage:
+    def objects(self, name: str, kind: str, after: str, given: Credential | None) -> ObjectPage:
         """
         The objects of the type *kind*, empty for all, behind *after*, empty for the first page.
 
         A page may hold few or none before the last one: it is the answer to a bounded search.
 
         Raises:
-            InvalidFeed, UnknownFeed, NoPasswordSet, WrongPassword: who asks may not know.
+            InvalidFeed, UnknownFeed: no such feed here.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: who asks may not know.
             InvalidCursor: *after* is none that we gave.
         """
         feed = check_known(name, self.feeds)
-        self.guard.check(feed, Role.READ, password)
+        bound = READS.admit(self.guard, feed, given).bound
         bucket, key = _place(after)
         found, prefix = ObjectPage(), type_prefix(kind) if kind else ""
         for _ in range(limits.OBJECTS_READS_MAX):
             read = self.states.lines(feed, bucket, max(key, prefix) or None)
-            last = _take(found, read, prefix)
+            last = _take(found, read, prefix, bound)
             bucket, key = (bucket, last) if last else (bucket + 1, "")
             if found.full or bucket == limits.BUCKETS:
                 break
         found.after = None if bucket == limits.BUCKETS else f"{bucket}/{key}"
         return found
 
-    def one(self, name: str, kind: str, object_id: str, password: str | None) -> ObjectPage:
+    def one(self, name: str, kind: str, object_id: str, given: Credential | None) -> ObjectPage:
         """
         The object of the type *kind* with this id, where it lives; the page is the last.
 
         Raises:
-            InvalidFeed, UnknownFeed, NoPasswordSet, WrongPassword: who asks may not know.
+            InvalidFeed, UnknownFeed: no such feed here.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: who asks may not know.
             InvalidFilter: *kind* is empty.
         """
         feed = check_known(name, self.feeds)
-        self.guard.check(feed, Role.READ, password)
+        bound = READS.admit(self.guard, feed, given).bound
         if not kind:
             raise InvalidFilter("must be given with an id", field="type", value=kind)
         found = ObjectPage()
         for row in self.states.find(feed, [f"{type_prefix(kind)}{object_id}"]):
-            if not row.deleted:
+            if not row.deleted and bound.matches(parse_line(row.line)):
                 found.add(row.line)
         return found
 
@@ -125,13 +129,18 @@ def _place(after: str) -> tuple[int, str]:
     return int(given[1]), given[2]
 
 
-def _take(found: ObjectPage, read: Lines, prefix: str) -> str:
-    """Add what lives of *read* until the page is full; where to go on, "" at the bucket's end."""
+def _take(found: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
+    """
+    Add what lives of *read*, within *bound*, until the page is full.
+
+    Where to go on, "" at the bucket's end.
+    """
     for line in read.lines:
-        key = object_key(parse_line(line))
+        operation = parse_line(line)
+        key = object_key(operation)
         if not key.startswith(prefix):
             return ""
-        if event_of(line) != "delete":
+        if event_of(line) != "delete" and bound.matches(operation):
             found.add(line)
         if found.full:
             return key

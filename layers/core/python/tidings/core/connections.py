@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from .admissions import FOR_GOOD, Admission
 from .filters import EVERYTHING, Filter
 from .registrations import Listener
 from .session import State
@@ -26,7 +27,7 @@ class Connection:
     *progress* is where its catch-up stands (an encoded `catchup.Progress`), empty once it was
     handed over behind page *since*; so it also tells who serves it. *runner* and
     *runner_expires_ms* say which replay works on it. *listener* is set for one that registers as
-    Triton's listeners do. *version* guards every update.
+    Triton's listeners do. *admission* is with what it subscribed. *version* guards every update.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Connection:
     runner: str = ""
     runner_expires_ms: int = 0
     listener: Listener | None = None
+    admission: Admission = FOR_GOOD
     version: int = 0
 
     def changed(self, **fields: object) -> Connection:
@@ -53,6 +55,7 @@ class Watch:
     connection_id: str
     filter: Filter
     since: int
+    admission: Admission = FOR_GOOD
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,10 @@ Every error the feed raises.
         * LeaveNotKept          the feed does not keep what `leave=true` needs
         * NoPasswordSet         the feed is closed until its owner sets a password
         * WrongPassword         not the password of the feed for this role, or none
+        * WrongKey              not a key of the feed, or one that has ended
+        * OutsideKey            the key does not allow what is asked for
+        * TooManyRequests       the rate of the key is used up
+        * KeyEnded              the key ended with which somebody is connected
         * InvalidSetting        what is to be set for a feed breaks its rule
         * InvalidItem           what is to be published is no item of a declared resource
         * InvalidRegistration   a listener cannot be registered with what it said
@@ -149,6 +153,39 @@ class NoPasswordSet(Rejected):
 class WrongPassword(Rejected):
     status = 401
     code = "wrong_password"
+
+
+class WrongKey(Rejected):
+    status = 401
+    code = "wrong_key"
+
+
+class OutsideKey(Rejected):
+    """Who asks is known, and may not have this; *rule* never tells what it was."""
+
+    status = 403
+    code = "outside_key"
+
+    def __init__(self, rule: str, *, field: str = "key") -> None:
+        super().__init__(rule, field=field)
+
+
+class TooManyRequests(Rejected):
+    """*retry_after_s* is when the rate allows the next one."""
+
+    status = 429
+    code = "too_many_requests"
+
+    def __init__(self, rule: str, *, retry_after_s: int) -> None:
+        super().__init__(rule, field="key")
+        self.retry_after_s = retry_after_s
+
+
+class KeyEnded(Rejected):
+    """Told to who is connected before the connection is closed."""
+
+    status = 401
+    code = "key_ended"
 
 
 class InvalidSetting(Rejected):

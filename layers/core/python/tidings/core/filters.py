@@ -8,7 +8,7 @@ else everything.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -34,12 +34,15 @@ class Filter:
 
     *leave*: an operation that takes one of *parents* away is told too. Made by `wanting`.
     *kinds*, of a listener, stands alone: pairs of a type and what must be among `changed`.
+    *veiled*: of what left it is told which object it was and nothing else, and only where that is
+    known; made by `within`, for who may not see what is outside.
     """
 
     types: frozenset[str] | None = None
     parents: frozenset[str] | None = None
     leave: bool = False
     kinds: frozenset[tuple[str, str]] | None = None
+    veiled: bool = False
 
     def matches(self, operation: Operation) -> bool:
         if self.kinds is not None:
@@ -56,7 +59,9 @@ class Filter:
         """
         if not self.leave or (self.types is not None and operation.type not in self.types):
             return False
-        return left is None or (self.parents is not None and not self.parents.isdisjoint(left))
+        if left is None:
+            return not self.veiled
+        return self.parents is not None and not self.parents.isdisjoint(left)
 
     def may_match(self, text: str) -> bool:
         """
@@ -96,6 +101,23 @@ LEAVERS = Filter(types=frozenset(), leave=True)  # matches nothing, see `Pusher`
 def wanting(types: frozenset[str] | None, parents: frozenset[str] | None, *, leave: bool) -> Filter:
     """A type is never left, as it names the object; so *leave* counts beside *parents* only."""
     return Filter(types, parents, leave and bool(parents))
+
+
+def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
+    """
+    What of *wanted* lies within *bound*: of types and of parents, those that both name.
+
+    *leave*: leaves were asked for, also where *wanted* itself names no parents.
+    """
+    parents = _common(wanted.parents, bound.parents)
+    found = wanting(_common(wanted.types, bound.types), parents, leave=wanted.leave or leave)
+    return replace(found, veiled=found.leave and bound.parents is not None)
+
+
+def _common(wanted: frozenset[str] | None, bound: frozenset[str] | None) -> frozenset[str] | None:
+    if wanted is None or bound is None:
+        return bound if wanted is None else wanted
+    return wanted & bound
 
 
 def _occurs(values: frozenset[str] | None, text: str) -> bool:

@@ -5,16 +5,27 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from . import feeds, limits
-from .access import Role
-from .errors import InvalidItem, InvalidKey, InvalidOperation, Rejected, TooLarge, Unavailable
+from .errors import (
+    InvalidItem,
+    InvalidKey,
+    InvalidOperation,
+    OutsideKey,
+    Rejected,
+    TooLarge,
+    Unavailable,
+)
+from .needs import POSTS
+from .operations import parse_line
 from .requests import lines_from
 
 if TYPE_CHECKING:
-    from .access import Guard
+    from collections.abc import Sequence
+
+    from .access import Allowed, Credential, Guard
     from .append import Appender
     from .pages import Page
     from .ports import Clock, Count, Tallies
@@ -24,13 +35,13 @@ _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}",
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """*key* is the Idempotency-Key and *password* the producer's, None where there is none."""
+    """*key* is the Idempotency-Key and *credential* the producer's, None where there is none."""
 
     feed: str
     body: bytes
     content_type: str
     key: str | None = None
-    password: str | None = field(default=None, repr=False)
+    credential: Credential | None = None
 
 
 class Lines(Protocol):
@@ -81,14 +92,30 @@ class Ingester:
 
     def _append(self, request: Request) -> Page:
         feed = feeds.check_known(request.feed, self.feeds)
-        self.guard.check(feed, Role.INGEST, request.password)
+        allowed = POSTS.admit(self.guard, feed, request.credential)
         self.appender.masters.check(feed)  # before anybody is told how to spell what is refused
         key = None if request.key is None else check_key(request.key)
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
+        check_within(allowed, lines)
         if key is None:
             return self.appender.append(feed, lines)
         fingerprint = hashlib.sha256(request.body).hexdigest()
         return self.appender.append_once(feed, lines, key, fingerprint)
+
+
+def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
+    """
+    Return if each of *lines* is within what is *allowed*.
+
+    Raises:
+        OutsideKey: one is not; it names the first.
+    """
+    if not allowed.is_bounded:
+        return
+    for number, line in enumerate(lines):
+        if not allowed.bound.matches(parse_line(line)):
+            rule = "is outside of what the key may post: its types and parents do not name it"
+            raise OutsideKey(rule, field=f"operations[{number}]")
 
 
 def check_key(key: str) -> str:

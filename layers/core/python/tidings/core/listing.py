@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from . import limits
 from .changes import end_of, may_hold, number_of, place_of, tags_of, told, whole
 from .errors import BelowFloor, InvalidChange, UnknownChange
+from .filters import EVERYTHING, Filter
+from .operations import parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,13 +30,22 @@ _ID_MAX = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a client asks for; without *tags* everything. *block_s* is how long it would wait."""
+    """
+    What a client asks for; without *tags* everything. *block_s* is how long it would wait.
+
+    *bound* is what it may have; everything else is as if it were not there.
+    """
 
     since: int = 0
     limit: int = limits.CHANGES_LIMIT
     block_s: int = 0
     tags: frozenset[str] = frozenset()
     strict: bool = False
+    bound: Filter = EVERYTHING
+
+    @property
+    def is_selective(self) -> bool:
+        return bool(self.tags) or not self.bound.is_everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ class Scan:
 
     def wanting(self) -> int:
         """As many pages as have to be read for the rest, if they are like those before."""
-        if self.query.tags or not self.entries:
+        if self.query.is_selective or not self.entries:
             return limits.READ_ITEMS_MAX
         rest = self.query.limit + 1 - len(self.entries)
         return -(-rest * self._pages // len(self.entries))
@@ -127,7 +138,8 @@ class Scan:
         """Everything of *page* that is wanted and fits."""
         self._pages += 1
         tags = self.query.tags
-        if not tags or may_hold(page.text, tags):
+        may_be = not tags or may_hold(page.text, tags)
+        if may_be and self.query.bound.may_match(page.text):
             for slot, line in page.entries():
                 number = number_of(page.number, slot)
                 if number > self.next and self._wants(line):
@@ -142,8 +154,10 @@ class Scan:
         self.next, self.page = max(self.next, end_of(page)), page
 
     def _wants(self, line: str) -> bool:
-        tags = self.query.tags
-        return not tags or not tags.isdisjoint(tags_of(line))
+        tags, bound = self.query.tags, self.query.bound
+        if tags and tags.isdisjoint(tags_of(line)):
+            return False
+        return bound.is_everything or bound.matches(parse_line(line))
 
     def _add(self, entry: str, number: int) -> None:
         size = self._size + len(entry.encode()) + 1
@@ -191,19 +205,19 @@ class Lister:
             waiting=waiting,
         )
 
-    def one(self, feed: str, number: int) -> str:
+    def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
         """
         The change with this id, in JSON.
 
         Raises:
-            UnknownChange: there is none in the log.
+            UnknownChange: there is none in the log, or it is outside of *bound*.
         """
         page_number, slot = place_of(number)
         page = None
         if page_number >= self.reader.trim.floor(feed):
             page = self.reader.at(feed, page_number)
         line = page.at(slot) if page is not None else None
-        if page is None or line is None:
+        if page is None or line is None or not bound.matches(parse_line(line)):
             raise UnknownChange("Not found", value=number)
         return told(line, number=number, at_ms=page.at_ms)
 

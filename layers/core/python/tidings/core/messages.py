@@ -16,7 +16,10 @@ _NOW = cursors.Now()
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """*cursor* is as the client wrote it; *at* is what it means."""
+    """
+    *cursor* is as the client wrote it; *at* is what it means. *leave*: it asked for leaves, also
+    where *filter* names nothing that could be left.
+    """
 
     act: Act
     feed: str = ""
@@ -24,6 +27,7 @@ class Message:
     cursor: str = ""
     at: cursors.Cursor = _NOW
     password: str | None = field(default=None, repr=False)
+    leave: bool = False
 
 
 def parse(text: str, known_feeds: frozenset[str]) -> Message:
@@ -36,16 +40,15 @@ def parse(text: str, known_feeds: frozenset[str]) -> Message:
     act = _act(raw.get("action"))
     if act not in (Act.SUBSCRIBE, Act.RESUME):
         return Message(act)
-    cursor = _cursor(raw, act)
+    cursor, leave = _cursor(raw, act), _switch(raw, "leave")
     return Message(
         act,
         check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
-        filters.wanting(
-            _values(raw, "types"), _values(raw, "parents"), leave=_switch(raw, "leave")
-        ),
+        filters.wanting(_values(raw, "types"), _values(raw, "parents"), leave=leave),
         cursor,
         cursors.parse(cursor),
         _password(raw),
+        leave,
     )
 
 

@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import configuration, feeds, hooks
-from .access import Role
 from .changes import change_from, line_of, number_of
 from .errors import InvalidChange, Rejected, TooLarge, Unavailable, WrongContentType
-from .ingesting import check_key
+from .ingesting import check_key, check_within
+from .needs import POSTS
 from .sheets import CONFIGURATION
 
 if TYPE_CHECKING:
+    from .access import Credential
     from .append import Appender
     from .change_ports import AskHooks, Sheets
     from .ports import Clock, Count, NewId, Tallies
-    from .users import Credentials, Gate
+    from .users import Gate
 
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
@@ -32,7 +33,7 @@ class Proposal:
     body: bytes = field(repr=False)
     content_type: str
     key: str | None = None
-    credentials: Credentials | None = None
+    credential: Credential | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,14 @@ class Proposer:
 
     def _accept(self, proposal: Proposal) -> int:
         feed = feeds.check_known(proposal.feed, self.feeds)
-        self.gate.check(feed, Role.INGEST, proposal.credentials)
+        allowed = self.gate.check(feed, POSTS, proposal.credential)
         self.appender.masters.check(feed)  # before any webhook is asked
         if not _JSON.fullmatch(proposal.content_type):
             raise WrongContentType("Unsupported content type", value=proposal.content_type)
         key = None if proposal.key is None else check_key(proposal.key)
         change = change_from(proposal.body)
         line = line_of(change, name=self.new_id(), now_ms=self.clock())
+        check_within(allowed, [line])
         asked = configuration.stored(self.sheets.sheet(feed, CONFIGURATION).text).hooks
         if asked:
             hooks.check(self.ask(asked, change.data))

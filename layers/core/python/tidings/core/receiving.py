@@ -10,19 +10,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import frames
-from .access import Role
+from .access import ALL, credential
 from .cursors import Now
 from .errors import Rejected, Unavailable
 from .followers import PUSH
 from .inboxes import hand_over, take_back
 from .messages import Message, parse
+from .needs import READS
 from .registering import listens
 from .session import Act, Event, State, after
 
 if TYPE_CHECKING:
-    from .access import Guard
+    from .access import Allowed, Guard
     from .catchup import CatchUp, Progress
     from .connections import Connection
+    from .filters import Filter
     from .ports import Bells, ConnectionStore, Inbox, NewId, Sockets
     from .registering import Registrar
 
@@ -53,24 +55,43 @@ class Receiver:
             self.registrar.hear(connection, text)
             return
         try:
-            self._act(connection_id, parse(text, self.feeds), connection)
+            message = parse(text, self.feeds)
+            allowed = self._admit(message)
+            self._act(connection_id, message, connection, allowed)
         except Rejected as error:
             self.sockets.send(connection_id, frames.error(error.body()))
 
-    def _act(self, connection_id: str, message: Message, connection: Connection | None) -> None:
-        if message.act in (Act.SUBSCRIBE, Act.RESUME):
-            self.guard.check(message.feed, Role.READ, message.password)
-            self.guard.check_leave(message.feed, message.filter)
+    def _admit(self, message: Message) -> Allowed:
+        """
+        What the client may have of what it asks for.
+
+        Raises:
+            Rejected: nothing; see `Guard`.
+        """
+        if message.act not in (Act.SUBSCRIBE, Act.RESUME):
+            return ALL
+        given = credential(message.password)
+        allowed = READS.admit(self.guard, message.feed, given)
+        self.guard.check_leave(message.feed, _wanted(message, allowed))
+        return allowed
+
+    def _act(
+        self,
+        connection_id: str,
+        message: Message,
+        connection: Connection | None,
+        allowed: Allowed,
+    ) -> None:
         for _ in range(_UPDATE_ATTEMPTS):
             if connection is None:
                 self.sockets.close(connection_id)  # forgotten: the client has to come back
                 return
-            if self._step(connection, message):
+            if self._step(connection, message, allowed):
                 return
             connection = self.connections.get(connection_id)
         raise Unavailable(f"connection {connection_id} changed {_UPDATE_ATTEMPTS} times in a row")
 
-    def _step(self, connection: Connection, message: Message) -> bool:
+    def _step(self, connection: Connection, message: Message, allowed: Allowed) -> bool:
         """One attempt; False when the connection changed under us."""
         state = after(connection.state, message.act)
         match message.act:
@@ -81,14 +102,17 @@ class Receiver:
             case Act.UNSUBSCRIBE:
                 return self._unsubscribe(connection, state)
             case _:
-                return self._subscribe(connection, message, state)
+                return self._subscribe(connection, message, state, allowed)
 
-    def _subscribe(self, connection: Connection, message: Message, state: State) -> bool:
+    def _subscribe(
+        self, connection: Connection, message: Message, state: State, allowed: Allowed
+    ) -> bool:
         progress = self.catch_up.start(message.feed, message.at)
         subscribed = connection.changed(
             state=state,
             feed=message.feed,
-            filter=message.filter,
+            filter=_wanted(message, allowed),
+            admission=allowed.admission,
             progress=progress.encode(),
         )
         if isinstance(message.at, Now):
@@ -126,3 +150,7 @@ class Receiver:
                 take_back(self.inbox, connection, self.new_id())
                 self.bells.ring(connection.feed, PUSH)
         return True
+
+
+def _wanted(message: Message, allowed: Allowed) -> Filter:
+    return allowed.narrowed(message.filter, leave=message.leave)

@@ -7,17 +7,18 @@ state stands, so that what is not in a bootstrap from the state comes as an item
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import frames, limits
-from .access import Role
+from .access import credential
 from .connections import Outcome
 from .errors import InvalidMessage, Rejected, TooLarge
 from .feeds import DEFAULT_FEED, check_known
 from .followers import PUSH, STATE
 from .inboxes import hand_over
 from .messages import act_of
+from .needs import READS_ALL
 from .registrations import V1, Listener, answer, looks_like, parse
 from .resources import declared
 from .session import Act, Event, State, after
@@ -73,11 +74,13 @@ class Registrar:
         try:
             resources = self._resources(listener.feed)
             request = parse(text, listener, resources)
-            self.guard.check(listener.feed, Role.READ, request.password)
+            given = credential(request.password)
+            allowed = READS_ALL.admit(self.guard, listener.feed, given)
         except Rejected as error:
             self._refuse(connection, str(error))
             return
-        self._register(connection, request.listener, resources)
+        admitted = replace(connection, admission=allowed.admission)
+        self._register(admitted, request.listener, resources)
 
     def _resources(self, feed: str) -> Mapping[str, Resource]:
         return declared(self.profiles.profile(check_known(feed, self.feeds)).resources)

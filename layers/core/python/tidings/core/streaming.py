@@ -11,18 +11,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import cursors, feeds, filters, limits, refs
-from .access import Role
+from .admissions import FOR_GOOD
 from .catchup import Progress
 from .matching import page_part
+from .needs import READS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .access import Guard
+    from .access import Credential, Guard
+    from .admissions import Admission
     from .catchup import CatchUp
     from .filters import Filter
     from .parts import Part
-    from .ports import StateStore
+    from .ports import Profiles, StateStore
     from .tail import Tail
 
 HEARTBEAT = ":\n"
@@ -61,6 +63,7 @@ class Stream:
     One consumer's way through *feed*.
 
     *template* is the one of `refs` when it was opened: no stream lives long enough to miss it.
+    *admission* may end meanwhile, which is in the feed's profile.
     """
 
     catch_up: CatchUp
@@ -68,6 +71,15 @@ class Stream:
     filter: Filter
     progress: Progress
     template: str = ""
+    admission: Admission = FOR_GOOD
+    profiles: Profiles | None = None
+
+    def has_ended(self) -> bool:
+        """Whether its consumer may not hear more: its key was revoked, or has expired."""
+        if self.profiles is None or not self.admission.may_end:
+            return False
+        profile = self.profiles.profile(self.feed)
+        return self.admission.has_ended(profile, self.catch_up.clock())
 
     def take(self, tail: Tail) -> Chunk | None:
         """What follows, from memory alone; None where the stores have to be read."""
@@ -110,22 +122,24 @@ class Streamer:
         types: str | None,
         parents: str | None,
         leave: str | None = None,
-        password: str | None = None,
+        given: Credential | None = None,
     ) -> Stream:
         """
         The stream of *feed* behind *cursor*.
 
         Raises:
-            InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, InvalidCursor, InvalidFilter,
-                LeaveNotKept: see the rule in the error.
+            InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
+                InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the error.
         """
         name = feeds.check_known(feed, self.feeds)
-        self.guard.check(name, Role.READ, password)
-        at, wanted = cursors.parse(cursor), filters.parse(types, parents, leave)
+        allowed = READS.admit(self.guard, name, given)
+        at, asked = cursors.parse(cursor), filters.parse(types, parents, leave)
+        wanted = allowed.narrowed(asked, leave=leave == "true")
         self.guard.check_leave(name, wanted)
-        template = self.guard.profiles.profile(name).object_url
+        profiles = self.guard.profiles
+        template = profiles.profile(name).object_url
         progress = self.catch_up.start(name, at)
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        return Stream(catch_up, name, wanted, progress, template)
+        return Stream(catch_up, name, wanted, progress, template, allowed.admission, profiles)

@@ -7,34 +7,26 @@ what was checked with success is remembered, as a digest under a key of this pro
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
 import re
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from . import limits
+from .access import ALL
 from .errors import InvalidSetting, WrongUser
 from .sheets import USERS
 
 if TYPE_CHECKING:
-    from .access import Guard, Role
+    from .access import Allowed, Credential, Guard
     from .change_ports import CheckBcrypt, Sheets
+    from .needs import Need
 
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
 _COST_MIN = 4
 _BCRYPT_BYTES = 72  # bcrypt looks at no more of a password
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """What HTTP Basic carried."""
-
-    user: str
-    password: str = field(repr=False)
 
 
 def users_from(text: str) -> dict[str, str]:
@@ -78,19 +70,6 @@ def spelled(users: dict[str, str]) -> str:
     return "".join(f"{name}:{stored}\n" for name, stored in users.items())
 
 
-def credentials_from(header: str | None) -> Credentials | None:
-    """User and password in an Authorization header by HTTP Basic; None where there are none."""
-    scheme, _, encoded = (header or "").strip().partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        pair = base64.b64decode(encoded.strip(), validate=True).decode()
-    except (binascii.Error, ValueError):
-        return None
-    user, colon, password = pair.partition(":")
-    return Credentials(user, password) if colon else None
-
-
 class UserVerifier:
     """Compares passwords with bcrypt hashes. *key* is random and belongs to this process."""
 
@@ -119,25 +98,29 @@ class UserVerifier:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Who may ask for changes: the feed's users where it has any, else who has its password."""
+    """
+    Who may ask for changes: the feed's users where it has any, else who has its password.
+
+    And in either case who has a key.
+    """
 
     sheets: Sheets
     guard: Guard
     verifier: UserVerifier
 
-    def check(self, feed: str, role: Role, given: Credentials | None) -> None:
+    def check(self, feed: str, need: Need, given: Credential | None) -> Allowed:
         """
-        Return if *given* are those of a user, or the password for *role*.
+        What *given* allows who has this *need*: everything to a user.
 
         Raises:
-            WrongUser: they are not.
-            NoPasswordSet, WrongPassword: the feed has no users; see `Guard`.
+            WrongUser: the feed has users, and it is none of them.
+            NoPasswordSet, WrongPassword: it has none; see `Guard`, also for keys.
         """
         text = self.sheets.sheet(feed, USERS).text
-        if not text:
-            self.guard.check(feed, role, given.password if given else None)
-            return
+        if not text or self.guard.knows(given):
+            return need.admit(self.guard, feed, given)
         stored = dict(line.split(":", 1) for line in text.splitlines())
         known = stored.get(given.user) if given else None
-        if given is None or known is None or not self.verifier.matches(given.password, known):
+        if given is None or known is None or not self.verifier.matches(given.secret, known):
             raise WrongUser("must be a user of the feed with their password", field="user")
+        return ALL

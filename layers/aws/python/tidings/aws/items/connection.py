@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core.connections import Connection
 from tidings.core.session import State
 
-from . import listener, wanted
+from . import admission, listener, wanted
 from .attributes import Item, expiry, number, number_of, text, text_of, without_empty
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def encode(connection: Connection) -> Item:
         ),
         **wanted.encode(connection.filter),
         **listener.encode(connection.listener),
+        **admission.encode(connection.admission),
         "since": number(connection.since),
         "runner_until": number(connection.runner_expires_ms),
         "version": number(connection.version),
@@ -59,5 +60,6 @@ def decode(item: Mapping[str, Any]) -> Connection:
         runner=text_of(item, "runner"),
         runner_expires_ms=number_of(item, "runner_until"),
         listener=listener.decode(item),
+        admission=admission.decode(item),
         version=number_of(item, "version"),
     )

@@ -27,6 +27,8 @@ def encode(wanted: Filter) -> Item:
     }
     if wanted.leave:
         given["leave"] = True
+    if wanted.veiled:
+        given["veiled"] = True
     if wanted.kinds is not None:
         given["kinds"] = sorted(wanted.kinds)
     return {_NAME: text(json.dumps(given, separators=(",", ":")))} if given else {}
@@ -36,7 +38,8 @@ def decode(item: Mapping[str, Any]) -> Filter:
     if _NAME not in item:
         return EVERYTHING
     given = json.loads(item[_NAME]["S"])
-    leave = given.pop("leave", False)
+    leave, veiled = given.pop("leave", False), given.pop("veiled", False)
     if "kinds" in given:
         given["kinds"] = map(tuple, given["kinds"])
-    return Filter(**{name: frozenset(values) for name, values in given.items()}, leave=leave)
+    sets = {name: frozenset(values) for name, values in given.items()}
+    return Filter(**sets, leave=leave, veiled=veiled)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core.connections import Watch
 
-from . import wanted
+from . import admission, wanted
 from .attributes import Item, expiry, number, number_of, text, text_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def encode(feed: str, filter_key: str, watch: Watch, *, expires_ms: int) -> Item
     return {
         **key(feed, filter_key, watch.connection_id),
         **wanted.encode(watch.filter),
+        **admission.encode(watch.admission),
         "since": number(watch.since),
         **expiry(expires_ms),
     }
@@ -48,4 +49,5 @@ def encode(feed: str, filter_key: str, watch: Watch, *, expires_ms: int) -> Item
 
 def decode(item: Mapping[str, Any]) -> Watch:
     _, _, connection_id = text_of(item, "name").partition("\0")
-    return Watch(connection_id, wanted.decode(item), number_of(item, "since"))
+    since = number_of(item, "since")
+    return Watch(connection_id, wanted.decode(item), since, admission.decode(item))

@@ -11,6 +11,7 @@ from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryW
 from .consumers import MemoryConsumers
 from .control import MemoryClaims, MemoryFollowers
 from .departures import MemoryDepartures
+from .keys import MemoryKeyCounts, MemoryKeys
 from .log import MemoryLog
 from .outbox import MemoryOutbox
 from .profiles import MemoryProfiles
@@ -33,6 +34,8 @@ __all__ = [
     "MemoryDepartures",
     "MemoryFollowers",
     "MemoryInbox",
+    "MemoryKeyCounts",
+    "MemoryKeys",
     "MemoryLog",
     "MemoryOutbox",
     "MemoryProfiles",

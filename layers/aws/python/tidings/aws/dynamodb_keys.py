@@ -1,0 +1,81 @@
+"""The keys of feeds, on DynamoDB in the control table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+
+from .dynamodb_queries import query
+from .items import key as keys
+from .items.attributes import expiry, number, number_of, text
+from .weather import ConditionFailed, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.core.keys import Key
+
+
+class DynamoDBKeys:
+    """Implements `Keys`."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._client, self._table = client, table
+
+    def key(self, feed: str, name: str) -> Key | None:
+        """At half price; what is not there is asked for again in earnest: it may be new."""
+        return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
+
+    def keys(self, feed: str) -> Iterator[Key]:
+        for item in query(self._client, self._table, text(keys.kind(feed))):
+            yield keys.decode(item)
+
+    def save(self, feed: str, key: Key) -> bool:
+        item = keys.encode(feed, replace(key, version=key.version + 1))
+        unwritten = "attribute_not_exists(#version) OR " if key.version == 0 else ""
+        try:
+            with translated():
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=item,
+                    ConditionExpression=f"{unwritten}#version = :version",
+                    ExpressionAttributeNames={"#version": "version"},
+                    ExpressionAttributeValues={":version": number(key.version)},
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return failed.retried and failed.item == item  # the answer to ours was lost
+        return True
+
+    def _read(self, feed: str, name: str, *, consistent: bool) -> Key | None:
+        with translated():
+            answer = self._client.get_item(
+                TableName=self._table, Key=keys.key(feed, name), ConsistentRead=consistent
+            )
+        return keys.decode(answer["Item"]) if "Item" in answer else None
+
+
+class DynamoDBKeyCounts:
+    """Implements `KeyCounts`."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._client, self._table = client, table
+
+    def add(self, feed: str, name: str, window: int, requests: int) -> int:
+        ends_ms = (window + 1) * limits.KEY_WINDOW_MS + limits.KEY_COUNT_MS
+        with translated():
+            answer = self._client.update_item(
+                TableName=self._table,
+                Key=keys.count_key(feed, name, window),
+                UpdateExpression="ADD #requests :requests SET #expires = :expires",
+                ExpressionAttributeNames={"#requests": "requests", "#expires": "expires"},
+                ExpressionAttributeValues={
+                    ":requests": number(requests),
+                    ":expires": expiry(ends_ms)["expires"],
+                },
+                ReturnValues="UPDATED_NEW",
+            )
+        return number_of(answer["Attributes"], "requests")
