@@ -380,6 +380,7 @@ def sweeper() -> Sweeper:
         consumers_app.watch(),
         archives,
         relay_app.watch(),
+        profiles(),
     )
 
 

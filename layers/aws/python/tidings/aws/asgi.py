@@ -34,6 +34,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
+LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
 STREAM_MS = 14 * 60_000  # Lambda ends after 15 minutes; we end before it, between two events
 _LAST_MS = 5_000  # what is left of a function's time when we end: the last chunk may be large
 _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
@@ -105,6 +106,8 @@ class EventStreams:
         spoke_ms = self._clock()
         while not gone.done() and self._clock() < end_ms:
             try:
+                if stream.admission.may_end and await in_thread(stream.has_ended):
+                    break
                 chunk = await chunks.next()
                 if await self._tell(send, chunk, gone, end_ms):
                     spoke_ms = self._clock()
@@ -113,6 +116,7 @@ class EventStreams:
                     spoke_ms = self._clock()
                 if chunk.at_frontier:
                     wait_ms = min(spoke_ms + HEARTBEAT_MS, end_ms) - self._clock()
+                    wait_ms = min(wait_ms, LOOK_AGAIN_MS) if stream.admission.may_end else wait_ms
                     await lookout.wait(stream.progress.page, gone, max(0, wait_ms) / 1000)
             except TidingsError:
                 break  # the client resumes from its cursor, perhaps in better weather

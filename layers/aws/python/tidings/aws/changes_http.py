@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.access import credential_from
-from tidings.core.errors import BelowFloor, Rejected, TidingsError, Unavailable
+from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.proposing import Proposal
 
@@ -102,7 +102,10 @@ def refusal_of(error: TidingsError) -> tuple[int, dict[str, str], str]:
     body: dict[str, object] = {"error": str(error)}
     if isinstance(error, BelowFloor):
         body["floor"] = error.floor
-    return error.status, {"content-type": JSON}, spelled(body)
+    headers = {"content-type": JSON}
+    if isinstance(error, TooManyRequests):
+        headers["retry-after"] = str(error.retry_after_s)
+    return error.status, headers, spelled(body)
 
 
 def _unavailable(error: TidingsError) -> tuple[int, dict[str, str], str]:

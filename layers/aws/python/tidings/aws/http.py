@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.access import credential_from
-from tidings.core.errors import Rejected, TidingsError, Unavailable
+from tidings.core.errors import Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.ingesting import Request
 from tidings.core.manners import oplog_status
@@ -186,6 +186,8 @@ def refusal_of(error: TidingsError, *, as_oplog: bool = False) -> Refusal:
     headers = error_headers(status)
     if isinstance(error, WrongMethod):
         headers["allow"] = error.allow
+    if isinstance(error, TooManyRequests):
+        headers["retry-after"] = str(error.retry_after_s)
     if as_oplog:
         return Refusal(oplog_status(error, status), headers)
     headers["content-type"] = "application/json"

@@ -8,6 +8,7 @@ key that ends is written down there. So an open connection costs no read of its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from . import limits
 
 if TYPE_CHECKING:
     from .profiles import Profile
+
+Endings = Mapping[str, int]  # by the id of a key, from when on who was let in with it is let go
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +44,18 @@ class Admission:
     def may_end(self) -> bool:
         return bool(self.key or self.until_ms)
 
-    def has_ended(self, profile: Profile, now_ms: int) -> bool:
-        """Whether who has it is to be let go; *profile* is that of the feed."""
+    def has_ended(self, endings: Endings, now_ms: int) -> bool:
+        """Whether who has it is to be let go; *endings* are those of the feed."""
         if 0 < self.until_ms <= now_ms:
             return True
-        return self.key != "" and any(
-            each.key == self.key and each.from_ms <= now_ms for each in profile.ended
-        )
+        return self.key in endings and endings[self.key] <= now_ms
 
 
 FOR_GOOD = Admission()
+
+
+def endings_of(profile: Profile) -> Endings:
+    return {each.key: each.from_ms for each in profile.ended}
 
 
 def noted(standing: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:

@@ -154,6 +154,8 @@ class CatchUp:
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """The next events behind *progress* that *wanted* matches."""
+        if wanted.veiled and progress.tombstones:  # it is not told what left meanwhile: all anew
+            progress = self._everything(feed)
         if progress.resets:
             return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
         if progress.copying:

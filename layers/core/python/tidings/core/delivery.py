@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import limits
+from . import frames, limits
 from .connections import Outcome
+from .errors import KeyEnded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,12 @@ class Delivery:
         self.sockets.close(connection_id)
         self.count("ConnectionsClosed", 1)
         self.connections.remove(connection_id)
+
+    def end(self, connection_id: str) -> None:
+        """As `cut`, for the key it was let in with has ended; its client hears so first."""
+        ended = KeyEnded("was revoked or has expired, subscribe with another one", field="key")
+        self.sockets.send(connection_id, frames.error(ended.body()))
+        self.cut(connection_id)
 
     def _forget(self, connection_id: str, outcome: Outcome) -> None:
         """Exactly this connection, never the one whose message led here."""

@@ -8,7 +8,7 @@ holds very many names reads all subscriptions once, which bounds its time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from . import limits
 from .connections import Watch
 from .filters import keys_of, parent_key
-from .frames import leave_of, of_line, pack, to_json
+from .frames import leave_of, of_line, pack, to_json, veiled_leave_of
 from .items import concerned, told
 from .refs import with_ref
 
 if TYPE_CHECKING:
     from .departures import Left
+    from .frames import Event
     from .operations import Operation
     from .pages import Page
     from .resources import Resource
@@ -149,10 +150,27 @@ def plan(
             if left == {}:
                 continue
             leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
-            if leaving and _want(found, page, leaving):
-                event = leave_of(of_line(page.id_prefix, slot, line))
-                found.events.append(to_json(with_ref(event, template)))
+            if leaving:
+                _tell_leave(found, page, of_line(page.id_prefix, slot, line), leaving, template)
     return found
+
+
+def _tell_leave(
+    found: Plan, page: Page, event: Event, leaving: Sequence[Watch], template: str
+) -> None:
+    for watches, leave in _by_veil(leaving):
+        if _want(found, page, watches):
+            found.events.append(to_json(with_ref(leave(event), template)))
+
+
+def _by_veil(
+    leaving: Sequence[Watch],
+) -> Iterator[tuple[list[Watch], Callable[[Event], Event]]]:
+    """Those who may see what left, and those who may not, if there are any."""
+    for veiled, leave in ((False, leave_of), (True, veiled_leave_of)):
+        watches = [watch for watch in leaving if watch.filter.veiled == veiled]
+        if watches:
+            yield watches, leave
 
 
 def _without_listeners(

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import limits
-from .operations import data_of, event_of
+from .operations import data_of, event_of, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +35,12 @@ def of_line(id_prefix: str, slot: int, line: str) -> Event:
 def leave_of(event: Event) -> Event:
     """The same operation, told to those whose parents it took away."""
     return event._replace(name=LEAVE)
+
+
+def veiled_leave_of(event: Event) -> Event:
+    """The same, to those who may not see what is outside: which object it was."""
+    found = json.loads(event.data)
+    return Event(event.id, LEAVE, spelled({"type": found["type"], "id": found["id"]}))
 
 
 def to_sse(event: Event) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .frames import LEAVE, Event, leave_of, of_line
+from .frames import LEAVE, Event, leave_of, of_line, veiled_leave_of
 from .operations import parse_line
 from .pages import lines_of
 from .parts import Chosen, PageSlice
@@ -60,7 +60,8 @@ def _events_and_leaves(
         if wanted.matches(operation):
             yield of_line(page.id_prefix, slot, line)
         elif wanted.left_by(operation, None if left is None else left.get(slot, ())):
-            yield leave_of(of_line(page.id_prefix, slot, line))
+            event = of_line(page.id_prefix, slot, line)
+            yield veiled_leave_of(event) if wanted.veiled else leave_of(event)
 
 
 def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from . import fanout, frames, limits
+from .admissions import endings_of
 from .connections import Change, Connection, Watch
 from .filters import ALL_KEY, LEAVERS
 from .followers import PUSH
@@ -29,6 +30,7 @@ from .session import Event, State, after
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from .admissions import Endings
     from .delivery import Delivery
     from .departure_reader import DepartureReader
     from .departures import Left
@@ -53,6 +55,7 @@ class Pusher:
     profiles: Profiles
     chained: Collection[str] = ()
     _told: dict[str, int] = field(default_factory=dict)
+    _ended: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -91,8 +94,26 @@ class Pusher:
         profile = self.profiles.profile(feed)
         resources = declared(profile.resources)
         found = fanout.plan(settled, index, lefts, profile.object_url, resources)
+        self._let_go_ended(feed, index, found, endings_of(profile), pages[-1].at_ms)
         self._send(feed, settled[: found.pages], index, found)
         return found.pages
+
+    def _let_go_ended(
+        self, feed: str, index: fanout.Index, found: fanout.Plan, endings: Endings, at_ms: int
+    ) -> None:
+        """
+        Those whose key has ended hear no operation that was committed since, at *at_ms*.
+
+        Whoever is about to hear something is looked at, and after a new ending everybody, once.
+        """
+        news = endings.keys() - self._ended.get(feed, frozenset())
+        self._ended[feed] = frozenset(endings)
+        watches = index.everybody() if news else list(found.watches.values())
+        ended = [each for each in watches if each.admission.has_ended(endings, at_ms)]
+        for watch in ended:
+            found.wanted.pop(watch.connection_id, None)
+            found.watches.pop(watch.connection_id, None)
+        self.spread(self.delivery.end, [watch.connection_id for watch in ended])
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """Whether what lies before *checkpoint* is not settled; the same bell says when it is."""
@@ -168,9 +189,13 @@ class Pusher:
         connection = self.connections.get(change.connection_id)
         if connection is None or connection.feed != feed or connection.state is not State.JOINING:
             return  # gone, left again, or taken up before a crash
+        if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
+            self.delivery.end(connection.id)  # while it was on its way to us
+            return
         if not self._send_missed(connection, checkpoint):
             return
-        watch = Watch(connection.id, connection.filter, max(connection.since, checkpoint))
+        since = max(connection.since, checkpoint)
+        watch = Watch(connection.id, connection.filter, since, connection.admission)
         if watch.filter.leave:
             self.watches.add(feed, _SOMEBODY)
         self.watches.add(feed, watch)

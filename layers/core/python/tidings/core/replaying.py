@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import frames, limits
+from .admissions import endings_of
 from .catchup import CatchUp, Progress
 from .followers import PUSH
 from .inboxes import hand_over
@@ -70,11 +71,15 @@ class Replayer:
         if connection.state is State.LEAVING:
             let_go(self.connections, self.delivery, connection)
             return None
+        profile = self.profiles.profile(connection.feed)
+        if connection.admission.has_ended(endings_of(profile), self.clock()):
+            self.delivery.end(connection.id)
+            return None
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         if step.events or step.progress != progress:
-            template = self.profiles.profile(connection.feed).object_url
-            events = (frames.to_json(with_ref(event, template)) for event in step.events)
+            told = (with_ref(event, profile.object_url) for event in step.events)
+            events = map(frames.to_json, told)
             messages = list(frames.pack(events, step.progress.cursor))
             if not self.delivery.send(connection.id, messages):
                 return None

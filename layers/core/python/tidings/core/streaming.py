@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import cursors, feeds, filters, limits, refs
-from .admissions import FOR_GOOD
+from .admissions import FOR_GOOD, endings_of
 from .catchup import Progress
 from .matching import page_part
 from .needs import READS
@@ -78,8 +78,8 @@ class Stream:
         """Whether its consumer may not hear more: its key was revoked, or has expired."""
         if self.profiles is None or not self.admission.may_end:
             return False
-        profile = self.profiles.profile(self.feed)
-        return self.admission.has_ended(profile, self.catch_up.clock())
+        endings = endings_of(self.profiles.profile(self.feed))
+        return self.admission.has_ended(endings, self.catch_up.clock())
 
     def take(self, tail: Tail) -> Chunk | None:
         """What follows, from memory alone; None where the stores have to be read."""

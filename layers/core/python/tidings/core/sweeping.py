@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import limits
+from .admissions import endings_of
 from .followers import ARCHIVE, FOLLOWERS, PUSH
 from .inboxes import hand_over, take_back
 from .replaying import serves
@@ -23,7 +24,18 @@ if TYPE_CHECKING:
     from .connections import Connection
     from .consumer_holds import ConsumerWatch
     from .delivery import Delivery
-    from .ports import Bells, Checkpoints, Clock, Count, Inbox, LogStore, NewId, Roster, Tallies
+    from .ports import (
+        Bells,
+        Checkpoints,
+        Clock,
+        Count,
+        Inbox,
+        LogStore,
+        NewId,
+        Profiles,
+        Roster,
+        Tallies,
+    )
     from .relay_watch import RelayWatch
     from .retention import Trimmer
 
@@ -46,6 +58,7 @@ class Sweeper:
     watch: ConsumerWatch | None = None
     archives: bool = False
     relays: RelayWatch | None = None
+    profiles: Profiles | None = None
 
     def run(self, feeds: frozenset[str]) -> None:
         """One sweep over every feed and connection."""
@@ -90,10 +103,18 @@ class Sweeper:
         for feed, clients in sorted(subscribed.items()):
             self.tallies.attend(feed, SOCKETS, clients, until_ms=until_ms)
 
+    def _has_ended(self, connection: Connection, now: int) -> bool:
+        if self.profiles is None or not connection.admission.may_end:
+            return False
+        endings = endings_of(self.profiles.profile(connection.feed))
+        return connection.admission.has_ended(endings, now)
+
     def _look_after(self, connection: Connection) -> None:
         now = self.clock()
         if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
             self.delivery.cut(connection.id)
+        elif self._has_ended(connection, now):
+            self.delivery.end(connection.id)  # it may have been idle: push has not met it
         elif serves(connection):
             if now >= connection.runner_expires_ms:
                 self.bells.replay(connection.id)
