@@ -8,10 +8,8 @@ Measure everything and write `bench/RESULTS.md`.
 
 from __future__ import annotations
 
-import platform
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from . import (
     agent,
@@ -22,11 +20,13 @@ from . import (
     diff,
     ingest,
     latency,
+    load,
     many_clients,
     pipeline,
     planning,
     replay,
     replication,
+    results,
     spark,
     sse_replay,
     state_follower,
@@ -34,7 +34,6 @@ from . import (
 )
 from .sections import Section
 
-_RESULTS = Path(__file__).parent / "RESULTS.md"
 _SECTIONS: dict[str, Callable[[], Section]] = {
     "units": units.measure,
     "ingest": ingest.measure,
@@ -45,6 +44,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "state_follower": state_follower.measure,
     "planning": planning.measure,
     "latency": latency.measure,
+    "load": load.measure,
     "cold_start": cold_start.measure,
     "agent": agent.measure,
     "diff": diff.measure,
@@ -57,13 +57,6 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "chain": chaining.measure_lag,
     "leaders": chaining.measure_leaders,
 }
-_HEAD = """# Measurements
-
-Written by `make bench`, or a section by `python -m bench --save NAME`. Figures of one machine, two
-shared cores: {machine}. Compare figures of one section with each other: the machine's own speed
-moves by half from one hour to the next.
-
-"""
 
 
 def main(arguments: list[str]) -> int:
@@ -80,18 +73,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(found[section.title] + "\n")
         sys.stdout.flush()
     if not names or "--save" in arguments:
-        _save(found)
+        results.save(found)
     return 0
-
-
-def _save(found: dict[str, str]) -> None:
-    """Put each section in the place of the earlier one of its title, new ones at the end."""
-    text = _RESULTS.read_text(encoding="utf-8") if _RESULTS.exists() else ""
-    _, *earlier = text.split("\n## ")
-    kept = {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in earlier}
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
-    sections = "\n".join((kept | found).values())
-    _RESULTS.write_text(_HEAD.format(machine=machine) + sections, encoding="utf-8")
 
 
 if __name__ == "__main__":

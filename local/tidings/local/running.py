@@ -46,6 +46,11 @@ class Twin:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started and not ended by us since."""
+        return self._process is not None
+
     def __enter__(self) -> Twin:
         self.start()
         return self

@@ -1,0 +1,148 @@
+"""
+Load on a feed, at a rate that nothing slows down, with everything checked that is heard.
+
+    python -m bench.load                       a twin of its own for a minute
+    python -m bench.load --url URL ...         a feed that runs
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from tidings.client import passwords
+from tidings.client.address import socket_url
+from tidings.client.errors import ClientError
+from tidings.local.running import Twin
+
+from . import results
+from .loading import reporting, running
+from .loading.plan import Place, Plan
+from .loading.running import Run, Unheard
+from .sections import Section
+
+_BOTH = ("ws", "sse")
+_FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+_POSITIVE = click.IntRange(min=1)
+_SECONDS = click.FloatRange(min=0, min_open=True)
+TARGET = "each consumer hears each operation once, in the one order; the fold is the state"
+
+
+@click.command(context_settings={"max_content_width": 100, "show_default": True})
+@click.option("--url", help="Where the feed is; without it, a twin of its own.")
+@click.option("--stream-url", default="", help="Where its event streams are, if elsewhere.")
+@click.option("--ws-url", help="Where its WebSocket is; default: /ws on --url.")
+@click.option("--feed", default="main", help="Which feed.")
+@click.option("--read-password-file", type=_FILE, help="The password of its readers.")
+@click.option("--ingest-password-file", type=_FILE, help="The password of its producers.")
+@click.option("--producers", default=4, type=_POSITIVE, help="Who share the rate.")
+@click.option("--rate", default=50.0, type=_SECONDS, help="Operations a second, all together.")
+@click.option("--batch", default=1, type=click.IntRange(1, 1000), help="Operations a request.")
+@click.option("--consumers", default=8, type=_POSITIVE, help="Who listen.")
+@click.option("--transport", default="both", type=click.Choice(["both", *_BOTH]), help="How.")
+@click.option("--churn", default=0.0, type=click.FloatRange(min=0), help="Who leave, a minute.")
+@click.option("--duration", "duration_s", default=60.0, type=_SECONDS, help="Seconds.")
+@click.option("--objects", default=200, type=_POSITIVE, help="How many there are to change.")
+@click.option("--size", default=250, type=_POSITIVE, help="Bytes of an operation, about.")
+@click.option("--seed", default=1, help="Another one makes other operations.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON instead of the table.")
+@click.option("--save", is_flag=True, help="Put the result into bench/RESULTS.md.")
+def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
+    """
+    Put load on a feed and check that nothing is lost.
+
+    Producers keep to a schedule. How long an operation takes is counted from when it was due, not
+    from when it could be sent, so that a feed that stands still shows in the percentiles. The
+    operations are of a type of their own, `load-...`, and their objects are deleted at the end.
+
+    \b
+    Examples:
+      python -m bench.load --rate 100 --consumers 20 --duration 30
+      python -m bench.load --url http://127.0.0.1:8042 --churn 60 --transport sse
+      python -m bench.load --url https://feed.example --rate 500 --batch 10 --json
+
+    \b
+    Exit codes:
+      0  everything was heard, in order
+      1  something was lost, repeated, moved or altered, or the feed refused
+      2  wrong usage
+    """
+    transports = _BOTH if transport == "both" else (transport,)
+    with _place(**{name: options.pop(name) for name in _OF_THE_PLACE}) as (place, pid):
+        plan = Plan(secrets.token_hex(4), transports=transports, **options)
+        found = carried_out(plan, place, pid)
+    if save:
+        shown = section(found)
+        results.save({shown.title: shown.markdown()})
+    click.echo(json.dumps(reporting.as_json(found)) if as_json else reporting.table(found))
+    if found.lost:
+        sys.exit(1)
+
+
+_OF_THE_PLACE = (
+    *("url", "stream_url", "ws_url", "feed"),
+    *("read_password_file", "ingest_password_file"),
+)
+
+
+def carried_out(plan: Plan, place: Place, pid: int = 0) -> Run:
+    """The run of *plan*, with a line of progress where there is a terminal to see it."""
+
+    def tick(run: Run) -> None:
+        click.echo(f"\r{reporting.progress(run)}  ", err=True, nl=not sys.stderr.isatty())
+
+    try:
+        found: Run = uvloop.run(running.run(plan, place, pid=lambda: pid, tick=tick))
+    except (ClientError, Unheard) as error:
+        raise click.ClickException(str(error)) from None
+    if sys.stderr.isatty():
+        click.echo("", err=True)
+    return found
+
+
+def section(found: Run) -> Section:
+    plan = found.plan
+    title = f"Load: {plan.rate:g} operations a second, {plan.consumers} consumers"
+    return reporting.section(found, title, TARGET)
+
+
+def measure() -> Section:
+    """A minute of load on a twin of its own, with consumers that come and go."""
+    with Twin() as twin:
+        plan = Plan(secrets.token_hex(4), churn=20.0)
+        return section(carried_out(plan, Place(twin.url, ws_url=twin.ws_url), twin.pid))
+
+
+@contextlib.contextmanager
+def _place(
+    url: str | None,
+    stream_url: str,
+    ws_url: str | None,
+    feed: str,
+    read_password_file: Path | None,
+    ingest_password_file: Path | None,
+) -> Iterator[tuple[Place, int]]:
+    """What was named, and a process whose memory is noted, or 0."""
+    try:
+        secret = [
+            passwords.from_file(each) if each else ""
+            for each in (read_password_file, ingest_password_file)
+        ]
+        if url:
+            yield Place(url, stream_url, socket_url(url, ws_url), feed, *secret), 0
+        else:
+            with Twin("--feeds", feed) as twin:
+                yield Place(twin.url, ws_url=twin.ws_url, feed=feed), twin.pid
+    except ClientError as error:
+        raise click.ClickException(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Consumers that check what they hear; some leave, and come back to where they were."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+
+from tidings.client.async_following import Listen, listener, resume
+from tidings.client.errors import Lost
+from tidings.client.events import LIVE, RESET, Event, Moved
+from tidings.client.subscription import Subscription
+
+from .ledger import Ledger, Reader
+from .plan import Place, Plan
+from .recorder import HEARD, Recorder
+
+AWAY_S = (0.5, 8.0)  # how long one that left stays away
+BEGIN = "begin"  # the id of the object by which all are known to listen
+_LOOK_S = 0.05
+
+
+class Consumer:
+    """One reader of the feed, over one transport, from the end of the ledger on."""
+
+    def __init__(self, name: str, transport: str, listen: Listen, ledger: Ledger) -> None:
+        self.name, self.transport = name, transport
+        self.cursor = ledger.last_id
+        self.reader: Reader = ledger.joins(name)
+        self.began = asyncio.Event()
+        self._listen, self._ledger = listen, ledger
+        self._came_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def comes(self, plan: Plan, began_s: Callable[[], float], recorder: Recorder) -> None:
+        """Listen from where it was; what became due meanwhile is not late."""
+        self._came_s = time.monotonic() if self.began.is_set() else 0.0
+        self._task = asyncio.create_task(self._follow(plan, began_s, recorder))
+
+    async def leaves(self) -> None:
+        """
+        Raises:
+            Refused: the feed would not let it listen.
+        """
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self.check()
+
+    def check(self) -> None:
+        """
+        Raises:
+            Refused: the feed would not let it listen.
+        """
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.result()
+
+    async def _follow(self, plan: Plan, began_s: Callable[[], float], recorder: Recorder) -> None:
+        def lost(_: Lost, __: float) -> None:
+            recorder.count("connections lost")
+
+        async with aclosing(resume(self._listen, self.cursor, on_lost=lost)) as signs:
+            async for sign in signs:
+                if isinstance(sign, Moved):
+                    self.cursor = sign.cursor
+                elif sign.data.get("id") == BEGIN:
+                    self.cursor = sign.id
+                    self.began.set()
+                else:
+                    self._hear(sign, plan, began_s, recorder)
+
+    def _hear(
+        self, event: Event, plan: Plan, began_s: Callable[[], float], recorder: Recorder
+    ) -> None:
+        serial = self._ledger.hears(self.reader, event)
+        self.cursor = event.id or self.cursor
+        recorder.count("heard")
+        if serial is None:
+            return
+        due_s = began_s() + plan.due_s(serial)
+        if due_s < self._came_s:
+            recorder.count("caught up")
+        else:
+            recorder.took(HEARD[self.transport], time.monotonic() - due_s)
+
+
+class Audience:
+    """All consumers of a run; `began_s` is when the schedule began, on the monotonic clock."""
+
+    def __init__(self, plan: Plan, place: Place, ledger: Ledger, recorder: Recorder) -> None:
+        self.began_s = 0.0
+        self._plan, self._place, self._ledger, self._recorder = plan, place, ledger, recorder
+        self._chance = random.Random(plan.seed)
+        self._made = 0
+        self._here = [self._make() for _ in range(plan.consumers)]
+
+    @property
+    def away(self) -> int:
+        """How many have left and are not back yet."""
+        return self._plan.consumers - len(self._here)
+
+    def comes(self) -> None:
+        for each in self._here:
+            self._start(each)
+
+    async def listens(self, within_s: float) -> None:
+        """
+        Return when all have heard the first operation.
+
+        Raises:
+            Refused: the feed would not let one listen.
+            TimeoutError: one has not heard it in time.
+        """
+        async with asyncio.timeout(within_s):
+            while not all(each.began.is_set() for each in self._here):
+                self.check()
+                await asyncio.sleep(_LOOK_S)
+
+    async def churns(self, until_s: float) -> None:
+        """Until then one leaves now and then; half come back, others come in their place."""
+        async with asyncio.TaskGroup() as leaving:
+            while self._plan.churn:
+                wait_s = self._chance.expovariate(self._plan.churn / 60)
+                if time.monotonic() + wait_s > until_s:
+                    return
+                await asyncio.sleep(wait_s)
+                if self._here:
+                    leaving.create_task(self._goes(self._taken()))
+
+    def check(self) -> None:
+        """
+        Raises:
+            Refused: the feed would not let one listen any more.
+        """
+        for each in self._here:
+            each.check()
+
+    async def ends(self) -> None:
+        await asyncio.gather(*(each.leaves() for each in self._here))
+
+    async def _goes(self, consumer: Consumer) -> None:
+        self._recorder.count("left")
+        await consumer.leaves()
+        if self._chance.random() < 0.5:
+            await asyncio.sleep(self._chance.uniform(*AWAY_S))
+        else:
+            self._ledger.leaves(consumer.reader)
+            consumer = self._make()
+            consumer.began.set()
+        self._here.append(consumer)
+        self._start(consumer)
+
+    def _taken(self) -> Consumer:
+        return self._here.pop(self._chance.randrange(len(self._here)))
+
+    def _make(self) -> Consumer:
+        transport = self._plan.transports[self._made % len(self._plan.transports)]
+        self._made += 1
+        listen = _listen(self._place, self._plan, transport)
+        return Consumer(f"{transport} {self._made}", transport, listen, self._ledger)
+
+    def _start(self, consumer: Consumer) -> None:
+        consumer.comes(self._plan, lambda: self.began_s, self._recorder)
+
+
+def _listen(place: Place, plan: Plan, transport: str) -> Listen:
+    wanted = Subscription(place.feed, (plan.type,), password=place.read_password)
+    if transport == "sse":
+        return listener("sse", place.stream_url or place.url, None, wanted)
+    return listener("ws", place.url, place.ws_url, wanted)
+
+
+async def state(place: Place, plan: Plan) -> dict[str, int]:
+    """
+    A copy of the objects of this run: the serial of each one's latest operation.
+
+    Raises:
+        Refused: the feed will not answer.
+    """
+    listen = _listen(place, plan, "sse")
+    found: dict[str, int] = {}
+    async with aclosing(resume(listen, "0", on_lost=lambda lost, delay_s: None)) as signs:
+        async for sign in signs:
+            if isinstance(sign, Moved):
+                continue
+            if sign.name == LIVE:
+                return found
+            if sign.name == RESET:
+                found.clear()
+            else:
+                _apply(found, sign)
+    raise AssertionError("a copy ends with `live`")
+
+
+def _apply(found: dict[str, int], event: Event) -> None:
+    key = str(event.data["id"])
+    if event.name == "delete":
+        found.pop(key, None)
+    elif key != BEGIN:
+        found[key] = int(event.data["data"]["serial"])

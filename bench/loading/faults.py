@@ -1,0 +1,112 @@
+"""What a soak does to a twin, each fault with the evidence that it happened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+
+from tidings.local.processes import TERMINATE_S
+from tidings.local.running import NotReady, Twin
+
+from . import machine
+from .proxy import Proxy
+
+PAUSE_S = 3.0  # longer than a function waits for one answer of the store, shorter than it lives
+_FUNCTIONS = "tidings-local-"
+_LOOK_S = 0.02
+_STARTS_MAX = 3
+
+KILL = "twin killed"
+KILL_FUNCTION = "function killed"
+CUT = "connections cut"
+PAUSE = "engine paused"
+KINDS = (CUT, KILL_FUNCTION, PAUSE, KILL)
+
+
+class NotFired(Exception):
+    """A fault left no trace: the soak would prove nothing."""
+
+
+class Faults:
+    """Those that can befall *twin*, to which *proxy* is the way."""
+
+    def __init__(self, twin: Twin, proxy: Proxy, seed: int) -> None:
+        self._twin, self._proxy = twin, proxy
+        self._chance = random.Random(seed)
+
+    async def fire(self, kind: str) -> str:
+        """
+        What was done, in a few words, once it is seen to have happened.
+
+        Raises:
+            NotFired: it cannot be seen.
+        """
+        if kind == KILL:
+            return await self._kill()
+        if kind == KILL_FUNCTION:
+            return await self._kill_function()
+        if kind == PAUSE:
+            return await self._pause()
+        return self._cut()
+
+    async def _kill(self) -> str:
+        """Everything at once, as a machine that dies; then the twin starts again on its data."""
+        family = machine.family(self._twin.pid)
+        await asyncio.to_thread(self._twin.kill)
+        await _until(lambda: not any(map(_runs, family)), f"of {len(family)} processes some live")
+        await asyncio.to_thread(self._start)
+        return f"{len(family)} processes"
+
+    def _start(self) -> None:
+        """On a machine that is busy with something else the store may take longer than it may."""
+        for _ in range(_STARTS_MAX - 1):
+            with contextlib.suppress(NotReady):
+                self._twin.start()
+                return
+        self._twin.start()
+
+    async def _kill_function(self) -> str:
+        called = {each: machine.called(each) for each in machine.family(self._twin.pid)}
+        functions = sorted(pid for pid, name in called.items() if name.startswith(_FUNCTIONS))
+        if not functions:
+            raise NotFired("no function runs")
+        pid = self._chance.choice(functions)
+        os.kill(pid, signal.SIGKILL)
+        await _until(lambda: not _runs(pid), f"{called[pid]} lives")
+        return called[pid].removeprefix(_FUNCTIONS)
+
+    async def _pause(self) -> str:
+        (pid,) = [
+            each for each in machine.family(self._twin.pid) if machine.called(each) == "engine"
+        ]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await _until(lambda: machine.state(pid) == "T", "the engine goes on")
+            await asyncio.sleep(PAUSE_S)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await _until(lambda: machine.state(pid) in "RSD", "the engine does not go on")
+        return f"for {PAUSE_S:g} s"
+
+    def _cut(self) -> str:
+        cut = self._proxy.cut()
+        if not cut:
+            raise NotFired("nobody was connected")
+        return f"{cut}"
+
+
+def _runs(pid: int) -> bool:
+    return machine.state(pid) not in ("", "Z", "X")
+
+
+async def _until(done: Callable[[], bool], otherwise: str) -> None:
+    until = time.monotonic() + 5 * TERMINATE_S
+    while not done():
+        if time.monotonic() > until:
+            raise NotFired(otherwise)
+        await asyncio.sleep(_LOOK_S)

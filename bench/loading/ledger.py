@@ -1,0 +1,190 @@
+"""
+The one order of a run, and everything that contradicts it.
+
+The first consumer that hears an operation says where it stands; every other one must hear the same
+operation at the same place. Together with what producers were told this finds what was lost,
+repeated, moved or altered, while it happens and in constant time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.client.events import Event
+
+from .plan import Plan
+
+_SPARE = 10_000  # entries that all have heard, before they are forgotten at once
+_TOLD = 20  # violations that are kept in words; all are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An operation at its place."""
+
+    id: str
+    name: str
+    data: Mapping[str, Any]
+    serial: int
+
+
+@dataclass(eq=False, slots=True)
+class Reader:
+    """A consumer's place in the order: the next entry it is to hear."""
+
+    name: str
+    at: int
+
+
+@dataclass(slots=True)
+class Violations:
+    """How often a promise was broken, and the first few times in words."""
+
+    count: int = 0
+    told: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        self.count += 1
+        if len(self.told) < _TOLD:
+            self.told.append(text)
+
+
+class Ledger:
+    """The order begins behind *first_id*, from which every consumer starts."""
+
+    def __init__(self, plan: Plan, first_id: str) -> None:
+        self.violations = Violations()
+        self.objects: dict[str, Entry] = {}
+        self.last_id = first_id
+        self._plan = plan
+        self._entries: list[Entry] = []
+        self._base = 0
+        self._readers: set[Reader] = set()
+        self._heard = bytearray(plan.total)
+        self._acked: dict[int, str] = {}  # told to a producer, heard by nobody yet
+        self._early: dict[int, str] = {}  # heard, and not yet told to its producer
+
+    @property
+    def end(self) -> int:
+        """How many operations stand in the order."""
+        return self._base + len(self._entries)
+
+    def joins(self, name: str) -> Reader:
+        """A consumer that starts behind `last_id`."""
+        reader = Reader(name, self.end)
+        self._readers.add(reader)
+        return reader
+
+    def leaves(self, reader: Reader) -> None:
+        """It will not come back."""
+        self._readers.discard(reader)
+        self._forget()
+
+    def hears(self, reader: Reader, event: Event) -> int | None:
+        """Check *event* against the order; its serial, None if it has none."""
+        if not event.is_operation:
+            self.violations.add(f"{reader.name} was told {event.name} in the middle of the log")
+            return None
+        if reader.at < self.end:
+            return self._again(reader, event)
+        return self._first(reader, event)
+
+    def acknowledges(self, serials: Sequence[int], ids: Sequence[str]) -> None:
+        """A producer was told the *ids* of *serials*."""
+        if len(serials) != len(ids):
+            self.violations.add(f"{len(serials)} operations were answered with {len(ids)} ids")
+        for serial, event_id in zip(serials, ids, strict=False):
+            early = self._early.pop(serial, None)
+            if early is None:
+                self._acked[serial] = event_id
+            elif early != event_id:
+                self.violations.add(f"{serial} was acknowledged as {event_id}, heard as {early}")
+
+    @property
+    def unheard(self) -> int:
+        """Acknowledged, and heard by nobody so far."""
+        return len(self._acked)
+
+    @property
+    def behind(self) -> int:
+        """How far the slowest consumer is from the end."""
+        return self.end - min((each.at for each in self._readers), default=self.end)
+
+    def closes(self) -> None:
+        """Nothing more will come: whatever is missing now is lost."""
+        for serial, event_id in self._acked.items():
+            self.violations.add(f"{serial} was acknowledged as {event_id} and never heard")
+        for reader in self._readers:
+            if reader.at < self.end:
+                self.violations.add(f"{reader.name} misses the last {self.end - reader.at}")
+
+    def compares(self, state: Mapping[str, int]) -> None:
+        """*state* has the serial of each object's latest operation, by its id."""
+        wanted = {key: entry.serial for key, entry in self.objects.items()}
+        for key in sorted(wanted.keys() | state.keys()):
+            if wanted.get(key) != state.get(key):
+                self.violations.add(
+                    f"{key} is {state.get(key)} in the state and {wanted.get(key)} by the log"
+                )
+
+    def _first(self, reader: Reader, event: Event) -> int | None:
+        if event.id <= self.last_id:
+            self.violations.add(f"{reader.name} heard {event.id} behind {self.last_id}")
+            return None
+        serial = self._serial(event)
+        if serial is None:
+            self.violations.add(f"{event.id} is not as it was posted: {event.data}")
+            return None
+        if self._heard[serial]:
+            self.violations.add(f"{serial} stands in the log twice, again as {event.id}")
+        self._heard[serial] = 1
+        self._append(Entry(event.id, event.name, event.data, serial))
+        reader.at = self.end
+        if self._acked.pop(serial, event.id) != event.id:
+            self.violations.add(f"{serial} was heard as {event.id}, acknowledged otherwise")
+        return serial
+
+    def _append(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self.last_id = entry.id
+        key = str(entry.data["id"])
+        if entry.name == "delete":
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = entry
+        if entry.serial not in self._acked:
+            self._early[entry.serial] = entry.id
+        self._forget()
+
+    def _again(self, reader: Reader, event: Event) -> int | None:
+        entry = self._entries[reader.at - self._base]
+        reader.at += 1
+        if event.id == entry.id and event.name == entry.name and event.data == entry.data:
+            return entry.serial
+        self.violations.add(f"{reader.name} heard {event.id} where {entry.id} stands")
+        self._realign(reader, event)
+        return None
+
+    def _realign(self, reader: Reader, event: Event) -> None:
+        """Go on behind *event*, so that one mistake is told once."""
+        behind = (at for at, entry in enumerate(self._entries, self._base) if entry.id > event.id)
+        reader.at = next(behind, self.end)
+
+    def _serial(self, event: Event) -> int | None:
+        """Which operation *event* is, if it is one of ours in every part."""
+        data = event.data.get("data")
+        serial = data.get("serial") if isinstance(data, dict) else None
+        if not isinstance(serial, int) or not 0 <= serial < self._plan.total:
+            return None
+        posted = self._plan.operation(serial)
+        posted_as = posted.pop("event")
+        same = all(event.data.get(key) == value for key, value in posted.items())
+        return serial if same and event.name == posted_as else None
+
+    def _forget(self) -> None:
+        spare = len(self._entries) - self.behind
+        if spare > _SPARE:
+            del self._entries[:spare]
+            self._base += spare

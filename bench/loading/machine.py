@@ -1,0 +1,87 @@
+"""The machine that a figure comes from, and the memory of processes on it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+_PROC = Path("/proc")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_FUNCTION = b"AWS_LAMBDA_FUNCTION_NAME="
+
+
+def described() -> str:
+    """Processor, cores, memory, Python and kernel, in one line."""
+    total = os.sysconf("SC_PHYS_PAGES") * _PAGE / 1024**3
+    return (
+        f"{_processor()}, {os.cpu_count()} cores, {total:.0f} GB, "
+        f"Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = (_PROC / "cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{next(names, 'unknown')} ({platform.machine()})"
+
+
+def family(pid: int) -> list[int]:
+    """*pid* and all its descendants; itself alone where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for stat in _PROC.glob("[0-9]*/stat"):
+        parent = _fields(stat.parent)
+        if parent:
+            children.setdefault(int(parent[1]), []).append(int(stat.parent.name))
+    found, waiting = [], [pid]
+    while waiting:
+        found.append(each := waiting.pop())
+        waiting += children.get(each, ())
+    return found
+
+
+def state(pid: int) -> str:
+    """`R`, `S`, `T` (stopped), `Z` ... as the kernel says; empty once it is gone."""
+    return next(iter(_fields(_PROC / str(pid))), "")
+
+
+def memory(pid: int) -> dict[str, int]:
+    """Resident bytes of the largest process of each kind among *pid* and its descendants."""
+    found: dict[str, int] = {}
+    for each in family(pid):
+        if size := resident(each):
+            name = called(each)
+            found[name] = max(found.get(name, 0), size)
+    return found
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that *pid* holds; 0 once it is gone."""
+    pages = _read(_PROC / str(pid) / "statm").split()
+    return int(pages[1]) * _PAGE if len(pages) > 1 else 0
+
+
+def called(pid: int) -> str:
+    """The function that it runs, else its program."""
+    folder = _PROC / str(pid)
+    for variable in _read(folder / "environ").split(b"\0"):
+        if variable.startswith(_FUNCTION):
+            return variable.removeprefix(_FUNCTION).decode()
+    program = _read(folder / "comm").decode().strip()
+    return "engine" if program == "java" else "gateway" if program.startswith("python") else program
+
+
+def _fields(folder: Path) -> list[str]:
+    """What stands behind the name of a process: its state, its parent ..."""
+    return _read(folder / "stat").decode().rpartition(")")[2].split()
+
+
+def _read(file: Path) -> bytes:
+    """Empty where it has ended, or is somebody else's."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""

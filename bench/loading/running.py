@@ -1,0 +1,162 @@
+"""One run: consumers listen, producers keep to the schedule, everything is compared at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.client.post import encode
+
+from . import consuming, machine
+from .consuming import BEGIN, Audience
+from .ledger import Ledger
+from .plan import Place, Plan
+from .producing import Producer, Sender
+from .recorder import Recorder
+
+LISTEN_S = 90.0  # a cold function, a connection that is tried again, and a busy machine
+DRAIN_S = 120.0  # a consumer that was cut last waits up to half a minute before it is back
+TICK_S = 1.0
+_LOOK_S = 0.1
+_BATCH = 500
+
+
+class Unheard(Exception):
+    """A consumer did not hear the first operation: nothing was measured."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What happens and what was found; *plan* and *place* say what was asked for."""
+
+    plan: Plan
+    place: Place
+    recorder: Recorder = field(default_factory=Recorder)
+    ledger: Ledger = field(init=False)
+    audience: Audience = field(init=False)
+    began_s: float = 0.0
+    took_s: float = 0.0
+    drained_s: float = 0.0
+
+    @property
+    def violations(self) -> list[str]:
+        return self.ledger.violations.told
+
+    @property
+    def lost(self) -> int:
+        return self.ledger.violations.count
+
+
+Tick = Callable[[Run], None]
+Beside = Callable[[Run], Coroutine[Any, Any, None]]
+
+
+async def _nothing(run: Run) -> None:
+    pass
+
+
+async def run(
+    plan: Plan,
+    place: Place,
+    *,
+    interval_s: float = 60.0,
+    pid: Callable[[], int] = lambda: 0,
+    tick: Tick = lambda run: None,
+    beside: Beside = _nothing,
+) -> Run:
+    """
+    Carry *plan* out. *tick* is called each second; *beside* runs while the schedule does, and is
+    waited for. *pid* names a process whose family's memory is noted beside our own.
+
+    Raises:
+        Refused: the feed will not take or tell it.
+        Unheard: a consumer was never reached.
+    """
+    found = Run(plan, place)
+    sender = Sender(place, plan.producers)
+    try:
+        await _begins(found, sender)
+        watching = asyncio.create_task(_watches(found, interval_s, pid, tick))
+        try:
+            await _carries_out(found, sender, beside)
+            await _drains(found)
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+        found.recorder.closes(_memory(pid), os.getloadavg()[0])
+        await found.audience.ends()
+        found.ledger.closes()
+        state = await consuming.state(place, plan)
+        found.ledger.compares(state)
+        await _clears(found, sender, sorted(state.keys() | found.ledger.objects.keys() | {BEGIN}))
+    finally:
+        await sender.close()
+    return found
+
+
+async def _begins(found: Run, sender: Sender) -> None:
+    """One operation says where all begin, a second one that they are there."""
+    marker = [encode({"event": "update", "type": found.plan.type, "id": BEGIN})]
+    (first,) = await sender.post(marker, f"load-{found.plan.run}-first")
+    found.ledger = Ledger(found.plan, first)
+    found.audience = Audience(found.plan, found.place, found.ledger, found.recorder)
+    found.audience.comes()
+    await sender.post(marker, f"load-{found.plan.run}-second")
+    try:
+        await found.audience.listens(LISTEN_S)
+    except TimeoutError:
+        raise Unheard(f"a consumer heard nothing within {LISTEN_S:.0f} s") from None
+
+
+async def _carries_out(found: Run, sender: Sender, beside: Beside) -> None:
+    found.began_s = found.audience.began_s = began_s = time.monotonic()
+    producers = [Producer(found.plan, each, sender) for each in range(found.plan.producers)]
+    work: list[Awaitable[None]] = [
+        each.run(began_s, found.ledger, found.recorder) for each in producers
+    ]
+    until_s = began_s + found.plan.duration_s
+    await asyncio.gather(*work, found.audience.churns(until_s), beside(found))
+    found.took_s = time.monotonic() - began_s
+
+
+async def _drains(found: Run) -> None:
+    """Until everybody has everything, or nobody should wait any longer."""
+    began_s = time.monotonic()
+    while time.monotonic() < began_s + DRAIN_S:
+        found.audience.check()
+        if not found.ledger.unheard and not found.ledger.behind:
+            break
+        await asyncio.sleep(_LOOK_S)
+    found.drained_s = time.monotonic() - began_s
+
+
+async def _clears(found: Run, sender: Sender, objects: Sequence[str]) -> None:
+    """Leave nothing in the state of a feed that others use."""
+    for at in range(0, len(objects), _BATCH):
+        lines = [
+            encode({"event": "delete", "type": found.plan.type, "id": each})
+            for each in objects[at : at + _BATCH]
+        ]
+        await sender.post(lines, f"load-{found.plan.run}-clear-{at}")
+
+
+async def _watches(found: Run, interval_s: float, pid: Callable[[], int], tick: Tick) -> None:
+    turn_s = time.monotonic() + interval_s
+    while True:
+        await asyncio.sleep(TICK_S)
+        found.audience.check()
+        tick(found)
+        if time.monotonic() >= turn_s:
+            turn_s += interval_s
+            found.recorder.closes(_memory(pid), os.getloadavg()[0])
+            found.recorder.opens(time.monotonic() - found.began_s)
+
+
+def _memory(pid: Callable[[], int]) -> Mapping[str, int]:
+    """Of *pid*'s family, and our own."""
+    others = machine.memory(found) if (found := pid()) else {}
+    return others | {"generator": machine.resident(os.getpid())}

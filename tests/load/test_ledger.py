@@ -1,0 +1,189 @@
+"""The ledger of a load: each way in which a feed could break its promises is seen."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.client.events import Event
+
+from bench.loading import ledger
+from bench.loading.ledger import Ledger, Reader
+from bench.loading.plan import Plan
+
+PLAN = Plan("r", duration_s=10, objects=3)
+
+
+def _id(place: int) -> str:
+    return f"{place:024x}"
+
+
+def _event(place: int, serial: int) -> Event:
+    """Operation *serial* at *place*, as a consumer hears it."""
+    data = PLAN.operation(serial)
+    return Event(_id(place), data.pop("event"), data | {"timestamp": "2026-01-01T00:00:00Z"})
+
+
+@pytest.fixture
+def book() -> Ledger:
+    return Ledger(PLAN, _id(0))
+
+
+def _hears(book: Ledger, reader: Reader, *serials: int) -> None:
+    for serial in serials:
+        book.hears(reader, _event(serial + 1, serial))
+
+
+def _acks(book: Ledger, *serials: int) -> None:
+    book.acknowledges(serials, [_id(serial + 1) for serial in serials])
+
+
+def _told(book: Ledger) -> str:
+    book.closes()
+    return " | ".join(book.violations.told)
+
+
+def test_all_is_well(book: Ledger) -> None:
+    """Two that hear everything, acknowledged before or after: nothing to say."""
+    one, two = book.joins("one"), book.joins("two")
+    _acks(book, 0, 1)
+    _hears(book, one, 0, 1, 2)
+    _hears(book, two, 0, 1, 2)
+    _acks(book, 2)
+
+    assert (_told(book), book.unheard, book.behind, book.end) == ("", 0, 0, 3)
+
+
+def test_the_first_to_hear_may_be_another_one_each_time(book: Ledger) -> None:
+    """Whoever is ahead says what stands next."""
+    one, two = book.joins("one"), book.joins("two")
+    _hears(book, one, 0)
+    _hears(book, two, 0, 1, 2)
+    _hears(book, one, 1, 2, 3)
+
+    assert (book.end, book.behind) == (4, 1)
+    _hears(book, two, 3)
+    assert _told(book) == ""
+
+
+def test_what_one_consumer_misses_is_seen(book: Ledger) -> None:
+    """At the next operation it hears, and once."""
+    one, two = book.joins("one"), book.joins("two")
+    _hears(book, one, 0, 1, 2, 3)
+    _hears(book, two, 0, 2, 3)
+
+    assert book.violations.count == 1
+    assert _told(book) == f"two heard {_id(3)} where {_id(2)} stands"
+
+
+def test_what_the_first_one_misses_is_seen(book: Ledger) -> None:
+    """By the one that comes after it and did hear it."""
+    one, two = book.joins("one"), book.joins("two")
+    _hears(book, one, 0, 2)
+    _hears(book, two, 0, 1, 2)
+
+    assert book.violations.count >= 1
+
+
+def test_what_nobody_hears_is_seen(book: Ledger) -> None:
+    """Where it was acknowledged."""
+    one = book.joins("one")
+    _acks(book, 0, 1)
+    _hears(book, one, 0)
+
+    assert book.unheard == 1
+    assert _told(book) == f"1 was acknowledged as {_id(2)} and never heard"
+
+
+def test_the_end_that_one_misses_is_seen(book: Ledger) -> None:
+    """Nothing comes after it that would show it."""
+    one = book.joins("one")
+    book.joins("two")
+    _hears(book, one, 0, 1)
+
+    assert _told(book) == "two misses the last 2"
+
+
+def test_a_repetition_is_seen(book: Ledger) -> None:
+    """The library leaves out what repeats after a break, so none may come through."""
+    one = book.joins("one")
+    _hears(book, one, 0, 1, 0)
+
+    assert "behind" in _told(book)
+
+
+def test_an_operation_that_is_appended_twice_is_seen(book: Ledger) -> None:
+    """Under another id, as a request that is tried again without a key would be."""
+    one = book.joins("one")
+    _hears(book, one, 0)
+    book.hears(one, _event(5, 0))
+
+    assert "twice" in _told(book)
+
+
+def test_another_order_is_seen(book: Ledger) -> None:
+    """Two consumers that hear the same operations at places of their own."""
+    one, two = book.joins("one"), book.joins("two")
+    _hears(book, one, 0, 1)
+    _hears(book, two, 1, 0)
+
+    assert book.violations.count >= 1
+
+
+def test_an_altered_operation_is_seen(book: Ledger) -> None:
+    """By the first that hears it, against what was posted; by others, against the first."""
+    one, two = book.joins("one"), book.joins("two")
+    event = _event(1, 0)
+    altered = Event(event.id, event.name, event.data | {"id": "another"})
+    book.hears(one, altered)
+    _hears(book, one, 0)
+    book.hears(two, altered)
+
+    assert book.violations.count == 2
+
+
+def test_an_operation_with_another_id_than_acknowledged_is_seen(book: Ledger) -> None:
+    """In whichever order the two come to be known."""
+    one = book.joins("one")
+    book.acknowledges([0], [_id(7)])
+    _hears(book, one, 0, 1)
+    book.acknowledges([1], [_id(8)])
+
+    assert book.violations.count == 2
+
+
+def test_a_reset_in_the_log_is_seen(book: Ledger) -> None:
+    """A consumer with a cursor of today is never told to begin anew."""
+    book.hears(book.joins("one"), Event("1", "reset"))
+
+    assert "reset" in _told(book)
+
+
+def test_the_state_is_compared_with_the_fold(book: Ledger) -> None:
+    """An object too many, one too few, an older operation: each one is told."""
+    one = book.joins("one")
+    _hears(book, one, *range(20))
+    wanted = {key: entry.serial for key, entry in book.objects.items()}
+
+    book.compares(wanted)
+    assert book.violations.count == 0
+    first = next(iter(wanted))
+    book.compares({key: serial for key, serial in wanted.items() if key != first})
+    book.compares(wanted | {first: -1})
+    book.compares(wanted | {"alien": 5})
+    assert book.violations.count == 3
+
+
+def test_who_is_gone_for_ever_holds_nothing_back(
+    book: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries that all others have heard are forgotten, so that a long run stays small."""
+    monkeypatch.setattr(ledger, "_SPARE", 10)
+    one, two = book.joins("one"), book.joins("two")
+    _hears(book, one, *range(100))
+    assert book.behind == 100
+    book.leaves(two)
+    fresh = book.joins("fresh")
+    _hears(book, one, *range(100, 120))
+    _hears(book, fresh, *range(100, 120))
+
+    assert (_told(book), book.behind, book.end) == ("", 0, 120)
+    assert len(book._entries) <= 20

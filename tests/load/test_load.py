@@ -1,0 +1,107 @@
+"""`python -m bench.load`, on a twin: what it finds, and that it would find a loss."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+from tidings.client.object_pages import Objects
+from tidings.local.running import Twin
+
+from bench import load
+from bench.loading.proxy import Proxy
+
+pytestmark = pytest.mark.java
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[Twin]:
+    with Twin() as running:
+        yield running
+
+
+class Lossy(Proxy):
+    """Swallows one piece of an event stream."""
+
+    swallowed = 0
+
+    def passes(self, chunk: bytes) -> bytes:
+        if not self.swallowed and re.search(rb'^[0-9a-f]+\r\n(.|\n)*"serial":1[0-9]\b', chunk):
+            self.swallowed += 1
+            return b""
+        return chunk
+
+
+@pytest.fixture
+def lossy(twin: Twin) -> Iterator[Lossy]:
+    proxy, ready, end = Lossy(twin.port), threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with proxy.serving():
+            ready.set()
+            await end.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    ready.wait()
+    yield proxy
+    loop.call_soon_threadsafe(end.set)
+    thread.join()
+
+
+def _load(url: str, *options: str) -> Result:
+    return CliRunner().invoke(load.main, ["--url", url, "--duration", "4", *options])
+
+
+def test_everything_is_heard_by_consumers_that_come_and_go(twin: Twin) -> None:
+    """Over both transports, in the one order, and the fold of it is the state."""
+    done = _load(twin.url, "--rate", "15", "--consumers", "4", "--churn", "60", "--json")
+    found = json.loads(done.stdout)
+
+    assert done.exit_code == 0, done.output
+    assert found["violations"] == {"count": 0, "first": []}
+    assert found["counts"]["sent"] == found["counts"]["acknowledged"] == 60
+    assert found["counts"]["heard"] >= 3 * 60
+    assert set(found["latency_s"]["SSE, due to receipt"]) >= {"p50", "p99", "max", "count"}
+    assert found["machine"]
+
+
+def test_a_lost_event_is_found(lossy: Lossy) -> None:
+    """One piece of one stream is swallowed on the way: the exit code is 1, and it is named."""
+    done = _load(
+        f"http://127.0.0.1:{lossy.port}", "--rate", "10", "--consumers", "2", "--transport", "sse"
+    )
+
+    assert lossy.swallowed == 1
+    assert done.exit_code == 1, done.output
+    assert "VIOLATION sse" in done.stdout
+
+
+def test_nothing_is_left_in_the_state(twin: Twin) -> None:
+    """A feed that others use holds no object of a load afterwards."""
+    done = _load(twin.url, "--rate", "20", "--consumers", "1")
+
+    assert done.exit_code == 0, done.output
+    with Objects(twin.url) as objects:
+        until_s = time.monotonic() + PATIENCE_S
+        while list(objects.all()):  # the state is behind the log by a moment
+            assert time.monotonic() < until_s
+            time.sleep(0.1)
+
+
+def test_a_feed_that_refuses_is_told(twin: Twin) -> None:
+    """In one sentence, without a traceback."""
+    done = _load(twin.url, "--feed", "unknown")
+
+    assert done.exit_code == 1
+    assert "unknown_feed" in done.stderr
+    assert "Traceback" not in done.output

@@ -1,0 +1,124 @@
+"""How late an operation is counts from when it was due, however late it could be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Mapping, Sequence
+
+from tidings.client.errors import Lost
+
+from bench.loading.ledger import Ledger
+from bench.loading.plan import Plan
+from bench.loading.producing import Producer
+from bench.loading.recorder import ACKED, ANSWERED, Recorder
+
+ANSWER_S = 0.002
+STALLED = range(1, 2)  # from the first second to the second one
+
+
+class _Jumping(selectors.SelectSelector):
+    """Time passes at once when all wait for it."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now_s += timeout or 0.0
+        return super().select(0)
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop in which nothing takes time but waiting."""
+
+    def __init__(self) -> None:
+        self._jumping = _Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+
+class Server:
+    """Answers within 2 ms, but for the second in which it answers nobody."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._posts = 0
+
+    async def post(
+        self, lines: Sequence[bytes], key: str, on_lost: Callable[[], None]
+    ) -> list[str]:
+        if STALLED.start <= self._clock() < STALLED.stop:
+            await asyncio.sleep(STALLED.stop - self._clock())
+        await asyncio.sleep(ANSWER_S)
+        self._posts += len(lines)
+        return [f"{self._posts + at:024x}" for at in range(len(lines))]
+
+
+class Gone(Server):
+    """Never answers again."""
+
+    async def post(
+        self, lines: Sequence[bytes], key: str, on_lost: Callable[[], None]
+    ) -> list[str]:
+        on_lost()
+        raise Lost("gone")
+
+
+def _posted(plan: Plan, server: Callable[[Callable[[], float]], Server] = Server) -> Recorder:
+    recorder, ledger, loop = Recorder(), Ledger(plan, f"{0:024x}"), Loop()
+
+    async def all_of_it() -> None:
+        sender = server(loop.time)
+        producers = [Producer(plan, each, sender, loop.time) for each in range(plan.producers)]
+        await asyncio.gather(*(each.run(0.0, ledger, recorder) for each in producers))
+        recorder.count("ms", int(loop.time() * 1000))
+
+    loop.run_until_complete(all_of_it())
+    loop.close()
+    return recorder
+
+
+def _counts(recorder: Recorder) -> Mapping[str, int]:
+    return recorder.current.counts
+
+
+def test_a_server_that_stands_still_shows_in_the_percentiles() -> None:
+    """
+    Of three seconds of load a third falls into the second without answers: it was due, and late.
+
+    From when they were sent only one request of each producer was slow: that figure hides it.
+    """
+    recorder = _posted(Plan("r", producers=4, rate=100, duration_s=3))
+    due, sent = recorder.whole(ACKED), recorder.whole(ANSWERED)
+
+    assert due.count == sent.count == 300
+    assert due.at(50) < 0.01
+    assert due.at(75) > 0.2
+    assert 0.6 < due.at(90) < 0.8
+    assert sent.at(98) < 0.01
+    assert 0.9 < sent.longest < 1.1
+
+
+def test_what_waited_is_sent_at_once() -> None:
+    """The schedule goes on meanwhile, and is kept again as soon as there are answers."""
+    recorder = _posted(Plan("r", producers=4, rate=100, duration_s=3))
+
+    assert _counts(recorder)["acknowledged"] == 300
+    assert 2_900 <= _counts(recorder)["ms"] <= 3_010
+
+
+def test_a_slow_answer_does_not_slow_the_rate() -> None:
+    """Producers that cannot keep up show it as operations that come later and later."""
+    plan = Plan("r", producers=1, rate=1_000, duration_s=1)
+    due = _posted(plan).whole(ACKED)
+
+    assert due.count == 1_000
+    assert due.longest > 1.5  # 1,000 answers of 2 ms, and the second without any
+
+
+def test_what_nobody_answers_is_counted() -> None:
+    """Whether it was appended is not known: it is neither acknowledged nor lost."""
+    counts = _counts(_posted(Plan("r", rate=10, duration_s=1), Gone))
+
+    assert (counts["unanswered"], counts["acknowledged"], counts["retries"]) == (10, 0, 10)
