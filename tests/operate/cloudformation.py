@@ -18,7 +18,7 @@ def describing(name: str, outputs: Mapping[str, str]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            (wanted,) = asked["StackName"]
+            (wanted,) = asked.get("StackName", [name])  # without one, all there are
             status, text = (200, _found(name, outputs)) if wanted == name else _missing(wanted)
             self.send_response(status)
             self.end_headers()

@@ -146,7 +146,8 @@ def test_pages_behind_a_hole_stay(place: Kept) -> None:
     lost = place.scene.log.take(FEED)
     stray = place.post("c")[0]
     plan = place.restorer().plan(FEED, 5)
-    assert (plan.lost, plan.strays, plan.missing) == ((2, 5), {3}, [2, 4, 5, 6])
+    assert (plan.lost, set(plan.strays)) == ((2, 5), {3})
+    assert list(plan.missing) == [2, 4, 5, 6]
     assert plan.size == 4
     place.restore(5)
     assert [page.number for page in place.scene.reader.read(FEED, 0).pages] == [1, 2, 3, 4, 5, 6]

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from .address import DEFAULT_URL
 from .errors import ClientError
 from .named_consumers import NamedConsumers
 from .password_options import password_options
+from .stage_options import address_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,11 @@ class Place:
 
 
 def place_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --url, --feed and those of the password to a command, which is given one *place*."""
+    """Adds --url, --stage, --feed and a password's to a command, which is given one *place*."""
 
     @functools.wraps(command)
     def with_place(url: str, feed: str, password: str, **others: Any) -> None:
         command(place=Place(url, feed, password), **others)
 
-    at = click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
     of = click.option("--feed", default="main", show_default=True, help="Which feed.")
-    return at(of(password_options(with_place)))
+    return address_options(of(password_options(with_place)))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from . import render
-from .address import DEFAULT_URL
 from .cli import EXIT_CODES
 from .errors import ClientError, Lost, Refused, WrongUrl
 from .password_options import password_options
+from .stage_options import address_options
 
 if TYPE_CHECKING:
     from .batches import Batch
@@ -27,7 +27,7 @@ _LINE_OF_BODY = re.compile(r"^line (\d+):? ?")
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
+@address_options
 @click.option("--feed", default="main", show_default=True, help="Which feed.")
 @click.option("--parent", "parents", multiple=True, metavar="P", help="A parent; repeatable.")
 @click.option("--timestamp", metavar="TIME", help="When it changed, RFC 3339; default: now.")

@@ -11,12 +11,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from .address import DEFAULT_URL
 from .cli import EXIT_CODES
 from .errors import ClientError
 from .feed_api import Answer, FeedApi
 from .password_options import password_options
 from .render import cell
+from .stage_options import address_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +33,7 @@ Asking = Callable[[str], Any]
 
 
 def _place(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --url and the options of the password to a command, which is given *asking*."""
+    """Adds --url, --stage and the options of the password to a command, which is given *asking*."""
 
     @functools.wraps(command)
     def with_place(url: str, password: str, **others: Any) -> None:
@@ -47,8 +47,7 @@ def _place(command: Callable[..., None]) -> Callable[..., None]:
 
         command(asking=asking, **others)
 
-    at = click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
-    return at(password_options(with_place))
+    return address_options(password_options(with_place))
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")

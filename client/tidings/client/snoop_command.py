@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .address import DEFAULT_URL
 from .cli import EXIT_CODES
 from .errors import ClientError
 from .password_options import password_options
+from .stage_options import address_options
 
 if TYPE_CHECKING:
     from .listener_signals import Signal
@@ -24,7 +24,7 @@ SERVICE = "tidings-snoop"
 @click.command(epilog=EXIT_CODES)
 @click.option("-r", "--resource", help="The resource to listen for.")
 @click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Its sub-resources.")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
+@address_options
 @click.option("--ws-url", help="Its WebSocket, where that has an address of its own.")
 @click.option("--feed", default="main", show_default=True, help="Which feed.")
 @password_options

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import render
-from .address import DEFAULT_URL, status_url
+from .address import status_url
 from .cli import EXIT_CODES
 from .errors import WrongUrl
+from .stage_options import address_options
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -38,7 +39,7 @@ class Report:
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
+@address_options
 @click.option("--feed", default="main", show_default=True, help="Which feed.")
 @click.option("--json", "as_json", is_flag=True, help="The report as it is, one line of JSON.")
 @click.option("--watch", is_flag=True, help=f"Again every {EVERY_S:.0f} seconds, until Ctrl-C.")

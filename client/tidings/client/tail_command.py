@@ -12,11 +12,11 @@ from typing import Literal
 import click
 
 from . import render
-from .address import DEFAULT_URL
 from .cli import EXIT_CODES
 from .consumer import Consumer
 from .errors import ClientError, Lost, WrongUrl
 from .password_options import password_options
+from .stage_options import address_options
 
 
 class Interrupts:
@@ -63,7 +63,7 @@ class Interrupts:
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--url", help=f"Where Tidings is.  [default: {DEFAULT_URL}]")
+@address_options
 @click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
 @click.option("--feed", default="main", show_default=True, help="Which feed.")
 @click.option(
@@ -103,8 +103,7 @@ class Interrupts:
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N operations.")
 @click.argument("address", required=False, metavar="[URL]")
 def tail(
-    url: str | None,
-    address: str | None,
+    url: str,
     ws_url: str | None,
     feed: str,
     cursor: str | None,
@@ -132,11 +131,9 @@ def tail(
       tidings tail --state-file seen --allow-replication   the same, with a copy to begin with
       tidings tail --from 0 --count 10                ten operations, then stop
     """
-    if url and address:
-        raise click.UsageError("give the address once, as URL or with --url")
     try:
         consumer = Consumer(
-            url or address or DEFAULT_URL,
+            url,
             transport=transport,
             feed=feed,
             types=_values(types),

@@ -90,8 +90,8 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
       tidings archive show 6553f100000000000c000003 --archive ./feed --json
     """
     first, dots, last = where.partition("..")
-    begun = _page(first)
-    end = (_page(last) if last else PAGE_MAX) if dots else begun
+    begun = page_of(first)
+    end = (page_of(last) if last else PAGE_MAX) if dots else begun
     seen = False
     for page in archive_findings.pages(target, begun, end):
         seen = True
@@ -110,7 +110,13 @@ def _entries(page: Page) -> Iterator[dict[str, Any]]:
         yield {**told_as, "data": json.loads(event.data)}
 
 
-def _page(text: str) -> int:
+def page_of(text: str) -> int:
+    """
+    The page that a number, or the id of an event, names.
+
+    Raises:
+        UsageError: *text* is neither.
+    """
     from tidings.core.cursors import Place, parse
 
     if text.isascii() and text.isdigit() and len(text) <= len(str(PAGE_MAX)):

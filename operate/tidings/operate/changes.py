@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.access import Role, passwords_of
+from tidings.core.access import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.passwords import set_at_ms
 from tidings.core.timestamps import from_ms
 
@@ -51,7 +51,7 @@ def as_json(feed: str, profile: Profile) -> dict[str, object]:
             f"{role.value}_passwords": [
                 {"set_at": from_ms(set_at_ms(stored))} for stored in passwords_of(profile, role)
             ]
-            for role in Role
+            for role in PASSWORD_ROLES
         },
         "version": profile.version,
     }
@@ -68,7 +68,7 @@ def as_lines(feed: str, profile: Profile) -> list[str]:
     ]
     if profile.max_age_s:
         rows.append(("max age", f"{profile.max_age_s} s"))
-    for role in Role:
+    for role in PASSWORD_ROLES:
         rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
     return [f"{name:<16} {value}" for name, value in rows]
 

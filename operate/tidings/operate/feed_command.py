@@ -11,7 +11,7 @@ from typing import IO
 
 import click
 from tidings.aws.clock import now_ms
-from tidings.core.access import Role
+from tidings.core.access import PASSWORD_ROLES, Role
 from tidings.core.passwords import SALT_BYTES, check_password, from_line, hashed
 from tidings.core.profiles import COMPATS, OPLOG
 from tidings.core.resources import parse
@@ -96,7 +96,7 @@ def set_(
 
 
 @feed.command()
-@click.argument("role", type=click.Choice([role.value for role in Role]))
+@click.argument("role", type=click.Choice([role.value for role in PASSWORD_ROLES]))
 @target_options
 @click.option(
     "--password-file", type=click.File(encoding="utf-8"), help="Take it from here; - for stdin."

@@ -13,7 +13,7 @@ from tidings.core.rebuilding import Rebuilder, Repaired
 from . import findings, shown
 from .examining import archive_option, examine, run_over
 from .findings import Findings
-from .state_target import StateTarget, state_options
+from .state_target import StateTarget, state_options, tables_option
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -24,6 +24,7 @@ _EVERY = range(limits.BUCKETS)
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
 @state_options
+@tables_option
 @archive_option
 @click.option("--dry-run", is_flag=True, help="Only say what would be put right.")
 @click.option(

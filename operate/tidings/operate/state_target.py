@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import click
 from botocore.config import Config  # noqa: TID251 see above
 from tidings.aws import stages, wire
 from tidings.aws.clock import now_ms
@@ -19,11 +21,13 @@ from tidings.core.verifying import Verifier
 from .target import feed_options, twin_client
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from tidings.aws.settings import Settings
     from tidings.core.archive_reader import ArchiveReader
     from tidings.core.ports import Spill
+
+    Command = Callable[..., None]
 
 _TWIN = "local"
 _READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
@@ -86,6 +90,37 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
         settings = stages.settings(_TWIN, {"TIDINGS_FEEDS": feed})
     wire.read_items_raw(client)
     return StateTarget(feed, client, settings)
+
+
+def tables_option(command: Command) -> Command:
+    """
+    Adds --tables to a command under `state_options`: those of a stage that were restored beside
+    the ones it has, by what follows their names.
+    """
+
+    @functools.wraps(command)
+    def with_tables(target: StateTarget, tables: str | None, **others: Any) -> None:
+        if tables is not None:
+            target = replace(target, settings=_beside(target.settings, tables))
+        command(target=target, **others)
+
+    option = click.option(
+        "--tables",
+        metavar="SUFFIX",
+        help="Tables restored beside its own: tidings-STAGE-log-SUFFIX.",
+    )
+    return option(with_tables)
+
+
+def _beside(settings: Settings, suffix: str) -> Settings:
+    if settings.stage == _TWIN:
+        raise click.UsageError("--tables is for a --stage: a twin has its own tables")
+    return replace(
+        settings,
+        log_table=stages.table_name(settings.stage, "log", suffix),
+        state_table=stages.table_name(settings.stage, "state", suffix),
+        control_table=stages.table_name(settings.stage, "control", suffix),
+    )
 
 
 state_options = feed_options(find)

@@ -64,8 +64,7 @@ def feed_options(find: Find) -> Callable[[Command], Command]:
         def with_target(
             feed: str, stage: str | None, endpoint_url: str | None, **others: Any
         ) -> None:
-            if (stage is None) == (endpoint_url is None):
-                raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+            check_place(stage, endpoint_url)
             with told():
                 command(target=find(check_name(feed), stage, endpoint_url), **others)
 
@@ -79,6 +78,15 @@ def feed_options(find: Find) -> Callable[[Command], Command]:
         return with_target
 
     return decorate
+
+
+def check_place(stage: str | None, endpoint_url: str | None) -> None:
+    """
+    Raises:
+        UsageError: neither is named, or both are.
+    """
+    if (stage is None) == (endpoint_url is None):
+        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
 
 
 @contextmanager

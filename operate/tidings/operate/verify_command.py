@@ -10,7 +10,7 @@ from tidings.client.cli import EXIT_CODES
 
 from . import findings, shown
 from .examining import ALL, archive_option, buckets_of, examine, run_over
-from .state_target import StateTarget, state_options
+from .state_target import StateTarget, state_options, tables_option
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,6 +22,7 @@ DIFFERENT = 3
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {DIFFERENT} differences.")
 @state_options
+@tables_option
 @archive_option
 @click.option("--buckets", callback=buckets_of, default=ALL, show_default=True, help="Only these.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a difference, then a sum.")

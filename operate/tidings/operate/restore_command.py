@@ -1,0 +1,145 @@
+"""`tidings restore`: a feed whose tables were put back to an earlier moment goes on."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING
+
+import click
+from tidings.aws.clock import now_ms, sleep_ms
+from tidings.aws.dynamodb_consumers import DynamoDBConsumers
+from tidings.aws.dynamodb_followers import DynamoDBFollowers
+from tidings.aws.dynamodb_numbers import DynamoDBNumbers
+from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.client.cli import EXIT_CODES
+from tidings.core import limits
+from tidings.core.reader import Reader
+from tidings.core.restoring import Restorer
+
+from .archive_command import page_of
+from .archive_target import store_at, url_of
+from .state_target import StateTarget, state_options, tables_option
+
+if TYPE_CHECKING:
+    from tidings.core.archive_ports import ArchiveStore
+    from tidings.core.restoring import Plan, Restored
+
+STOPPED = 3
+
+
+@click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
+@state_options
+@tables_option
+@click.option(
+    "--heard",
+    metavar="ID|PAGE",
+    callback=lambda ctx, param, text: None if text is None else page_of(text),
+    help="The last event, or page, that anybody heard of; without it what could have been.",
+)
+@click.option(
+    "--archive", metavar="URL|FOLDER", help="Its archive, if not that of the stage; it is cut."
+)
+@click.option(
+    "--max-pages",
+    type=click.IntRange(1),
+    default=limits.RESTORE_PAGES_MAX,
+    show_default=True,
+    help="Stop where it takes more empty pages: each is a write.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
+@click.pass_context
+def restore(
+    ctx: click.Context,
+    target: StateTarget,
+    heard: int | None,
+    archive: str | None,
+    max_pages: int,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """
+    Take up a feed whose tables were put back to an earlier moment, before anybody uses them.
+
+    Its log is kept as far as it goes. Page numbers that were told behind it are never given again,
+    and who heard of them is sent everything anew. Killed, it is run again. Then put the state
+    right: `tidings rebuild`.
+
+    \b
+    Examples:
+      tidings restore --stage prod --tables 2 --heard 6553f100000000000c000003 --dry-run
+      tidings restore --stage prod --tables 2 --heard 6553f100000000000c000003
+      tidings restore --endpoint-url http://127.0.0.1:8044
+    """
+    if target.feed in target.settings.sources:
+        raise click.ClickException(
+            f"{target.feed} is a copy: restore nothing, `tidings relays reset` copies it anew"
+        )
+    restorer = _restorer(target, archive)
+    plan = restorer.plan(target.feed, heard)
+    done = None
+    if plan.size <= max_pages and not dry_run:
+        done = restorer.restore(target.feed, plan)
+    click.echo(json.dumps(_as_json(target.feed, plan, done)) if as_json else _said(plan, done))
+    if plan.size > max_pages:
+        click.echo(
+            f"Stopped: it takes {plan.size:,} empty pages, more than {max_pages:,}; say with"
+            " --heard how far anybody heard, or allow it with --max-pages.",
+            err=True,
+        )
+        ctx.exit(STOPPED)
+
+
+def _restorer(target: StateTarget, archive: str | None) -> Restorer:
+    client, settings, log = target.client, target.settings, target.log()
+    followers = DynamoDBFollowers(client, settings.control_table)
+    return Restorer(
+        log,
+        Reader(log, log),
+        DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
+        followers,
+        followers,
+        DynamoDBConsumers(client, settings.control_table, _new_id),
+        DynamoDBProfiles(client, settings.control_table),
+        _archive(target, archive),
+        now_ms,
+        _new_id,
+        settings.page_ms,
+    )
+
+
+def _archive(target: StateTarget, named: str | None) -> ArchiveStore | None:
+    if not named and not target.settings.archive:
+        return None
+    return store_at(url_of(named or "", target))
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)
+
+
+def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
+    told: dict[str, object] = {
+        "feed": feed,
+        "kept": plan.kept.page,
+        "lost": list(plan.lost),
+        "pages": plan.size,
+    }
+    if done is None:
+        return told
+    names = {"followers": done.followers, "consumers": done.consumers}
+    return told | {**names, "parts": done.parts}
+
+
+def _said(plan: Plan, done: Restored | None) -> str:
+    first, last = plan.lost
+    lines = [f"The log is kept up to page {plan.kept.page}; it goes on behind page {plan.end}."]
+    if first <= last:
+        lines.append(f"Who heard of pages {first} to {last} is sent everything anew.")
+    lines.append(f"Empty pages: {plan.size:,}.")
+    if done is not None:
+        lines.append(f"Followers taken back: {', '.join(done.followers) or 'none'}.")
+        lines.append(f"Consumers taken back: {', '.join(done.consumers) or 'none'}.")
+        lines.append(f"Parts of the archive cut: {done.parts}.")
+    return "\n".join(lines)

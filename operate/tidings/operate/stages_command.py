@@ -1,0 +1,100 @@
+"""`tidings stages`: what there is in the account, where it is, and what is due."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import click
+from tidings.aws import stages as deployed
+from tidings.aws.clock import now_ms
+from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.client.cli import EXIT_CODES
+from tidings.core.access import Role, passwords_of
+from tidings.core.passwords import set_at_ms
+from tidings.core.timestamps import from_ms
+
+from .target import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidings.core.profiles import Profile
+
+    Stage = dict[str, Any]
+
+DAYS = 90  # as most rules for passwords have it
+_DAY_MS = 24 * 3600 * 1000
+_ADDRESSES = ("feed_url", "stream_url", "sockets_url")
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("name", required=False)
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(0),
+    default=DAYS,
+    show_default=True,
+    metavar="DAYS",
+    help="Passwords of this age are due to be rotated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON a stage.")
+def stages(name: str | None, days: int, as_json: bool) -> None:
+    """
+    List the stages of the account, or the stage NAME: addresses, feeds, passwords.
+
+    A password is told by its role and age alone.
+
+    \b
+    Examples:
+      tidings stages
+      tidings stages prod --older-than 30 --json
+    """
+    with told():
+        found = [_looked_at(stage, days) for stage in _exposed(name)]
+    if not found and name is None:
+        click.echo("There is no stage in this account and Region.", err=True)
+    for stage in found:
+        click.echo(json.dumps(stage) if as_json else "\n".join(_lines(stage)))
+
+
+def _exposed(name: str | None) -> list[deployed.Exposed]:
+    cloudformation = boto3.client("cloudformation")
+    if name is not None:
+        return [deployed.exposed(name, cloudformation)]
+    return deployed.all_exposed(cloudformation)
+
+
+def _looked_at(stage: deployed.Exposed, days: int) -> Stage:
+    profiles = DynamoDBProfiles(boto3.client("dynamodb"), stage.control_table)
+    addresses = dict(zip(_ADDRESSES, stage.addresses, strict=True))
+    feeds = [_feed(name, profiles.profile(name), days) for name in sorted(stage.feeds)]
+    return {"stage": stage.stage, **addresses, "feeds": feeds}
+
+
+def _feed(name: str, profile: Profile, days: int) -> dict[str, Any]:
+    return {"feed": name, "passwords": list(_passwords(profile, days))}
+
+
+def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
+    """What is set of each role, the newest first, and whether the newest one is old."""
+    for role in (Role.READ, Role.INGEST):
+        for at, stored in enumerate(passwords_of(profile, role)):
+            set_ms = set_at_ms(stored)
+            due = at > 0 or now_ms() - set_ms >= days * _DAY_MS
+            yield {"role": role.value, "set_at": from_ms(set_ms), "due": due}
+
+
+def _lines(stage: Stage) -> Iterator[str]:
+    yield stage["stage"]
+    for name in _ADDRESSES:
+        yield f"  {name.removesuffix('_url'):<9} {stage[name] or 'none'}"
+    for feed in stage["feeds"]:
+        yield f"  {feed['feed']}"
+        if not feed["passwords"]:
+            yield "    closed, unless the stage is open: no password is set"
+        for each in feed["passwords"]:
+            due = ", due to be rotated" if each["due"] else ""
+            yield f"    {each['role']} password of {each['set_at']}{due}"

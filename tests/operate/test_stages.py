@@ -1,0 +1,139 @@
+"""Stages by their names: `tidings stages`, and --stage where a command takes an address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import click
+import pytest
+from click.testing import CliRunner, Result
+from moto import mock_aws
+from tidings.aws.blueprint import TABLES
+from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.client.address import DEFAULT_URL
+from tidings.client.cli import main
+from tidings.client.stage_options import address_options
+from tidings.core.passwords import hashed
+from tidings.core.profiles import Profile
+
+from tests.contract.stores import create
+from tests.operate.cloudformation import describing
+
+OUTPUTS = {
+    "FeedUrl": "https://feed.example.org",
+    "StreamUrl": "https://stream.example.org/",
+    "SocketsUrl": "wss://sockets.example.org/live",
+    "ControlTable": "control",
+    "Feeds": "main,orders",
+}
+NEW_MS, OLD_MS = 4_102_444_800_000, 1_500_000_000_000  # years 2100 and 2017
+SALT = bytes(16)
+
+
+@pytest.fixture
+def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
+    """Those of the stage `dev`, which is the only one of its account."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
+    with mock_aws(), describing("tidings-dev", OUTPUTS) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
+        client = boto3.client("dynamodb")
+        for table in TABLES:
+            create(client, table)
+        yield DynamoDBProfiles(client, "control")
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+def _passwords(profiles: DynamoDBProfiles) -> None:
+    stored = tuple(hashed("correct horse", salt=SALT, now_ms=at) for at in (NEW_MS, OLD_MS))
+    profiles.save("orders", replace(Profile(), read_passwords=stored, ingest_passwords=stored[1:]))
+
+
+def test_what_a_stage_exposes(profiles: DynamoDBProfiles) -> None:
+    """Its addresses and feeds, and of passwords the role and the age, never a hash."""
+    _passwords(profiles)
+    (told,) = map(json.loads, _run("stages", "--json").stdout.splitlines())
+    assert told == {
+        "stage": "dev",
+        "feed_url": OUTPUTS["FeedUrl"],
+        "stream_url": OUTPUTS["StreamUrl"],
+        "sockets_url": OUTPUTS["SocketsUrl"],
+        "feeds": [
+            {"feed": "main", "passwords": []},
+            {
+                "feed": "orders",
+                "passwords": [
+                    {"role": "read", "set_at": "2100-01-01T00:00:00Z", "due": False},
+                    {"role": "read", "set_at": "2017-07-14T02:40:00Z", "due": True},
+                    {"role": "ingest", "set_at": "2017-07-14T02:40:00Z", "due": True},
+                ],
+            },
+        ],
+    }
+
+
+def test_a_stage_for_a_person(profiles: DynamoDBProfiles) -> None:
+    """One by its name; another one is told not to be there."""
+    _passwords(profiles)
+    shown = _run("stages", "dev", "--older-than", "99999").stdout
+    assert "  sockets   wss://sockets.example.org/live\n" in shown
+    assert "closed, unless the stage is open" in shown
+    assert "read password of 2017-07-14T02:40:00Z, due to be rotated\n" in shown  # the second one
+    assert "ingest password of 2017-07-14T02:40:00Z\n" in shown
+    missing = _run("stages", "prod")
+    assert (missing.exit_code, "the stack tidings-prod" in missing.stderr) == (1, True)
+
+
+@pytest.mark.usefixtures("profiles")
+@pytest.mark.parametrize(
+    ("words", "url", "ws_url"),
+    [
+        ("", DEFAULT_URL, None),
+        ("http://a", "http://a", None),
+        ("--url http://a --ws-url ws://b", "http://a", "ws://b"),
+        ("--stage local", DEFAULT_URL, None),
+        ("--stage dev", OUTPUTS["FeedUrl"], OUTPUTS["SocketsUrl"]),
+        ("--stage dev --ws-url ws://b", OUTPUTS["FeedUrl"], "ws://b"),
+        ("--stage dev --transport sse", OUTPUTS["StreamUrl"], OUTPUTS["SocketsUrl"]),
+    ],
+)
+def test_where_a_command_asks(words: str, url: str, ws_url: str | None) -> None:
+    """At an address, or at that of the stage for what it does; the twin where nobody says."""
+    seen: dict[str, Any] = {}
+
+    @click.command()
+    @address_options
+    @click.option("--ws-url")
+    @click.option("--transport")
+    @click.argument("address", required=False)
+    def command(**values: Any) -> None:
+        seen.update(values)
+
+    assert CliRunner().invoke(command, words.split()).exit_code == 0
+    assert (seen["url"], seen["ws_url"]) == (url, ws_url)
+
+
+@pytest.mark.usefixtures("profiles")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("status --stage dev --url http://a", 2, "say once where it is"),
+        ("tail --stage dev http://a", 2, "say once where it is"),
+        ("consume c --stage dev --sse", 2, "--sse goes with --url"),
+        ("log oldest --stage prod", 1, "the stack tidings-prod"),
+        ("relays list --stage prod", 1, "the stack tidings-prod"),
+    ],
+)
+def test_what_no_stage_can_mean(words: str, code: int, said: str) -> None:
+    """It is said in a sentence, by each kind of command."""
+    done = _run(*words.split())
+    assert (done.exit_code, said in done.stderr) == (code, True)
