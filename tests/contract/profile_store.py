@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidings.core.admissions import Ended
 from tidings.core.profiles import Profile
 from tidings.core.resources import Resource
 
@@ -17,6 +18,7 @@ PROFILE = Profile(
     ("other",),
     resources=(Resource("vm", ("nic", "ä"), "/vms"), Resource("network", (), "/networks?a=b")),
     max_age_s=28_800,
+    ended=(Ended("3k2m9c0q8xw1", 1), Ended("abcabcabcabc", 2, 3)),
     lost=((3, 9), (12, 1_000_000_000_000)),
 )
 

@@ -24,6 +24,7 @@ from tidings.aws.dynamodb_connections import (
 from tidings.aws.dynamodb_consumers import DynamoDBConsumers
 from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
+from tidings.aws.dynamodb_keys import DynamoDBKeyCounts, DynamoDBKeys
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_numbers import DynamoDBNumbers
 from tidings.aws.dynamodb_outbox import DynamoDBOutbox
@@ -35,7 +36,7 @@ from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
 from tidings.aws.items import letter as letters
-from tidings.core import change_ports, consumer_ports, ports, relay_ports, restoring
+from tidings.core import change_ports, consumer_ports, key_ports, ports, relay_ports, restoring
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
@@ -44,6 +45,8 @@ from tidings.core.memory import (
     MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
+    MemoryKeyCounts,
+    MemoryKeys,
     MemoryLog,
     MemoryOutbox,
     MemoryProfiles,
@@ -104,6 +107,8 @@ class Stores:
     relays: relay_ports.RelayStore
     clusters: relay_ports.Coordinator
     numbers: restoring.Numbers
+    keys: key_ports.Keys
+    key_counts: key_ports.KeyCounts
 
 
 def in_memory() -> Stores:
@@ -130,6 +135,8 @@ def in_memory() -> Stores:
         MemoryRelays(log),
         MemoryCoordinator(),
         log,
+        MemoryKeys(),
+        MemoryKeyCounts(),
     )
 
 
@@ -155,6 +162,8 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBRelays(client, "log", "control"),
         DynamoDBClusters(client, "control"),
         DynamoDBNumbers(client, "log", "control", lambda ms: None),
+        DynamoDBKeys(client, "control"),
+        DynamoDBKeyCounts(client, "control"),
     )
 
 

@@ -34,6 +34,7 @@ from tests.contract.connection_store import (
 from tests.contract.consumer_store import ConsumersContract
 from tests.contract.departure_store import DepartureStoreContract, departures
 from tests.contract.follower_store import FollowerStoreContract
+from tests.contract.key_store import KeysContract
 from tests.contract.log_store import LogStoreContract
 from tests.contract.number_store import NumbersContract
 from tests.contract.outbox_store import OutboxContract
@@ -121,6 +122,9 @@ class TestClaims(ClaimStoreContract): ...
 
 
 class TestProfiles(ProfilesContract): ...
+
+
+class TestKeys(KeysContract): ...
 
 
 class TestTallies(TalliesContract): ...

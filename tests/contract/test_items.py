@@ -25,6 +25,7 @@ from tidings.aws.items import (
     tally,
     watch,
 )
+from tidings.core.admissions import Admission
 from tidings.core.claims import Claim
 from tidings.core.connections import Change, Connection, Watch
 from tidings.core.departures import Departures
@@ -50,12 +51,14 @@ FILTERS = st.builds(
     types=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
     parents=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
     leave=st.booleans(),
+    veiled=st.booleans(),
     kinds=st.none() | st.frozensets(PAIRS, max_size=3),
 )
 KINDS = st.builds(Kind, TEXTS, st.lists(TEXTS, max_size=3).map(tuple))
 LISTENERS = st.builds(
     Listener, st.just(2), TEXTS, TEXTS, TEXTS, st.lists(KINDS, max_size=3).map(tuple)
 )
+ADMISSIONS = st.builds(Admission, st.sampled_from(["", "3k2m9c0q8xw1"]), NUMBERS)
 CONNECTIONS = {
     "id": TEXTS,
     "opened_ms": NUMBERS,
@@ -67,6 +70,7 @@ CONNECTIONS = {
     "runner": st.text(st.characters(codec="utf-8")),
     "listener": st.none() | LISTENERS,
     "runner_expires_ms": NUMBERS,
+    "admission": ADMISSIONS,
     "version": NUMBERS,
 }
 
@@ -138,7 +142,7 @@ def test_change(written: Change) -> None:
     assert change.decode(travelled(change.encode(FEED, written, expires_ms=1000))) == written
 
 
-@given(st.builds(Watch, TEXTS, FILTERS, NUMBERS), TEXTS)
+@given(st.builds(Watch, TEXTS, FILTERS, NUMBERS, ADMISSIONS), TEXTS)
 def test_watch(written: Watch, key: str) -> None:
     """The connection is read back from the name, whatever key stands before it."""
     assert watch.decode(travelled(watch.encode(FEED, key, written, expires_ms=1000))) == written

@@ -10,7 +10,7 @@ from itertools import count as counting
 from typing import Any
 
 from tidings.core import limits
-from tidings.core.access import Guard
+from tidings.core.access import Guard, Role
 from tidings.core.append import Appender
 from tidings.core.archive_reader import ArchiveReader
 from tidings.core.archiving import HABITS, Archiver, Gatherer
@@ -21,6 +21,9 @@ from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
 from tidings.core.followers import Follower
 from tidings.core.ingesting import Ingester
+from tidings.core.issuing import Issuer
+from tidings.core.keyring import KeyRing
+from tidings.core.keys import ID_LENGTH, Given, Key
 from tidings.core.losses import Losses
 from tidings.core.memory import (
     MemoryArchive,
@@ -30,6 +33,8 @@ from tidings.core.memory import (
     MemoryDepartures,
     MemoryFollowers,
     MemoryInbox,
+    MemoryKeyCounts,
+    MemoryKeys,
     MemoryLog,
     MemoryProfiles,
     MemoryRegistry,
@@ -38,6 +43,7 @@ from tidings.core.memory import (
     MemoryTallies,
     MemoryWatches,
 )
+from tidings.core.metering import Meter
 from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
 from tidings.core.passwords import Verifier
@@ -98,6 +104,8 @@ class Scene:
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
     sockets: MemorySockets = field(default_factory=MemorySockets)
     bells: MemoryBells = field(default_factory=MemoryBells)
+    keys: MemoryKeys = field(default_factory=MemoryKeys)
+    key_counts: MemoryKeyCounts = field(default_factory=MemoryKeyCounts)
     tallies: MemoryTallies = field(default_factory=MemoryTallies)
     counted: Counter[str] = field(default_factory=Counter)
     waits: list[int] = field(default_factory=list)
@@ -106,7 +114,10 @@ class Scene:
     def __post_init__(self) -> None:
         self._ids = counting(1)
         self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
-        self.guard = Guard(self.profiles, Verifier(b"scene"), open=True)
+        self.issuer = Issuer(self.keys, self.profiles, self.clock)
+        self.meter = Meter(self.key_counts, self.clock)
+        ring = KeyRing(self.keys, self.clock, self.meter)
+        self.guard = Guard(self.profiles, Verifier(b"scene"), open=True, bearers=(ring,))
         self.reader = Reader(self.log, self.log)
         self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
         self.ingester = Ingester(
@@ -216,6 +227,7 @@ class Scene:
             self.new_id,
             self.count,
             self.tallies,
+            profiles=self.profiles,
         )
 
     def clock(self) -> int:
@@ -241,6 +253,13 @@ class Scene:
         """The feed's owner sets it so."""
         standing = self.profiles.profile(feed)
         assert self.profiles.save(feed, replace(standing, leave=leave))
+
+    def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> Given:
+        """A new key with *roles*, READ if there are none."""
+        given = Given(f"{next(self._ids):0{ID_LENGTH}}", "s" * 32)
+        wanted = Key("", "", frozenset(roles or {Role.READ}), **rights)
+        self.issuer.create(feed, given, wanted)
+        return given
 
     def project(self, feed: str = FEED) -> int:
         """Run the follower `state`."""

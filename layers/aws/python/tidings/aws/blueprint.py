@@ -89,7 +89,9 @@ class Schedule:
     every_minutes: int
 
 
-_READ = ("dynamodb:GetItem", "dynamodb:Query")
+_GET = ("dynamodb:GetItem",)
+_QUERY = ("dynamodb:Query",)
+_READ = _GET + _QUERY
 _PUT = ("dynamodb:PutItem",)
 _UPDATE = ("dynamodb:UpdateItem",)
 _DELETE = ("dynamodb:DeleteItem",)
@@ -113,8 +115,10 @@ TABLES = (
 SEATS = Table("seats", "", "kind", ("name", "S"), "expires")
 SEAT_ACTIONS = (*_READ, *_PUT)
 
+# Whoever is asked by clients also counts what keys with a rate have used, in `control`.
+
 # What takes a number, keeps a claim, and puts a page.
-_APPENDS = (Grant("log", _READ + _PUT), Grant("control", _UPDATE + _PUT + _READ))
+_APPENDS = (Grant("log", _QUERY + _PUT), Grant("control", _UPDATE + _PUT + _GET))
 
 FUNCTIONS = (
     Function(
@@ -130,9 +134,9 @@ FUNCTIONS = (
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
         grants=(
-            Grant("log", _READ + _PUT),
+            Grant("log", _QUERY + _PUT),
             Grant("state", ("dynamodb:BatchGetItem", "dynamodb:BatchWriteItem")),
-            Grant("control", _READ + _UPDATE),
+            Grant("control", _GET + _UPDATE),
         ),
         invokes=("follow-state", "follow-push"),
         environment={"TIDINGS_FOLLOWER": "state"},
@@ -143,8 +147,8 @@ FUNCTIONS = (
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
         grants=(
-            Grant("log", _READ + _PUT),
-            Grant("state", _READ),
+            Grant("log", _QUERY + _PUT),
+            Grant("state", _QUERY),
             Grant("control", _READ + _UPDATE),
             Grant("connections", _READ + _PUT + _DELETE),
         ),
@@ -157,7 +161,7 @@ FUNCTIONS = (
         "follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        grants=(Grant("log", _READ), Grant("control", _READ + _UPDATE)),
+        grants=(Grant("log", _QUERY), Grant("control", _GET + _UPDATE)),
         invokes=("follow-archive",),
         archive="write",
         environment={"TIDINGS_FOLLOWER": "archive"},
@@ -168,9 +172,9 @@ FUNCTIONS = (
         timeout_s=limits.RELAY_TIMEOUT_S,
         memory_mb=512,
         grants=(
-            Grant("log", _READ + _PUT),
+            Grant("log", _QUERY + _PUT),
             Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
-            Grant("control", _READ + _PUT + _UPDATE),
+            Grant("control", _GET + _PUT + _UPDATE),
         ),
         invokes=("follow-relay", "follow-state", "follow-push"),
         coordinates=True,
@@ -187,7 +191,7 @@ FUNCTIONS = (
         "disconnect",
         timeout_s=5,
         memory_mb=256,
-        grants=(Grant("connections", _READ + _DELETE),),
+        grants=(Grant("connections", _GET + _DELETE),),
     ),
     Function(
         "receive",
@@ -195,9 +199,9 @@ FUNCTIONS = (
         timeout_s=10,
         memory_mb=512,
         grants=(
-            Grant("log", _READ),
-            Grant("control", _READ),
-            Grant("connections", _READ + _PUT + _DELETE),
+            Grant("log", _QUERY),
+            Grant("control", _READ + _UPDATE),
+            Grant("connections", _GET + _PUT + _DELETE),
         ),
         sockets=True,
         invokes=("replay", "follow-push"),
@@ -209,10 +213,10 @@ FUNCTIONS = (
         timeout_s=limits.REPLAY_TIMEOUT_S,
         memory_mb=1024,
         grants=(
-            Grant("log", _READ),
-            Grant("state", _READ),
+            Grant("log", _QUERY),
+            Grant("state", _QUERY),
             Grant("control", _READ),
-            Grant("connections", _READ + _PUT + _DELETE),
+            Grant("connections", _GET + _PUT + _DELETE),
         ),
         sockets=True,
         invokes=("replay", "follow-push"),
@@ -224,8 +228,8 @@ FUNCTIONS = (
         timeout_s=900,
         memory_mb=512,
         grants=(
-            Grant("log", _READ),
-            Grant("state", _READ),
+            Grant("log", _QUERY),
+            Grant("state", _QUERY),
             Grant("control", _READ + _UPDATE + _DELETE),  # counts its streams and their events
         ),
         streams=True,
@@ -237,7 +241,7 @@ FUNCTIONS = (
         timeout_s=limits.CORRECT_TIMEOUT_S,
         memory_mb=1024,
         grants=(
-            Grant("log", _READ + _PUT),
+            Grant("log", _QUERY + _PUT),
             Grant("state", ("dynamodb:BatchGetItem",)),
             Grant("control", _READ + _UPDATE),
         ),
@@ -271,9 +275,9 @@ FUNCTIONS = (
         timeout_s=55,
         memory_mb=512,
         grants=(
-            Grant("log", _READ + _PUT),
-            Grant("control", _UPDATE + _PUT + _READ),
-            Grant("outbox", _READ + _PUT + _DELETE),
+            Grant("log", _QUERY + _PUT),
+            Grant("control", _UPDATE + _PUT + _GET),
+            Grant("outbox", _QUERY + _PUT + _DELETE),
         ),
     ),
     Function(
@@ -283,7 +287,7 @@ FUNCTIONS = (
         memory_mb=512,
         grants=(
             Grant("state", ("dynamodb:Query", "dynamodb:BatchGetItem")),
-            Grant("control", ("dynamodb:GetItem",)),
+            Grant("control", _GET + _UPDATE),
             Grant("connections", ("dynamodb:Query",)),
         ),
     ),
@@ -292,21 +296,24 @@ FUNCTIONS = (
         "administer",
         timeout_s=10,
         memory_mb=256,
-        grants=(Grant("log", _READ), Grant("control", _READ + _PUT)),
+        grants=(Grant("log", _QUERY), Grant("control", _READ + _PUT + _UPDATE)),
     ),
     Function(
         "consume",
         "consume",
         timeout_s=10,
         memory_mb=256,
-        grants=(Grant("log", ("dynamodb:Query",)), Grant("control", _READ + _PUT + _DELETE)),
+        grants=(
+            Grant("log", _QUERY),
+            Grant("control", _READ + _PUT + _UPDATE + _DELETE),
+        ),
     ),
     Function(
         "supervise",
         "supervise",
         timeout_s=10,
         memory_mb=256,
-        grants=(Grant("log", ("dynamodb:Query",)), Grant("control", _READ + _PUT)),
+        grants=(Grant("log", _QUERY), Grant("control", _GET + _PUT + _UPDATE)),
         invokes=("follow-relay",),
         coordinates=True,
     ),
@@ -316,9 +323,9 @@ FUNCTIONS = (
         timeout_s=limits.INDEX_TIMEOUT_S,
         memory_mb=512,
         grants=(
-            Grant("log", _READ),
+            Grant("log", _QUERY),
             Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
-            Grant("control", _READ),
+            Grant("control", _GET),
         ),
     ),
     Function(
@@ -326,7 +333,7 @@ FUNCTIONS = (
         "report",
         timeout_s=10,
         memory_mb=256,
-        grants=(Grant("log", ("dynamodb:Query",)), Grant("control", _READ)),
+        grants=(Grant("log", _QUERY), Grant("control", _READ)),
     ),
     Function(
         "sweep",
@@ -334,9 +341,9 @@ FUNCTIONS = (
         timeout_s=55,
         memory_mb=512,
         grants=(
-            Grant("log", _READ + _UPDATE),
+            Grant("log", _QUERY + _UPDATE),
             Grant("control", _READ + _UPDATE),
-            Grant("connections", _READ + _PUT + _DELETE + _SCAN),
+            Grant("connections", _GET + _PUT + _DELETE + _SCAN),
         ),
         sockets=True,
         invokes=("follow-state", "follow-push", "follow-archive", "follow-relay", "replay"),

@@ -1,0 +1,70 @@
+"""What every store of keys, and of what they have used, keeps to: `Keys` and `KeyCounts`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidings.core.access import Role
+from tidings.core.filters import Filter
+from tidings.core.keys import Key, digest_of
+
+from tests.contract.stores import Stores
+
+KEY = Key(
+    "3k2m9c0q8xw1",
+    digest_of("s" * 32),
+    frozenset({Role.READ, Role.INGEST}),
+    Filter(frozenset({"video"}), frozenset({"user/42", "ä"})),
+    expires_ms=4_102_444_800_000,
+    rate=5,
+    label="the phone of Ann",
+    made_ms=4_102_444_700_000,
+    made_by="bob",
+    revoked_ms=4_102_444_750_000,
+    successor="abcabcabcabc",
+)
+PLAIN = Key("000000000000", digest_of("t" * 32), frozenset({Role.ADMIN}))
+
+
+class KeysContract:
+    def test_there_is_none_at_first(self, stores: Stores, feed: str) -> None:
+        """Of any name."""
+        assert stores.keys.key(feed, KEY.id) is None
+        assert list(stores.keys.keys(feed)) == []
+
+    def test_a_key_is_kept_whole(self, stores: Stores, feed: str) -> None:
+        """Every field, under its feed alone, as the next version."""
+        for key in (KEY, PLAIN):
+            assert stores.keys.save(feed, key)
+            assert stores.keys.key(feed, key.id) == replace(key, version=1)
+        assert stores.keys.key(f"{feed}-other", KEY.id) is None
+
+    def test_keys_are_listed_by_their_ids(self, stores: Stores, feed: str) -> None:
+        """Those of the feed alone."""
+        for key in (KEY, PLAIN):
+            assert stores.keys.save(feed, key)
+        assert stores.keys.save(f"{feed}-other", KEY)
+        assert [key.id for key in stores.keys.keys(feed)] == [PLAIN.id, KEY.id]
+
+    def test_an_id_is_given_once(self, stores: Stores, feed: str) -> None:
+        """Who draws one that is taken is told, and the key stays as it is."""
+        assert stores.keys.save(feed, KEY)
+        assert not stores.keys.save(feed, replace(PLAIN, id=KEY.id))
+        assert stores.keys.key(feed, KEY.id) == replace(KEY, version=1)
+
+    def test_the_second_of_two_who_change_at_once_is_told(self, stores: Stores, feed: str) -> None:
+        """A revocation is never undone by a rotation that did not see it."""
+        assert stores.keys.save(feed, PLAIN)
+        read = replace(PLAIN, version=1)
+        assert stores.keys.save(feed, replace(read, revoked_ms=1))
+        assert not stores.keys.save(feed, replace(read, expires_ms=2))
+        assert stores.keys.key(feed, PLAIN.id) == replace(PLAIN, revoked_ms=1, version=2)
+
+    def test_what_was_used_adds_up(self, stores: Stores, feed: str) -> None:
+        """Of each key, in each window."""
+        window = 410_244_480
+        assert stores.key_counts.add(feed, "a", window, 3) == 3
+        assert stores.key_counts.add(feed, "a", window, 4) == 7
+        assert stores.key_counts.add(feed, "b", window, 1) == 1
+        assert stores.key_counts.add(feed, "a", window + 1, 1) == 1
+        assert stores.key_counts.add(f"{feed}-other", "a", window, 1) == 1

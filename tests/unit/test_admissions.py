@@ -1,0 +1,54 @@
+"""Admissions: when who is still here is let go."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.core import limits
+from tidings.core.admissions import FOR_GOOD, Admission, Ended, endings_of, noted
+from tidings.core.profiles import Profile
+
+NOW = 1_763_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("admission", "endings", "ended"),
+    [
+        (FOR_GOOD, {"a": 0}, False),
+        (Admission("a"), {}, False),
+        (Admission("a"), {"b": 0}, False),
+        (Admission("a"), {"a": 0}, True),
+        (Admission("a"), {"a": NOW}, True),
+        (Admission("a"), {"a": NOW + 1}, False),
+        (Admission("a", NOW), {}, True),
+        (Admission("", NOW), {}, True),
+        (Admission("a", NOW + 1), {}, False),
+    ],
+)
+def test_what_ends_an_admission(admission: Admission, endings: dict[str, int], ended: bool) -> None:
+    """Its time, or its key; a password ends nobody."""
+    assert admission.has_ended(endings, NOW) is ended
+
+
+def test_a_profile_knows_the_endings() -> None:
+    """By key."""
+    profile = Profile(ended=(Ended("a", 1), Ended("b", 1, 2)))
+    assert endings_of(profile) == {"a": 0, "b": 2}
+
+
+def test_an_ending_is_noted_once() -> None:
+    """The later one of a key counts: a rotated key may be revoked before it runs out."""
+    standing = noted((Ended("b", NOW),), Ended("a", NOW, NOW + 9))
+    assert noted(standing, Ended("a", NOW + 1)) == (Ended("b", NOW), Ended("a", NOW + 1))
+
+
+def test_an_ending_is_forgotten_when_nobody_can_be_connected() -> None:
+    """Counted from when it counts, so that one of tomorrow is there tomorrow."""
+    later = NOW + limits.CONNECTION_MS_MAX
+    standing = (Ended("a", NOW), Ended("b", NOW, NOW + 1), Ended("c", NOW + 1))
+    assert noted(standing, Ended("d", later)) == (*standing[1:], Ended("d", later))
+
+
+def test_of_very_many_the_oldest_are_forgotten() -> None:
+    """The sweep has let theirs go; a profile must fit an item, and be read by everybody."""
+    standing = tuple(Ended(f"{n}", NOW) for n in range(limits.ENDED_MAX))
+    assert noted(standing, Ended("new", NOW)) == (*standing[1:], Ended("new", NOW))
