@@ -37,17 +37,15 @@ class ArchiveBucket(Construct):
         return f"s3://{self.bucket.bucket_name}"
 
     def allow(self, role: iam.Role, what: str) -> None:
-        """`read` or `write` parts; who reads them may list them."""
-        below = self.bucket.arn_for_objects(f"{BELOW}*")
-        allow(role, [_OBJECT_ACTIONS[what]], [below])
+        """
+        `read` or `write` parts; who reads them may list them.
+
+        List them all: under a condition on the prefix, S3 would say of a part that is gone that
+        access to it is denied, and a reader could not tell the one from the other.
+        """
+        allow(role, [_OBJECT_ACTIONS[what]], [self.bucket.arn_for_objects(f"{BELOW}*")])
         if what == "read":
-            role.add_to_policy(
-                iam.PolicyStatement(
-                    actions=["s3:ListBucket"],
-                    resources=[self.bucket.bucket_arn],
-                    conditions={"StringLike": {"s3:prefix": f"{BELOW}*"}},
-                )
-            )
+            allow(role, ["s3:ListBucket"], [self.bucket.bucket_arn])
         if self.key is not None:
             allow_key(role, self.key.key_arn, [_KEY_ACTIONS[what]], service="s3")
 

@@ -54,11 +54,11 @@ def start_anew() -> None:
     forget(app, archive_app, listeners_app, changes_app, consumers_app, relay_app, clients)
 
 
-def archive_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on there is an archive, in a bucket of moto's."""
+def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -> None:
+    """From now on there is an archive at *url*, in a bucket of moto's."""
     region: Any = {"LocationConstraint": clients.objects().meta.region_name}
     clients.objects().create_bucket(Bucket="kept", CreateBucketConfiguration=region)
-    monkeypatch.setenv("TIDINGS_ARCHIVE", "s3://kept/dev")
+    monkeypatch.setenv("TIDINGS_ARCHIVE", url)
     start_anew()
 
 

@@ -109,7 +109,7 @@ def following_push(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) 
 
 
 def following_archive(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
-    archive_on_s3(monkeypatch)
+    archive_on_s3(monkeypatch, "s3://kept")  # as a stage has it
     post()
     app.log().take("main")
     post()

@@ -1,0 +1,1 @@
+"""Functions under the policies of their own roles, as the synthesised templates have them."""

@@ -1,0 +1,89 @@
+"""What a signed request asks of AWS: the actions that its service looks for in policies."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from botocore.awsrequest import AWSRequest
+
+from tests.iam.policy import Call
+
+SOCKETS = "sockets"  # stands for the id of the WebSocket API: no address here holds it
+_SOCKET_STAGE = "live"
+_INVOCATION = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
+_CONNECTION = re.compile(r".*/@connections/(.+)")
+_S3_OF_OBJECTS = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject"}
+
+
+def calls_of(service: str, region: str, account: str, request: AWSRequest) -> list[Call]:
+    """
+    What *request* needs.
+
+    A service or a way of asking that is not known here becomes an action that nobody allows.
+    """
+    read = _SERVICES.get(service)
+    place = f"{service}:{region}:{account}"
+    if read is None:
+        return [Call(f"{service}:?", str(request.url))]
+    return list(read(place, request))
+
+
+def _dynamodb(place: str, request: AWSRequest) -> Iterator[Call]:
+    action = str(request.headers["X-Amz-Target"]).partition(".")[2]
+    sent: dict[str, Any] = json.loads(request.data)
+    if action.startswith("Transact"):
+        for part in sent["TransactItems"]:
+            for kind, each in part.items():
+                name = "ConditionCheckItem" if kind == "ConditionCheck" else f"{kind}Item"
+                yield Call(f"dynamodb:{name}", _table(place, each["TableName"]))
+        return
+    for table in sent.get("RequestItems", [sent.get("TableName", "")]):
+        yield Call(f"dynamodb:{action}", _table(place, table, sent.get("IndexName")))
+
+
+def _table(place: str, name: str, index: str | None = None) -> str:
+    """Tables of other accounts are named by their ARN."""
+    arn = name if name.startswith("arn:") else f"arn:aws:{place}:table/{name}"
+    return f"{arn}/index/{index}" if index else arn
+
+
+def _lambda(place: str, request: AWSRequest) -> Iterator[Call]:
+    found = _INVOCATION.fullmatch(urlsplit(str(request.url)).path)
+    action = "lambda:InvokeFunction" if found and request.method == "POST" else "lambda:?"
+    yield Call(action, f"arn:aws:{place}:function:{unquote(found[1]) if found else ''}")
+
+
+def _execute_api(place: str, request: AWSRequest) -> Iterator[Call]:
+    found = _CONNECTION.fullmatch(urlsplit(str(request.url)).path)
+    action = "execute-api:ManageConnections" if found else "execute-api:?"
+    path = f"{SOCKETS}/{_SOCKET_STAGE}/{request.method}/@connections/{found[1] if found else ''}"
+    yield Call(action, f"arn:aws:{place}:{path}")
+
+
+def _s3(place: str, request: AWSRequest) -> Iterator[Call]:
+    """By path (`host/bucket/key`) or by host (`bucket.s3...`)."""
+    url = urlsplit(str(request.url))
+    host, at, _ = (url.hostname or "").partition(".s3.")
+    path = unquote(url.path).lstrip("/")
+    bucket, _, key = (host, "", path) if at else path.partition("/")
+    method = str(request.method)
+    if key:
+        action = _S3_OF_OBJECTS.get(method, f"?{method}")
+        yield Call(f"s3:{action}", f"arn:aws:s3:::{bucket}/{key}")
+        return
+    asked = parse_qs(url.query) | {k: [str(v)] for k, v in dict(request.params or {}).items()}
+    listed = method == "GET" and "list-type" in asked
+    context = {"s3:prefix": tuple(asked.get("prefix", [""]))}
+    yield Call("s3:ListBucket" if listed else f"s3:?{method}", f"arn:aws:s3:::{bucket}", context)
+
+
+_SERVICES: dict[str, Callable[[str, AWSRequest], Iterator[Call]]] = {
+    "dynamodb": _dynamodb,
+    "lambda": _lambda,
+    "execute-api": _execute_api,
+    "s3": _s3,
+}

@@ -1,0 +1,179 @@
+"""What functions do beside the scenes of the blueprint's own test: what is rare, and S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from tidings.aws import app, clients
+from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.core import limits
+from tidings.core.access import Credential, Role
+from tidings.core.cursors import START
+from tidings.core.errors import Chained
+from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
+
+from functions.administer.handler import handle as administer
+from functions.browse.handler import handle as browse
+from functions.connect.handler import handle as connect
+from functions.consume.handler import handle as consume
+from functions.disconnect.handler import handle as disconnect
+from functions.follow.handler import handle as follow
+from functions.ingest.handler import handle as ingest
+from functions.propose.handler import handle as propose
+from functions.publish.handler import handle as publish
+from functions.receive.handler import handle as receive
+from functions.replay.handler import handle as replay
+from functions.steer.handler import handle as steer
+from functions.supervise.handler import handle as supervise
+from functions.sweep.handler import handle as sweep
+from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, start_anew
+from tests.functions.test_archive import given_up
+from tests.functions.test_grants import Asked, come
+from tests.iam.stages import SOURCES
+
+Watch = Callable[[], Asked]
+Scene = Callable[[pytest.MonkeyPatch, Watch], object]
+RESUME = {"action": "resume", "cursor": START.encode()}
+LONG_AGO = {
+    "action": "resume",
+    "cursor": "000000010000000001000000",
+}  # the log's first page, but old
+
+
+def _archived(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive_on_s3(monkeypatch, "s3://kept")
+    given_up(monkeypatch)
+    start_anew()
+
+
+def resuming_from_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    _archived(monkeypatch)
+    connect(event("socket_connect"), None)
+    watch()
+    receive(message(LONG_AGO), None)
+
+
+def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    _archived(monkeypatch)
+    connect(event("socket_connect"), None)
+    receive(message(RESUME), None)
+    watch()
+    replay({"replay": CONNECTION}, None)
+
+
+def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    _archived(monkeypatch)
+    watch()
+    stream = app.streamer().open("main", START.encode(), None, None)
+    while not stream.next().at_frontier:
+        pass
+
+
+def being_told_by_a_stranger(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    disconnect(event("socket_disconnect"), None)
+    watch()
+    receive(event("socket_message"), None)
+
+
+def judging(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    region: dict[str, str] = {"LocationConstraint": "eu-west-1"}
+    clients.objects().create_bucket(Bucket="syncs", CreateBucketConfiguration=region)  # type: ignore[arg-type]
+    key = "plans/one/failure.json"
+    clients.objects().put_object(Bucket="syncs", Key=key, Body=b'{"failed":"why"}')
+    watch()
+    failed = {"error": {"Error": "States.TaskFailed", "Cause": "ExitCode: 1"}}
+    steer({"step": "report", "id": "one", "bucket": "syncs", "state": failed}, None)
+
+
+def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    monkeypatch.setenv("TIDINGS_SOURCES", json.dumps(SOURCES))
+    start_anew()
+    watch()
+    request = {"feed": "main", "dump": "s3://syncs/dumps/one.ndjson"}
+    asked = {"id": "one", "bucket": "syncs", "region": "eu-west-1", "request": request}
+    with pytest.raises(Chained):
+        steer({**asked, "step": "check"}, None)
+
+
+def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    ingest(event("http_post"), None)
+    app.log().take("main")
+    ingest(event("http_post"), None)
+    monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
+    monkeypatch.setattr(limits, "HOLE_GRACE_MS", 0)
+    start_anew()
+    watch()
+    follow({"ring": "main"}, None)
+
+
+def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    """One that joins, one whose time is up."""
+    come()
+    watch()
+    sweep({}, None)
+    monkeypatch.setattr(limits, "CONNECTION_MS_MAX", -1)
+    sweep({}, None)
+
+
+def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    archive_on_s3(monkeypatch, "s3://kept")
+    ingest(event("http_post"), None)
+    watch()
+    sweep({}, None)
+
+
+def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
+    """*ask* is given the headers of who has one; where there are none, the key is `SHOWN`."""
+
+    def scene(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+        stored = DynamoDBKeys(clients.dynamodb(), app.settings().control_table)
+        digest = digest_of(SHOWN.secret)
+        assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
+        watch()
+        ask({"authorization": f"Bearer {SHOWN.spelled()}", "content-type": "application/json"})
+
+    return scene
+
+
+def _asked(handle: Callable[..., object], key: str, **more: str) -> Scene:
+    path = {"feed": "main", "name": "index"}
+    sent = event("http_get_status", routeKey=key, pathParameters=path, **more)
+    return _with_a_rated_key(lambda headers: handle({**sent, "headers": headers}, None))
+
+
+def _said(_: object) -> None:
+    connect(event("socket_connect"), None)
+    receive(message({"action": "subscribe", "password": SHOWN.spelled()}), None)
+
+
+def _let_in(_: object) -> None:
+    app.guard().check("main", Role.READ, Credential(SHOWN.spelled(), bearer=True))
+
+
+SHOWN = Given("0" * ID_LENGTH, "A" * 32)
+RATED = {
+    "ingest": _with_a_rated_key(lambda h: ingest(event("http_post", headers=h), None)),
+    "propose": _asked(propose, "POST /changes", body="1"),
+    "publish": _asked(publish, "POST /changefeeds", body="{}"),
+    "browse": _asked(browse, "GET /feeds/{feed}/objects"),
+    "administer": _asked(administer, "GET /config"),
+    "consume": _asked(consume, "GET /feeds/{feed}/consumers"),
+    "supervise": _asked(supervise, "GET /feeds/{feed}/relay"),
+    "receive": _with_a_rated_key(_said),
+    "stream": _with_a_rated_key(_let_in),
+}
+FURTHER: dict[str, tuple[Scene, ...]] = {
+    "receive": (resuming_from_the_archive, being_told_by_a_stranger),
+    "replay": (replaying_the_archive,),
+    "stream": (streaming_the_archive,),
+    "steer": (judging, refusing_a_copy),
+    "follow-push": (filling_a_hole,),
+    "sweep": (sweeping_connections, sweeping_with_an_archive),
+}
+
+MORE = {
+    name: (*FURTHER.get(name, ()), *([RATED[name]] if name in RATED else ()))
+    for name in {*FURTHER, *RATED}
+}

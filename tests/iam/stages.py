@@ -1,0 +1,46 @@
+"""Stages whose roles functions are put under."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import aws_cdk as cdk
+from aws_cdk.assertions import Template as Synthesised
+
+from infra.settings import STAGES, Producer, Stage
+from infra.stack import TidingsStack
+from tests.infra.templates import Template
+
+PRODUCER = Producer(
+    "videos",
+    "arn:aws:dynamodb:eu-west-1:123456789012:table/videos/stream/2026-01-01T00:00:00.000",
+    {"type": "video", "id": "{{id}}"},
+)
+SOURCES: dict[str, dict[str, object]] = {"main": {"url": "https://feed.example/feeds/main"}}
+
+
+def _whole() -> Stage:
+    """With a key of its own and everything that a stage may have."""
+    keyed = next(stage for stage in STAGES if stage.customer_key)
+    return replace(keyed, producers=(PRODUCER,), seats=True, sources=SOURCES)
+
+
+def _least() -> Stage:
+    """Without a key, and with what every stage has; a table that produces is its own function."""
+    return replace(STAGES[0], producers=(PRODUCER,))
+
+
+KINDS = {"least": _least, "whole": _whole}
+
+
+@cache
+def template(kind: str) -> Template:
+    """Synthesised once a process."""
+    stage = KINDS[kind]()
+    return Template(stage, dict(Synthesised.from_stack(TidingsStack(cdk.App(), stage)).to_json()))
+
+
+def deployed(function: str) -> str:
+    """The name of *function* in these stages: that of a capture says whose table it reads."""
+    return f"{function}-{PRODUCER.name}" if function == "capture" else function

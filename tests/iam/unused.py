@@ -1,0 +1,48 @@
+"""Privileges that no scene uses, and why a role has them all the same."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+# What the platform does in the role's name, before or after the function itself.
+PLATFORM = {
+    "logs:*": "the platform writes the function's log",
+    "kms:*": "DynamoDB and S3 use the stage's key: `roles.Roles.implied`",
+    "dynamodb:DescribeStream": "the event source mapping reads the stream",
+    "dynamodb:GetRecords": "likewise",
+    "dynamodb:GetShardIterator": "likewise",
+    "dynamodb:ListStreams": "likewise",
+    "s3:ListBucket *GivenUpBucket*": "Lambda keeps what the mapping gives up",
+    "s3:PutObject *GivenUpBucket*": "likewise",
+}
+# What takes more time or bad weather than a scene has; another test shows it.
+RARE = {
+    "lambda:InvokeFunction *-follow-state": "a run's time is up: tests/unit/test_followers.py",
+    "lambda:InvokeFunction *-follow-push": "likewise",
+    "lambda:InvokeFunction *-follow-archive": "likewise",
+    "lambda:InvokeFunction *-replay": "likewise: tests/unit/test_replaying.py",
+    "lambda:InvokeFunction *-follow-relay": "a feed is chained: tests/functions/test_supervise.py",
+    "execute-api:ManageConnections */DELETE/*": "a client is too slow: tests/unit/test_delivery.py",
+}
+# The same, of one function.
+OF_ONE = {
+    "follow-archive": {
+        "dynamodb:GetItem */control": "its page is gone from the log: tests/unit/test_followers.py"
+    },
+    "replay": {
+        "dynamodb:DeleteItem */connections": "its client is gone: tests/unit/test_replaying.py",
+        "dynamodb:Query */control": "it falls off the log: tests/unit/test_catchup.py",
+    },
+    "sweep": {
+        "execute-api:ManageConnections */POST/*": "it only cuts; one word grants both in blueprint"
+    },
+}
+
+
+def excused(function: str, action: str, resource: str) -> str | None:
+    """The reason why nothing uses a privilege, if there is one."""
+    for pattern, reason in (PLATFORM | RARE | OF_ONE.get(function, {})).items():
+        wanted, _, where = pattern.partition(" ")
+        if fnmatchcase(action, wanted) and fnmatchcase(resource, where or "*"):
+            return reason
+    return None
