@@ -201,6 +201,9 @@ class TidingsStack(cdk.Stack):
             stage=self.stage,
             alarms=self.alarms,
             functions=list(self.functions.values()),
+            tables=self.tables,
+            http=self.http,
+            sockets=self.sockets,
             syncs=self.sync.arn,
         )
 

@@ -1,4 +1,4 @@
-"""The alarms of a stage, all to one topic. docs/OPERATIONS.md says what to do about each."""
+"""The alarms of a stage, all to one topic. docs/RUNBOOKS.md says what to do about each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra import runbooks
 from infra.parts import measures
 from infra.parts.function import TidingsFunction
 from infra.parts.http_api import FeedHttpApi
@@ -144,6 +145,7 @@ class Alarms(Construct):
             self,
             name,
             metric=metric,
+            alarm_description=runbooks.description(name),
             threshold=threshold,
             evaluation_periods=periods,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,

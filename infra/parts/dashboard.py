@@ -1,19 +1,29 @@
-"""One dashboard a stage: alarms first, then every metric of the feed, then what AWS measures."""
+"""One dashboard a stage: alarms, an overview, every metric of the feed, what AWS measures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 from tidings.aws import metrics
 
-from infra.parts import measures
+from infra import prices
+from infra.parts import cost, measures
 from infra.parts.alarms import Alarms
 from infra.parts.function import TidingsFunction
+from infra.parts.http_api import FeedHttpApi
+from infra.parts.socket_api import FeedSocketApi
+from infra.parts.tables import Tables
 from infra.settings import Stage
 
-FULL_WIDTH, WIDTH = 24, 8  # CloudWatch's grid has 24 columns
+FULL_WIDTH, WIDTH, QUARTER = 24, 8, 6  # CloudWatch's grid has 24 columns
+ERRORS = "Errors"
+_OVERVIEW = {
+    "Lag, pages": ("FollowerLag", "ConsumerLag", "RelayLag"),
+    "Throughput": ("OperationsIngested", "FollowerPages", "FramesSent"),
+    ERRORS: ("RequestsRejected", "FollowerFellOff", "ConnectionsClosed"),
+}
 _STATISTICS = {
     name: "Maximum"
     for name in (
@@ -41,6 +51,9 @@ class FeedDashboard(Construct):
         stage: Stage,
         alarms: Alarms,
         functions: Sequence[TidingsFunction],
+        tables: Tables,
+        http: FeedHttpApi,
+        sockets: FeedSocketApi,
         syncs: str,
     ) -> None:
         super().__init__(scope, name)
@@ -50,9 +63,30 @@ class FeedDashboard(Construct):
                 alarms=list(alarms.alarms()), width=FULL_WIDTH, title="Alarms"
             )
         )
+        messages = sockets.deployed.metric("MessageCount", statistic="Sum", period=measures.PERIOD)
+        requests = http.api.metric_count(period=measures.PERIOD)
+        apis = ((requests, prices.HTTP_REQUEST), (messages, prices.MESSAGE))
+        board.add_widgets(
+            *_overview(stage, http), _cost(cost.per_million(stage, functions, tables, apis))
+        )
         board.add_widgets(*[_metric(metric, stage) for metric in metrics.METRICS])
         board.add_widgets(*[_functions(*each, functions) for each in _PER_FUNCTION])
         board.add_widgets(_syncs(syncs))
+
+
+def _overview(stage: Stage, http: FeedHttpApi) -> Iterator[cloudwatch.GraphWidget]:
+    for title, names in _OVERVIEW.items():
+        left: list[cloudwatch.IMetric] = [
+            measures.of_feed(name, stage, statistic=_STATISTICS.get(name, "Sum")) for name in names
+        ]
+        if title == ERRORS:
+            left.append(http.api.metric_server_error(period=measures.PERIOD))
+        yield cloudwatch.GraphWidget(title=title, left=left, width=QUARTER)
+
+
+def _cost(dollars: cloudwatch.IMetric) -> cloudwatch.GraphWidget:
+    title = f"Cost of a million operations, at list prices of {prices.DATE}"
+    return cloudwatch.GraphWidget(title=title, left=[dollars], width=QUARTER)
 
 
 def _metric(metric: metrics.Metric, stage: Stage) -> cloudwatch.GraphWidget:

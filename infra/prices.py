@@ -1,0 +1,77 @@
+"""
+List prices of AWS, in dollars: what docs/COSTS.md and the dashboard reckon with.
+
+Of one Region and one date; free tiers and discounts are left out. Where yours differ, change
+this table and run `python -m bench.costs_page`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REGION = "us-east-1"
+DATE = "February 2026"
+
+_DYNAMODB = "https://aws.amazon.com/dynamodb/pricing/on-demand/"
+_LAMBDA = "https://aws.amazon.com/lambda/pricing/"
+_API = "https://aws.amazon.com/api-gateway/pricing/"
+_CLOUDWATCH = "https://aws.amazon.com/cloudwatch/pricing/"
+_S3 = "https://aws.amazon.com/s3/pricing/"
+_KMS = "https://aws.amazon.com/kms/pricing/"
+_OUT = "https://aws.amazon.com/ec2/pricing/on-demand/"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """*dollars* for *per* of *unit*."""
+
+    dollars: float
+    per: int
+    unit: str
+    source: str
+
+    def __str__(self) -> str:
+        amount = f"${self.dollars:.10f}".rstrip("0")
+        whole, _, cents = amount.partition(".")
+        return f"{whole}.{cents.ljust(2, '0')} / {self.per:,}"
+
+
+WRITE_UNIT = Price(0.625, 1_000_000, "write unit of 1 KB", _DYNAMODB)
+READ_UNIT = Price(0.125, 1_000_000, "strong read unit of 4 KB", _DYNAMODB)
+TABLE_GB = Price(0.25, 1, "GB of a table, a month", _DYNAMODB)
+RECOVERY_GB = Price(0.20, 1, "GB of point-in-time recovery, a month", _DYNAMODB)
+INVOCATION = Price(0.20, 1_000_000, "invocation", _LAMBDA)
+GB_SECOND = Price(13.3334, 1_000_000, "GB-second, arm64", _LAMBDA)
+HTTP_REQUEST = Price(1.00, 1_000_000, "request of the HTTP API", _API)
+MESSAGE = Price(1.00, 1_000_000, "WebSocket message of 32 KB", _API)
+CONNECTION_MINUTE = Price(0.25, 1_000_000, "minute of a WebSocket", _API)
+ALARM = Price(0.10, 1, "alarm, a month", _CLOUDWATCH)
+DASHBOARD = Price(3.00, 1, "dashboard, a month", _CLOUDWATCH)
+METRIC = Price(0.30, 1, "metric of our own, a month", _CLOUDWATCH)
+LOG_GB = Price(0.50, 1, "GB of logs taken in", _CLOUDWATCH)
+LOG_KEPT_GB = Price(0.03, 1, "GB of logs kept, a month", _CLOUDWATCH)
+KEY = Price(1.00, 1, "KMS key, a month", _KMS)
+S3_PUT = Price(0.005, 1000, "PUT to S3", _S3)
+S3_GB = Price(0.023, 1, "GB in S3, a month", _S3)
+OUT_GB = Price(0.09, 1, "GB to the internet", _OUT)
+
+ALL = (
+    WRITE_UNIT,
+    READ_UNIT,
+    TABLE_GB,
+    RECOVERY_GB,
+    INVOCATION,
+    GB_SECOND,
+    HTTP_REQUEST,
+    MESSAGE,
+    CONNECTION_MINUTE,
+    ALARM,
+    DASHBOARD,
+    METRIC,
+    LOG_GB,
+    LOG_KEPT_GB,
+    KEY,
+    S3_PUT,
+    S3_GB,
+    OUT_GB,
+)

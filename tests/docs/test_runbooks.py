@@ -1,0 +1,60 @@
+"""docs/RUNBOOKS.md: each alarm leads to a section, and each command is one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from tidings.client.cli import main
+
+from infra import runbooks
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / runbooks.PAGE).read_text(encoding="utf-8")
+_COMMAND = re.compile(r"`(tidings [^`]+)`")
+COMMANDS = sorted(set(_COMMAND.findall(TEXT)))
+SECTIONS = [part.partition("\n") for part in TEXT.split("\n## ")[1:]]
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+
+
+def _found(command: str) -> tuple[click.Command, list[str]]:
+    """What runs it, and the words that it is given."""
+    words = shlex.split(command.partition(">")[0])[1:]
+    found: click.Command = main
+    while isinstance(found, click.Group) and words and not words[0].startswith("-"):
+        named = found.get_command(click.Context(found), words.pop(0))
+        assert named is not None, command
+        found = named
+    return found, words
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_a_runbook_is_one(command: str) -> None:
+    """It exists, and so does each of its options; a section may name a command alone."""
+    found, words = _found(command)
+    known = {name for each in found.params for name in (*each.opts, *each.secondary_opts)}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize(("title", "body"), [(title, body) for title, _, body in SECTIONS])
+def test_a_runbook_is_whole(title: str, body: str) -> None:
+    """What is seen first, then what to do, then how one knows that it is over."""
+    assert body.strip().startswith("**You see** ")
+    assert body.index("\n1. ") < body.index("**It is over** when ")
+
+
+def test_every_alarm_leads_to_a_section() -> None:
+    """And every section that alarms lead to is there."""
+    anchors = {_anchor(title) for title, _, _ in SECTIONS}
+    assert set(runbooks.SECTIONS.values()) <= anchors
+    assert runbooks.description("FollowStateErrors").endswith("#a-function-fails")
+    assert runbooks.description("LogReadThrottleEvents").endswith("#throttles")
+    assert runbooks.description("SyncExecutionsFailed").endswith("#a-sync-failed-or-was-stopped")
+    with pytest.raises(StopIteration):
+        runbooks.description("Unheard")
