@@ -60,12 +60,14 @@ class RelayDesk:
         Raises:
             WrongPassword, NoPasswordSet, WrongKey, OutsideKey: there is none.
         """
-        told, refused = [], None
+        told: list[dict[str, Any]] = []
+        refused: Rejected | None = None
         for feed in sorted(self._control.feeds):
             try:
                 NEEDS[event["routeKey"]].admit(self._guard, feed, request.credential)
             except Rejected as error:
-                refused = error
+                if refused is None or error.status > refused.status:
+                    refused = error  # a key says more to the one feed that knows it
                 continue
             told.append(self._control.listed(feed))
         if refused is not None and not told:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidings.core.needs import ANYBODY, COPIES, POSTS, READS, READS_ALL, STEERS, Need
+from tidings.core.needs import ANYBODY, COPIES, POSTS, PUBLISHES, READS, READS_ALL, STEERS, Need
 
 DEFAULT_PATH = "$default"
 
@@ -50,6 +50,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/ops", "stream", READS),
     HttpRoute("GET", "/status", "report", ANYBODY),
     HttpRoute("GET", "/feeds/{feed}/status", "report", ANYBODY),
+    HttpRoute("GET", "/openapi.json", "report", ANYBODY),
     HttpRoute("GET", "/changes", "stream", READS, waits=True),
     HttpRoute("GET", "/changes/{id}", "stream", READS, waits=True),
     HttpRoute("POST", "/changes", "propose", POSTS),
@@ -57,10 +58,10 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/changes/{id}", "stream", READS, waits=True),
     HttpRoute("POST", "/feeds/{feed}/changes", "propose", POSTS),
     HttpRoute("GET", "/changefeeds", "browse", ANYBODY),
-    HttpRoute("POST", "/changefeeds", "publish", POSTS),
+    HttpRoute("POST", "/changefeeds", "publish", PUBLISHES),
     HttpRoute("GET", "/changefeeds/stats", "browse", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/changefeeds", "browse", ANYBODY),
-    HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish", POSTS),
+    HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish", PUBLISHES),
     HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/objects", "browse", READS),
     HttpRoute("GET", "/feeds/{feed}/log", "consume", READS_ALL),

@@ -14,7 +14,6 @@ from . import limits
 from .admissions import Ended, noted
 from .errors import InvalidSetting, Unavailable
 from .keys import Given, Key, check_id, checked_key, digest_of, heir
-from .profiles import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +115,6 @@ class Issuer:
     def _note(self, feed: str, ended: Ended) -> None:
         for _ in range(_ATTEMPTS):
             profile = self.profiles.profile(feed)
-            wanted = checked(replace(profile, ended=noted(profile.ended, ended)))
-            if self.profiles.save(feed, wanted):
+            if self.profiles.save(feed, replace(profile, ended=noted(profile.ended, ended))):
                 return
         raise Unavailable(f"the profile of {feed} kept changing")

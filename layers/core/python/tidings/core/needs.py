@@ -17,7 +17,7 @@ class Bounded(Enum):
     """What who has a key that is bounded to a part of the feed is answered."""
 
     NARROWED = "narrowed"  # what lies within
-    BY_TYPE = "by type"  # that, unless by parents: of what left more would be told than it may see
+    BY_TYPE = "by type"  # that, unless it is bounded by parents, which cannot be told apart here
     REFUSED = "refused"  # nothing: it is of the whole feed
 
 
@@ -45,7 +45,8 @@ class Need:
 
 ANYBODY = Need()
 READS = Need(Role.READ)
-COPIES = Need(Role.READ, Bounded.BY_TYPE)
+COPIES = Need(Role.READ, Bounded.BY_TYPE)  # of what left more would be told than may be seen
 READS_ALL = Need(Role.READ, Bounded.REFUSED)
 POSTS = Need(Role.INGEST)
+PUBLISHES = Need(Role.INGEST, Bounded.BY_TYPE)  # items name no parents
 STEERS = Need(Role.ADMIN, Bounded.REFUSED)

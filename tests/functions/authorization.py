@@ -1,0 +1,200 @@
+"""
+Who asks what, as a table: actors, and for each route of the blueprint a request that would do.
+
+What is expected of each cell follows from the route's need alone; so a function that asks for
+another role than its route says, or lets a bounded key see the whole, is found.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidings.aws.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
+from tidings.core.access import Role
+from tidings.core.filters import EVERYTHING, Filter
+from tidings.core.needs import Bounded, Need
+
+VIDEOS = Filter(frozenset({"video", "change"}))
+ANNS = Filter(parents=frozenset({"user/ann"}))
+READER, PRODUCER = "the read password", "the ingest password"
+
+
+@dataclass(frozen=True)
+class Actor:
+    """*password*, or a key with *roles* within *bound*; *ended*: it is good for nothing."""
+
+    name: str
+    password: str = ""
+    roles: frozenset[Role] = frozenset()
+    bound: Filter = EVERYTHING
+    ended: str = ""
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self.roles)
+
+
+def _key(name: str, *roles: Role, **more: Any) -> Actor:
+    return Actor(name, roles=frozenset(roles), **more)
+
+
+ACTORS = (
+    Actor("nobody"),
+    Actor("a wrong password", "no such password"),
+    Actor("the read password", READER),
+    Actor("the ingest password", PRODUCER),
+    _key("a read key", Role.READ),
+    _key("an ingest key", Role.INGEST),
+    _key("an admin key", Role.ADMIN),
+    _key("a key with all roles", *Role),
+    _key("a key bounded by type", Role.READ, Role.INGEST, bound=VIDEOS),
+    _key("a key bounded by parent", Role.READ, Role.INGEST, bound=ANNS),
+    _key("a revoked key", *Role, ended="revoked"),
+    _key("an expired key", *Role, ended="expired"),
+    _key("a key of another feed", *Role, ended="foreign"),
+    _key("a key with another secret", *Role, ended="wrong"),
+)
+
+
+def refused(actor: Actor, need: Need) -> int:
+    """401 or 403, if *actor* may not ask for what has this *need*; else 0."""
+    if need.role is None:
+        return 0
+    if not actor.has_key:
+        opens = {READER: {Role.READ}, PRODUCER: {Role.INGEST, Role.ADMIN}}
+        return 0 if need.role in opens.get(actor.password, ()) else 401
+    if actor.ended:
+        return 401
+    if need.role not in actor.roles:
+        return 403
+    if need.bounded is Bounded.REFUSED and actor.bound != EVERYTHING:
+        return 403
+    return 403 if need.bounded is Bounded.BY_TYPE and actor.bound.parents else 0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request by *route* that who is let in is answered with *status*."""
+
+    route: HttpRoute
+    status: int
+    need: Need
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    query: str = ""
+    kind: str = "application/json"
+    body: str = ""
+
+    @property
+    def path(self) -> str:
+        path = "/nowhere" if self.route.path == "$default" else self.route.path
+        for name, value in self.parameters.items():
+            path = path.replace(f"{{{name}}}", value)
+        return path
+
+    @property
+    def method(self) -> str:
+        return "POST" if self.route.method == "ANY" else self.route.method
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+OPERATION = '{"event":"insert","type":"video","id":"x","parents":["user/ann"]}'
+ITEM = (
+    '{"changeKind":{"resource":"video","subResources":["title"]},"changedResourceId":"x",'
+    '"parents":["user/ann"]}'
+)
+FORM, YAML = "application/x-www-form-urlencoded", "application/yaml"
+# By what a route ends with, and its method: the status of who is let in, and what is sent.
+REQUESTS: dict[str, dict[str, Any]] = {
+    "POST /": {"status": 204, "body": OPERATION},
+    "POST /ops": {"status": 204, "body": OPERATION},
+    "GET /": {"status": 200},
+    "GET /ops": {"status": 200},
+    "GET /status": {"status": 200},
+    "GET /openapi.json": {"status": 200},
+    "GET /changes": {"status": 200},
+    "GET /changes/{id}": {"status": 404, "parameters": {"id": "99999999"}},
+    "POST /changes": {"status": 200, "body": '{"data":1,"tags":["user/ann"]}'},
+    "GET /changefeeds": {"status": 200},
+    "POST /changefeeds": {"status": 204, "body": ITEM},
+    "GET /changefeeds/stats": {"status": 200},
+    "GET /objects": {"status": 200},
+    "GET /log": {"status": 200},
+    "GET /consumers": {"status": 200},
+    "PUT /consumers/{name}": {"status": 400, "body": '{"unknown":1}'},
+    "GET /consumers/{name}": {"status": 404},
+    "DELETE /consumers/{name}": {"status": 404, "query": "why=w&by=b"},
+    "GET /consumers/{name}/parked": {"status": 404},
+    "GET /consumers/{name}/notes": {"status": 200},
+    "GET /pages": {"status": 200},
+    "GET /rows": {"status": 200, "query": "bucket=0"},
+    "GET /relays": {"status": 200},
+    "GET /relay": {"status": 200},
+    "PUT /relay/password": {"status": 404, "body": '{"password":"a new one"}'},
+    "POST /relay/{action}": {"status": 404, "parameters": {"action": "pause"}},
+    "GET /health": {"status": 200},
+    "PUT /health": {"status": 200, "kind": FORM, "body": "up=true"},
+    "POST /health": {"status": 200, "kind": FORM, "body": "up=true"},
+    "GET /config": {"status": 200},
+    "PUT /config": {"status": 200, "kind": YAML, "body": "{}"},
+    "POST /config": {"status": 200, "kind": YAML, "body": "{}"},
+    "GET /cluster": {"status": 200},
+    "GET /cluster/members": {"status": 200},
+    "PUT /cluster/members": {"status": 501},
+    "POST /cluster/members": {"status": 501},
+    "GET /cluster/members/{id}": {"status": 200, "parameters": {"id": "1"}},
+    "DELETE /cluster/members/{id}": {"status": 501, "parameters": {"id": "1"}},
+    "GET /diagnostics": {"status": 200},
+    "GET /diagnostics/{part}": {"status": 200, "parameters": {"part": "id"}},
+    "GET /diagnostics/raft/{part}": {"status": 200, "parameters": {"part": "state"}},
+    "ANY /": {"status": 404},
+}
+_ACT = "/feeds/{feed}/consumers/{name}/{action}"
+_ACTION_BODIES = {
+    "lease": '{"worker":"w"}',
+    "ack": '{"fence":1}',
+    "release": '{"fence":1}',
+    "fail": '{"fence":1,"error":"e"}',
+    "mark": '{"why":"w","by":"b","position":"now"}',
+    "retry": '{"why":"w","by":"b","id":"all"}',
+    "drop": '{"why":"w","by":"b","id":"all"}',
+}
+
+
+def requests() -> list[Asked]:
+    """One for each route, and for each action of a consumer."""
+    found = []
+    for route in HTTP_ROUTES:
+        if route.path == _ACT:
+            found += [_action(route, name, need) for name, need in CONSUMER_ACTIONS.items()]
+        else:
+            below = route.path.removeprefix("/feeds/{feed}")
+            given = REQUESTS[f"{route.method} {'/' if below == '$default' else below}"]
+            found.append(Asked(route, need=route.need, **given))
+    return [_placed(asked) for asked in found]
+
+
+def _action(route: HttpRoute, name: str, need: Need) -> Asked:
+    body = _ACTION_BODIES.get(name, '{"why":"w","by":"b"}')
+    return Asked(route, 404, need, {"action": name}, body=body)
+
+
+def _placed(asked: Asked) -> Asked:
+    standing = {"feed": "main", "name": "nobody"}
+    known = {name: value for name, value in standing.items() if f"{{{name}}}" in asked.route.path}
+    return replace(asked, parameters={**known, **asked.parameters})
+
+
+def headers(secret: str, *, bearer: bool) -> dict[str, str]:
+    """As a client shows it; nothing for nobody."""
+    if not secret:
+        return {}
+    if bearer:
+        return {"authorization": f"Bearer {secret}"}
+    pair = base64.b64encode(f"anybody:{secret}".encode()).decode()
+    return {"authorization": f"Basic {pair}"}

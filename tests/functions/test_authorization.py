@@ -1,0 +1,179 @@
+"""The authorization matrix: every actor, every route and message, on every transport."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from tidings.aws import app, clients
+from tidings.aws.clock import now_ms
+from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.aws.routes import MESSAGES
+from tidings.core.access import PASSWORD_ROLES
+from tidings.core.issuing import Issuer
+from tidings.core.keys import Given, Key
+from tidings.core.passwords import hashed
+from tidings.core.profiles import Profile
+from tidings.core.resources import Resource
+
+from functions.connect.handler import handle as connect
+from functions.receive.handler import handle as receive
+from tests.functions.authorization import (
+    ACTORS,
+    OPERATION,
+    PRODUCER,
+    READER,
+    Actor,
+    Asked,
+    headers,
+    refused,
+    requests,
+)
+from tests.functions.cloud import Cloud, event, message, start_anew
+from tests.functions.test_ingest import handle as ingest
+from tests.functions.test_stream import get
+
+PROFILE = Profile(
+    read_passwords=(hashed(READER, salt=b"1" * 16, now_ms=0),),
+    ingest_passwords=(hashed(PRODUCER, salt=b"2" * 16, now_ms=0),),
+    resources=(Resource("video", ("title",), "/videos"),),
+    max_age_s=3600,
+)
+GIVEN = Given("3k2m9c0q8xw1", "s" * 32)
+REGISTRATION = {"instance": "i", "changeKind": {"resource": "video", "subResources": ["title"]}}
+MESSAGE = {
+    "subscribe": {"action": "subscribe"},
+    "resume": {"action": "resume", "cursor": "now"},
+    "unsubscribe": {"action": "unsubscribe"},
+    "ping": {"action": "ping"},
+    "register": REGISTRATION,
+}
+BEARER_TOO = [(actor, bearer) for actor in ACTORS for bearer in (False, True)]
+
+
+@pytest.fixture
+def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """Two feeds of a deployed stage; `main` has its passwords."""
+    monkeypatch.delenv("TIDINGS_OPEN")
+    monkeypatch.setenv("TIDINGS_FEEDS", "main,other")
+    start_anew()
+    assert app.profiles().save("main", PROFILE)
+    return cloud
+
+
+def secret_of(actor: Actor) -> str:
+    """What *actor* shows; its key is made as operators make them."""
+    if not actor.has_key:
+        return actor.password
+    stored = DynamoDBKeys(clients.dynamodb(), "control")
+    issuer = Issuer(stored, app.profiles(), lambda: now_ms() - 60_000)
+    expires_ms = now_ms() - 1000 if actor.ended == "expired" else 0
+    wanted = Key("", "", actor.roles, actor.bound, expires_ms=expires_ms)
+    issuer.create("other" if actor.ended == "foreign" else "main", GIVEN, wanted)
+    if actor.ended == "revoked":
+        issuer.revoke("main", GIVEN.id)
+    shown = Given(GIVEN.id, "x" * 32) if actor.ended == "wrong" else GIVEN
+    return shown.spelled()
+
+
+def expected(actor: Actor, asked: Asked, *, bearer: bool) -> int:
+    if asked.path == "/relays" and actor.ended == "foreign":
+        return 200  # it tells of every feed that may be read: the other one
+    if bearer and not actor.has_key and asked.need.role is not None:
+        return 401  # a password is no bearer
+    return refused(actor, asked.need) or asked.status
+
+
+@dataclass(frozen=True)
+class Client:
+    """Asks the function of a route as API Gateway and the function URL hand it over."""
+
+    secret: str
+    bearer: bool
+
+    def status(self, asked: Asked) -> int:
+        if asked.route.function == "stream":
+            return self._streamed(asked)
+        handler = importlib.import_module(f"functions.{asked.route.function}.handler")
+        answer: dict[str, Any] = handler.handle(self._event(asked), None)
+        return int(answer["statusCode"])
+
+    def _streamed(self, asked: Asked) -> int:
+        shown = {"accept": "text/event-stream", "last-event-id": "0"}
+        sent = {**shown, **headers(self.secret, bearer=self.bearer)}
+        return asyncio.run(get(asked.path, headers=sent, query=asked.query, until="live"))[0]
+
+    def _event(self, asked: Asked) -> dict[str, Any]:
+        base = event("http_post")
+        http = {**base["requestContext"]["http"], "method": asked.method, "path": asked.path}
+        shown = headers(self.secret, bearer=self.bearer)
+        return {
+            **base,
+            "routeKey": asked.route.key,
+            "rawPath": asked.path,
+            "requestContext": {**base["requestContext"], "http": http},
+            "headers": {"host": "h", "content-type": asked.kind, **shown},
+            "pathParameters": dict(asked.parameters),
+            "queryStringParameters": dict(parse_qsl(asked.query)),
+            "body": asked.body,
+        }
+
+
+@pytest.mark.parametrize(
+    ("actor", "bearer"),
+    BEARER_TOO,
+    ids=[f"{actor.name}-{'bearer' if bearer else 'basic'}" for actor, bearer in BEARER_TOO],
+)
+def test_every_route_lets_in_whom_its_need_names(closed: Cloud, actor: Actor, bearer: bool) -> None:
+    """Each with exactly the status that follows from the table of routes."""
+    client = Client(secret_of(actor), bearer)
+    asked = requests()
+    found = {each.name: client.status(each) for each in asked}
+    assert found == {each.name: expected(actor, each, bearer=bearer) for each in asked}
+
+
+def said(cloud: Cloud, name: str, secret: str) -> int:
+    """0 where a message does what it is for, else the status of the error; on a new connection."""
+    cloud.around.asked.clear()
+    connect(event("socket_connect"), None)
+    shown = {"password": secret} if secret else {}
+    receive(message({**MESSAGE[name], **shown}), None)
+    told = next(each.body.decode() for each in cloud.around.asked if "connections" in each.path)
+    if not told.startswith("{"):  # a listener is told why, and let go
+        return 403 if "key: is bounded" in told or "needs read" in told else 401
+    codes = {"outside_key": 403, "wrong_key": 401, "wrong_password": 401}
+    return codes[json.loads(told)["error"]["code"]] if "error" in told else 0
+
+
+@pytest.mark.parametrize("actor", ACTORS, ids=[actor.name for actor in ACTORS])
+def test_every_message_lets_in_whom_its_need_names(closed: Cloud, actor: Actor) -> None:
+    """The field `password` takes a key; a connection that was refused may say another."""
+    secret = secret_of(actor)
+    found = {name: said(closed, name, secret) for name in MESSAGES}
+    assert found == {name: refused(actor, need) for name, need in MESSAGES.items()}
+
+
+@pytest.mark.parametrize("body", [OPERATION.replace("ann", "bob"), OPERATION.replace("video", "x")])
+def test_a_bounded_key_posts_within_its_bound(closed: Cloud, body: str) -> None:
+    """Else nothing of the request is written, and the operation is named."""
+    actor = next(each for each in ACTORS if each.name == "a key bounded by parent")
+    bound = (
+        actor.bound if "bob" in body else next(each for each in ACTORS if "type" in each.name).bound
+    )
+    secret = secret_of(Actor("", roles=actor.roles, bound=bound))
+    sent = event("http_post", body=f"[{OPERATION},{body}]")
+    answer = ingest({**sent, "headers": {**sent["headers"], **headers(secret, bearer=False)}}, None)
+    error = json.loads(answer["body"])["error"]
+    assert (answer["statusCode"], error["code"]) == (403, "outside_key")
+    assert error["field"] == "operations[1]" and app.log().head("main") == 0
+
+
+def test_the_table_has_every_role() -> None:
+    """And passwords are those of the roles that have one."""
+    assert {role.value for role in PASSWORD_ROLES} == {"read", "ingest"}
+    assert {each.need.role for each in requests()} >= {None, *PASSWORD_ROLES}
