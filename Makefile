@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test check fmt sim synth deploy-smoke bench bench-large real-dump layers clean
+.PHONY: help setup run test check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -69,11 +69,22 @@ synth: $(STAMP)  ## CloudFormation templates of all stages, linted
 deploy-smoke: $(STAMP)  ## cdk deploy onto an emulator, and the conformance suite against it
 	$(BIN)/python -m infra.deploy_smoke
 
+localstack: $(STAMP)  ## the stage in LocalStack, without Docker, and what runs there
+	$(BIN)/pytest -m localstack tests/localstack
+
+fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is what was found
+	FUZZ_EXAMPLES=100 $(BIN)/pytest tests/fuzz/test_http.py
+	$(BIN)/python -m tests.fuzz --seconds 20
+
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": prints some)
 	$(BIN)/python -m bench $(ONLY)
 
 bench-large: $(STAMP)  ## compare a dump of 100,000,000 objects: minutes, and 40 GB of disk
 	$(BIN)/python -m bench.diff
+
+SOAK ?=
+soak: $(STAMP)  ## half an hour of load on a twin with faults (SOAK="--seconds 120 --every 10")
+	$(BIN)/python -m bench.soak $(SOAK)
 
 real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and check every package
 	$(BIN)/python -m tests.pipeline
@@ -81,5 +92,8 @@ real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and c
 layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
 	$(BIN)/python -m infra.build_layers
 
+release: $(STAMP)  ## wheel, layers and Spark archive into dist/, with their sums
+	$(BIN)/python -m infra.build_release
+
 clean:  ## remove what was built
-	rm -rf $(VENV) cdk.out build layers/vendor .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) cdk.out build dist layers/vendor .pytest_cache .mypy_cache .ruff_cache

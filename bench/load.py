@@ -3,6 +3,7 @@ Load on a feed, at a rate that nothing slows down, with everything checked that 
 
     python -m bench.load                       a twin of its own for a minute
     python -m bench.load --url URL ...         a feed that runs
+    python -m bench.load --stage dev ...       a deployed stage
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ TARGET = "each consumer hears each operation once, in the one order; the fold is
 
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
-@click.option("--url", help="Where the feed is; without it, a twin of its own.")
+@click.option("--url", help="Where the feed is; without it and --stage, a twin of its own.")
+@click.option("--stage", metavar="NAME", help="Its stage instead, as AWS has it.")
 @click.option("--stream-url", default="", help="Where its event streams are, if elsewhere.")
 @click.option("--ws-url", help="Where its WebSocket is; default: /ws on --url.")
 @click.option("--feed", default="main", help="Which feed.")
@@ -66,7 +68,7 @@ def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
     Examples:
       python -m bench.load --rate 100 --consumers 20 --duration 30
       python -m bench.load --url http://127.0.0.1:8042 --churn 60 --transport sse
-      python -m bench.load --url https://feed.example --rate 500 --batch 10 --json
+      python -m bench.load --stage dev --rate 500 --batch 10 --read-password-file r --json
 
     \b
     Exit codes:
@@ -87,7 +89,7 @@ def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
 
 
 _OF_THE_PLACE = (
-    *("url", "stream_url", "ws_url", "feed"),
+    *("url", "stage", "stream_url", "ws_url", "feed"),
     *("read_password_file", "ingest_password_file"),
 )
 
@@ -123,6 +125,7 @@ def measure() -> Section:
 @contextlib.contextmanager
 def _place(
     url: str | None,
+    stage: str | None,
     stream_url: str,
     ws_url: str | None,
     feed: str,
@@ -130,18 +133,30 @@ def _place(
     ingest_password_file: Path | None,
 ) -> Iterator[tuple[Place, int]]:
     """What was named, and a process whose memory is noted, or 0."""
+    if url and stage:
+        raise click.UsageError("say once where it is: --url or --stage")
     try:
         secret = [
             passwords.from_file(each) if each else ""
             for each in (read_password_file, ingest_password_file)
         ]
-        if url:
+        if stage:
+            yield _deployed(stage, feed, *secret), 0
+        elif url:
             yield Place(url, stream_url, socket_url(url, ws_url), feed, *secret), 0
         else:
             with Twin("--feeds", feed) as twin:
                 yield Place(twin.url, ws_url=twin.ws_url, feed=feed), twin.pid
     except ClientError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _deployed(stage: str, feed: str, *secret: str) -> Place:
+    """Where the stack of *stage* says that it is; AWS is not imported without one."""
+    from tidings.operate.stage_addresses import addresses
+
+    found = addresses(stage)
+    return Place(found.feed, found.stream, found.sockets, feed, *secret)
 
 
 if __name__ == "__main__":

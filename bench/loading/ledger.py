@@ -130,7 +130,7 @@ class Ledger:
                 )
 
     def _first(self, reader: Reader, event: Event) -> int | None:
-        if event.id <= self.last_id:
+        if _place(event.id) <= _place(self.last_id):
             self.violations.add(f"{reader.name} heard {event.id} behind {self.last_id}")
             return None
         serial = self._serial(event)
@@ -169,7 +169,10 @@ class Ledger:
 
     def _realign(self, reader: Reader, event: Event) -> None:
         """Go on behind *event*, so that one mistake is told once."""
-        behind = (at for at, entry in enumerate(self._entries, self._base) if entry.id > event.id)
+        place = _place(event.id)
+        behind = (
+            at for at, entry in enumerate(self._entries, self._base) if _place(entry.id) > place
+        )
         reader.at = next(behind, self.end)
 
     def _serial(self, event: Event) -> int | None:
@@ -188,3 +191,8 @@ class Ledger:
         if spare > _SPARE:
             del self._entries[:spare]
             self._base += spare
+
+
+def _place(event_id: str) -> str:
+    """Page and slot; the second before them orders nothing (PROTOCOL 5.1)."""
+    return event_id[8:]

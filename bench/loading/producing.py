@@ -54,16 +54,20 @@ class Sender:
         await self._client.aclose()
 
     async def post(
-        self, lines: Sequence[bytes], key: str, on_lost: Callable[[], None] = lambda: None
+        self,
+        lines: Sequence[bytes],
+        key: str,
+        on_lost: Callable[[], None] = lambda: None,
+        give_up_s: float = GIVE_UP_S,
     ) -> list[str]:
         """
         The ids of *lines*.
 
         Raises:
             Refused: the feed will not take them.
-            Lost: no answer within `GIVE_UP_S`.
+            Lost: no answer within *give_up_s*.
         """
-        until = time.monotonic() + GIVE_UP_S
+        until = time.monotonic() + give_up_s
         while True:
             try:
                 return await self._once(lines, key)

@@ -18,6 +18,7 @@ from .plan import Place, Plan
 from .producing import Producer, Sender
 from .recorder import Recorder
 
+FIRST_S = 20.0  # then the address is wrong, or nothing is there
 LISTEN_S = 90.0  # a cold function, a connection that is tried again, and a busy machine
 DRAIN_S = 120.0  # a consumer that was cut last waits up to half a minute before it is back
 TICK_S = 1.0
@@ -101,7 +102,7 @@ async def run(
 async def _begins(found: Run, sender: Sender) -> None:
     """One operation says where all begin, a second one that they are there."""
     marker = [encode({"event": "update", "type": found.plan.type, "id": BEGIN})]
-    (first,) = await sender.post(marker, f"load-{found.plan.run}-first")
+    (first,) = await sender.post(marker, f"load-{found.plan.run}-first", give_up_s=FIRST_S)
     found.ledger = Ledger(found.plan, first)
     found.audience = Audience(found.plan, found.place, found.ledger, found.recorder)
     found.audience.comes()

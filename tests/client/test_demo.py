@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from tidings.client.post import Poster
 from tidings.core import timestamps
+from tidings.local import made_up
 from tidings.local.demo import CHUNK_OPERATIONS, Pace, history, post_history
 from tidings.local.git_repository import NoRepository, WorkingTree, open_repository
 
@@ -329,3 +331,29 @@ def test_the_command_without_a_repository(tmp_path: Path) -> None:
     assert found.returncode == 1
     assert b"not a git repository" in found.stderr
     assert found.stderr.count(b"\n") == 1
+
+
+def test_without_a_repository_something_is_made_up(server: Running) -> None:
+    """Posted one by one until Ctrl-C, which ends it with exit code 0."""
+    command = [sys.executable, "-m", "tidings.local.demo", "--url", server.url, "--made-up"]
+    with subprocess.Popen(command) as process:
+        try:
+            _until(lambda: len(server.feed.pages) >= 2)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(WITHIN_S) == 0
+        finally:
+            process.kill()
+    assert server.feed.pages[0][0]["event"] == "insert"
+
+
+def test_what_is_made_up_could_have_happened() -> None:
+    """Only what lives is changed or deleted, nothing is inserted twice, and the list stays short."""
+    living: set[str] = set()
+    for operation in itertools.islice(made_up.operations(), 2_000):
+        if operation["event"] == "insert":
+            assert operation["id"] not in living
+            living.add(operation["id"])
+        assert operation["id"] in living
+        if operation["event"] == "delete":
+            living.remove(operation["id"])
+        assert len(living) <= 40

@@ -64,6 +64,18 @@ def test_the_first_to_hear_may_be_another_one_each_time(book: Ledger) -> None:
     assert _told(book) == ""
 
 
+def test_places_are_ordered_by_page_and_slot(book: Ledger) -> None:
+    """A page may have been committed in an earlier second than the one below it."""
+    one = book.joins("one")
+    for second, serial in ((9, 0), (8, 1)):
+        event = _event(serial + 1, serial)
+        late = f"{second:08x}{event.id[8:]}"
+        book.hears(one, Event(late, event.name, event.data))
+        book.acknowledges([serial], [late])
+
+    assert (_told(book), book.end) == ("", 2)
+
+
 def test_what_one_consumer_misses_is_seen(book: Ledger) -> None:
     """At the next operation it hears, and once."""
     one, two = book.joins("one"), book.joins("two")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
-from tidings.core.version import VERSION
+from tidings.core import version
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_it_is_the_version_of_the_package() -> None:
-    """Written twice, because functions are deployed without the package's metadata."""
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+    """Written once, here, because functions are deployed without the package's metadata."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+    assert found["project"]["dynamic"] == ["version"]
+    assert (ROOT / found["tool"]["hatch"]["version"]["path"]).samefile(version.__file__)
+
+
+def test_it_is_a_version_of_three_numbers() -> None:
+    """As docs/UPGRADING.md says what each of them promises."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version.VERSION)

@@ -13,6 +13,7 @@ It emulates what lies around the functions and nothing inside them:
     engine.py               boto3 clients of the store
     tables.py               the tables of the blueprint
     environment.py          the environment of a deployed function
+    installed.py            where the handlers and the live page are
     workers.py              worker processes under awslambdaric, a pool per function
     runtime_api.py          the Lambda Runtime API that one worker talks to
     stream_function.py      the streaming function's server (upstream.py: the way to it)
@@ -36,5 +37,6 @@ It emulates what lies around the functions and nothing inside them:
     listening.py            ports
     clock.py                the time and new ids
 
-    demo.py                 a git repository's history as a feed (git_repository.py reads it)
+    demo.py                 a git repository's history as a feed (git_repository.py reads it), or
+                            without one what is `made_up.py`
 """

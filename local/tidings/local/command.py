@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import uvloop
+from tidings.client.address import DEFAULT_URL
 from tidings.local import twin
 from tidings.local.options import DEFAULT_MAX_AGE_S, Options
 from tidings.local.problems import Problem
@@ -85,11 +86,11 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 @click.option("--coordinator", default="", metavar="URL", help="Where leaders are elected.")
 @click.option("--read-password-file", type=_FILE, help="Ask readers for the password in here.")
 @click.option("--ingest-password-file", type=_FILE, help="Ask producers for the one in here.")
-@click.option("--demo", is_flag=True, help="Post the history of a git repository as a demo.")
+@click.option("--demo", is_flag=True, help="Post something to watch.")
 @click.option(
     "--demo-repo",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="The repository of the demo (default: this one).",
+    help="Post the history of this git repository (default: of the checkout, if there is one).",
 )
 @click.option("--verbose", is_flag=True, help="Show the functions' logs.")
 def local(settings: tuple[str, ...], **options: object) -> None:
@@ -126,6 +127,10 @@ async def _run(options: Options) -> None:
     def ready(http_url: str, ws_url: str) -> None:
         serving.set()
         click.echo(f"tidings local ready {http_url} {ws_url}")
+        if sys.stderr.isatty():  # a person, who has yet to see something
+            click.echo(
+                f"watch {http_url}console, or run {_tail(http_url)}; Ctrl-C ends it", err=True
+            )
 
     running = asyncio.ensure_future(twin.run(options, ready, stopped))
 
@@ -138,6 +143,11 @@ async def _run(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+def _tail(url: str) -> str:
+    at = "" if url.rstrip("/") == DEFAULT_URL else f" --url {url}"
+    return f"`tidings tail --from 0{at}`"
 
 
 def _pairs(settings: tuple[str, ...]) -> dict[str, str]:

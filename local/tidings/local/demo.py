@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 from tidings.client.address import DEFAULT_URL
@@ -29,12 +29,14 @@ from .git_repository import (
     history,
     open_repository,
 )
+from .made_up import operations as made_up_operations
 
 __all__ = ["Commit", "history", "main", "post_history"]
 
 CHUNK_OPERATIONS = 100  # of a large commit, so that it is seen to arrive; never the rate:
 # the pieces must be the same ones when the demo is started again with another
 LOOK_EVERY_S = 1.0
+MADE_UP_EVERY_S = 0.5  # slow enough to read along
 T = TypeVar("T")
 
 
@@ -97,6 +99,14 @@ def _follow(poster: Poster, repo: Repository) -> None:
         time.sleep(LOOK_EVERY_S)
 
 
+def _make_up(url: str, feed: str) -> NoReturn:
+    with Poster(url, feed, on_retry=_tell) as poster:
+        for operation in made_up_operations():
+            poster.post([operation])
+            time.sleep(MADE_UP_EVERY_S)
+    raise AssertionError("there is no end to it")
+
+
 def _warn(warning: str) -> None:
     click.echo(warning, err=True)
 
@@ -123,7 +133,8 @@ def _tell(lost: Lost, delay_s: float) -> None:
     help="Operations a second while the history is posted; 0 as fast as possible.",
 )
 @click.option("--once", is_flag=True, help="Stop after the history.")
-def main(url: str, feed: str, repo: Path, rate: float, once: bool) -> None:
+@click.option("--made-up", is_flag=True, help="No repository: what nobody ever did, without end.")
+def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool) -> None:
     """
     Post the history of a git repository, oldest commit first, then what changes on disk.
 
@@ -137,6 +148,8 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool) -> None:
     # A shell that starts it in the background has it ignore Ctrl-C; its parent means it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        if made_up:
+            _make_up(url, feed)
         found = open_repository(repo)
         with Poster(url, feed, on_retry=_tell) as poster:
             count = post_history(poster, history(found, warn=_warn), Pace(rate))

@@ -16,7 +16,7 @@ from tidings.aws.source_settings import CoordinatorUrl
 from tidings.core import errors
 from tidings.core.feeds import check_known
 from tidings.core.sources import Sources
-from tidings.local import chaining, engine, table_producers, tables
+from tidings.local import chaining, engine, installed, table_producers, tables
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
 from tidings.local.workers import Program
@@ -35,20 +35,6 @@ class Places:
 
 
 _NOWHERE = Places("", "")
-
-
-def find_repository() -> Path:
-    """
-    Return the checkout this package is installed from.
-
-    Raises:
-        NoFunctions: it was installed without one.
-    """
-    here = Path(__file__).resolve().parent
-    for folder in here.parents:
-        if (folder / "functions").is_dir() and (folder / "pyproject.toml").is_file():
-            return folder
-    raise NoFunctions(str(here))
 
 
 def check(options: Options) -> None:
@@ -115,12 +101,11 @@ def program(function: blueprint.Function, options: Options, places: Places) -> P
     Raises:
         NoFunctions: its folder is not there.
     """
-    repository = find_repository()
-    folder = (options.functions or repository / "functions").resolve() / function.folder
+    found = installed.find()
+    folder = (options.functions or found.functions).resolve() / function.folder
     if not (folder / "handler.py").is_file():
         raise NoFunctions(str(folder))
     name = PREFIX + function.name
-    layers = sorted(str(layer) for layer in (repository / "layers").glob("*/python"))
     return Program(
         name=name,
         folder=folder,
@@ -130,7 +115,7 @@ def program(function: blueprint.Function, options: Options, places: Places) -> P
             **_platform(function, name, folder),
             **_services(places),
             **_settings(options, places, function),
-            "PYTHONPATH": os.pathsep.join([str(folder), *layers]),
+            "PYTHONPATH": os.pathsep.join(map(str, (folder, *found.layers))),
         },
     )
 

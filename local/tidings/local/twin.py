@@ -20,6 +20,7 @@ from tidings.local import (
     dynamodb_local,
     engine,
     environment,
+    installed,
     listening,
     owner,
     processes,
@@ -109,7 +110,7 @@ async def _compose(
         blueprint.HTTP_ROUTES,
         functions.invoke,
         streams,
-        console=environment.find_repository() / "console",
+        console=installed.find().console,
         origins=environment.origins(options),
         prefix=environment.url_prefix(options),
     )
@@ -203,8 +204,9 @@ def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
 async def _demo(
     stack: contextlib.AsyncExitStack, options: Options, url: str, log: IO[bytes]
 ) -> None:
-    repository = options.demo_repo or environment.find_repository()
-    command = [sys.executable, "-m", "tidings.local.demo", "--url", url, "--repo", str(repository)]
+    history = options.demo_repo or installed.find().history
+    shown = ["--repo", str(history)] if history else ["--made-up"]
+    command = [sys.executable, "-m", "tidings.local.demo", "--url", url, *shown]
     child = await processes.start(command, output=log)
     stack.push_async_callback(child.end)
 

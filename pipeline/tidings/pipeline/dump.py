@@ -1,9 +1,9 @@
 """
 The dump as a table.
 
-Nearly all lines are ordinary: four keys, plain names, a time in UTC. A pattern knows these, and
-Spark takes them apart by itself. Every other line, right or wrong, is read by the core's own
-function; so there is one truth about what is valid, and most lines never wait for Python.
+Nearly all lines are ordinary, and Spark takes these apart by itself (`ordinary`). Every other
+line, right or wrong, is read by the core's own function; so there is one truth about what is valid,
+and most lines never wait for Python.
 """
 
 from __future__ import annotations
@@ -15,30 +15,10 @@ from pyspark.sql.window import Window
 from tidings.core.dumps import Described, End, read_line
 from tidings.core.errors import Rejected
 
-from . import schemas
+from . import ordinary, schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-_SPACE = r"[\t\r ]*+"
-# Without escapes, and without U+FFFD, which may stand for bytes that are no UTF-8.
-_LETTER = r'[^"\\\x00-\x1f\x7f\x{fffd}]'
-_DAY = (
-    r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])"
-    r"|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
-    r"|02-(?:0[1-9]|1\d|2[0-8]))"
-)
-_TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,12})?Z"
-# The bounds are in characters of up to four bytes, so that they keep within those in bytes.
-_NAMES = rf'(?:{_SPACE}"{_LETTER}{{1,160}}+"{_SPACE}(?:,(?={_SPACE}")|(?=\]))){{0,64}}+{_SPACE}'
-_VALUES = {
-    "type": r'"[A-Za-z0-9_.:+ -]{1,128}+"',
-    "id": rf'"{_LETTER}{{1,128}}+"',
-    "timestamp": rf'"(?!0000)\d{{4}}-{_DAY}T{_TIME}"',
-    "parents": rf"\[{_NAMES}\]",
-}
-_ENTRY = "|".join(rf'"{name}"{_SPACE}:{_SPACE}{value}{_SPACE}' for name, value in _VALUES.items())
-ORDINARY = rf'\A{_SPACE}\{{(?:{_SPACE}(?:{_ENTRY})(?:,(?={_SPACE}")|(?=\}}))){{4}}+\}}{_SPACE}\z'
 
 
 def read_text(spark: SparkSession, paths: list[str]) -> DataFrame:
@@ -54,19 +34,16 @@ def read_text(spark: SparkSession, paths: list[str]) -> DataFrame:
 
 def recognised(lines: DataFrame) -> DataFrame:
     """`schemas.LINES`: key and moment of the ordinary lines, null for all others."""
-    ordinary = F.col("value").rlike(ORDINARY) & _each_key_once()
-    moment = F.concat(
-        F.substring(_value("timestamp"), 1, 19),
-        F.rtrim(F.regexp_replace(F.substring(_value("timestamp"), 20, 4), "Z", ""), F.lit("0.")),
-    )
-    key = F.concat(F.lower(_value("type")), F.lit("/"), _value("id"))
-    return lines.select(
+    head = lines.select("value").head()
+    apart = ordinary.taken_apart(ordinary.order_of(head["value"]) if head else ())
+    key, moment = ordinary.key_and_moment()
+    return lines.withColumn("apart", apart).select(
         "path",
         "block",
         "number",
         F.col("value").cast("binary").alias("text"),
-        F.when(ordinary, key).alias("key"),
-        F.when(ordinary, moment).alias("moment"),
+        key.alias("key"),
+        moment.alias("moment"),
     )
 
 
@@ -113,17 +90,6 @@ def is_of(types: frozenset[str]) -> Column:
     if not types:
         return F.lit(True)
     return F.substring_index("key", "/", 1).isin(*sorted(types))
-
-
-def _value(name: str) -> Column:
-    """Of an ordinary line, which has no quote inside a value: so this can only be its key."""
-    return F.regexp_extract("value", rf'"{name}"{_SPACE}:{_SPACE}"([^"]*+)', 1)
-
-
-def _each_key_once() -> Column:
-    """Four entries, and each of the four keys is there."""
-    there = [_value(name) != "" for name in ("type", "id", "timestamp")]
-    return there[0] & there[1] & there[2] & F.col("value").rlike(rf'"parents"{_SPACE}:')
 
 
 def _read(text: bytearray) -> tuple[str | None, str | None, int | None, str | None]:

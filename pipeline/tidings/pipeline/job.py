@@ -131,9 +131,9 @@ class Job:
         return dump.of_types(found, self.wishes.types), summary
 
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
-        recognised = dump.recognised(dump.read_text(self.spark, paths))
         lines = F.count(F.lit(1)).alias("lines")
         try:
+            recognised = dump.recognised(dump.read_text(self.spark, paths))
             kept, told = self._observed(recognised, "lines", lines, *self._objects())
         except (Py4JJavaError, PySparkException) as error:
             if bad_files.is_cut(str(error)):

@@ -1,0 +1,138 @@
+"""
+Builds a release into `dist/`: the wheel, the layers, the archive of the Spark jobs, their sums.
+
+The same commit makes the same bytes: every file has the commit's time, archives are sorted, and the
+backend that builds the wheel is the one of requirements.lock. What is not committed, or not in
+CHANGELOG.md, is not released.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tidings.core.version import VERSION
+
+from infra import archives, build_job, build_layers
+from infra.build_layers import LayerNotBuilt
+from infra.paths import BUILD, LAYERS, ROOT
+
+DIST = ROOT / "dist"
+SUMS = "SHA256SUMS"
+_OURS = ("core", "aws")
+_ENTRY = re.compile(r"^## \[(?P<version>[^\]]+)\] - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
+
+
+class NotReleased(Exception):
+    """One sentence says what is to be done first."""
+
+
+def main() -> None:
+    try:
+        check(ROOT, VERSION)
+        time_s = int(_git(ROOT, "log", "-1", "--format=%ct"))
+        for line in build(DIST, time_s):
+            sys.stdout.write(f"{line}\n")
+    except (NotReleased, LayerNotBuilt) as problem:
+        sys.exit(f"nothing was released: {problem}")
+
+
+def check(root: Path, version: str) -> None:
+    """
+    Raises:
+        NotReleased: the tree is not as committed, the changelog lacks *version*, or another commit
+            has been released as it.
+    """
+    changed = _git(root, "status", "--porcelain").splitlines()
+    if changed:
+        raise NotReleased(f"{len(changed)} files are not as committed, as {changed[0][3:]}")
+    noted(root / "CHANGELOG.md", version)
+    tagged = _git(root, "tag", "--list", f"v{version}", "--format=%(*objectname)%(objectname)")
+    if tagged and not tagged.startswith(_git(root, "rev-parse", "HEAD")):
+        raise NotReleased(f"v{version} is another commit; raise the version")
+
+
+def noted(changelog: Path, version: str) -> None:
+    """
+    Raises:
+        NotReleased: the newest entry of *changelog* is not one of *version*, or is empty.
+    """
+    text = changelog.read_text(encoding="utf-8")
+    entry = _ENTRY.search(text)
+    if entry is None or entry["version"] != version:
+        newest = entry["version"] if entry else "none"
+        raise NotReleased(f"CHANGELOG.md has no entry of {version}; its newest is {newest}")
+    if "\n- " not in text[entry.end() :].partition("\n## ")[0]:
+        raise NotReleased(f"CHANGELOG.md says nothing of {version}")
+
+
+def build(dist: Path, time_s: int) -> list[str]:
+    """
+    Everything in *dist*, which begins empty; the lines of its sums.
+
+    Raises:
+        LayerNotBuilt: pip found no wheel, or no network.
+    """
+    shutil.rmtree(dist, ignore_errors=True)
+    dist.mkdir(parents=True)
+    wheel(dist, time_s)
+    for name in _OURS:
+        _layer(dist, name, LAYERS / name, time_s)
+    for name in build_layers.LAYERS:
+        _layer(dist, name, build_layers.build(name), time_s)
+    spark = dist / f"tidings-{VERSION}-spark.tgz"
+    spark.write_bytes(build_job.build(BUILD / "release").read_bytes())
+    return sums(dist)
+
+
+def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
+    """
+    The wheel of what is in *root*, in *dist*.
+
+    Raises:
+        NotReleased: the backend does not build it.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)],
+        cwd=root,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(time_s)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise NotReleased(f"the wheel: {done.stderr.strip()}")
+
+
+def sums(dist: Path) -> list[str]:
+    """Write the sums as `sha256sum --check` reads them."""
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
+        for path in sorted(dist.iterdir())
+        if path.name != SUMS
+    ]
+    (dist / SUMS).write_text("\n".join(lines) + "\n")
+    return lines
+
+
+def _layer(dist: Path, name: str, folder: Path, time_s: int) -> None:
+    target = dist / f"tidings-{VERSION}-layer-{name}.zip"
+    target.write_bytes(archives.zipped(folder / "python", time_s, "python/"))
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise NotReleased(f"git {arguments[0]}: {done.stderr.strip()}")
+    return done.stdout.rstrip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What the twin runs and shows: of the wheel it was installed from, or of a checkout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.local.problems import NoFunctions
+
+_HERE = Path(__file__).resolve().parent
+PACKED = "packed"  # beside this file, where the wheel has it (pyproject.toml)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """
+    Without *layers* the workers import what is installed. *history* is a git repository to show.
+    """
+
+    functions: Path
+    console: Path
+    layers: tuple[Path, ...] = ()
+    history: Path | None = None
+
+
+def find(here: Path = _HERE) -> Installed:
+    """
+    What belongs to the package in the folder *here*.
+
+    Raises:
+        NoFunctions: it was installed without any.
+    """
+    packed = here / PACKED
+    if packed.is_dir():
+        return Installed(packed / "functions", packed / "console")
+    for folder in here.parents:
+        if (folder / "functions").is_dir() and (folder / "pyproject.toml").is_file():
+            return _checkout(folder)
+    raise NoFunctions(str(here))
+
+
+def _checkout(folder: Path) -> Installed:
+    return Installed(
+        folder / "functions",
+        folder / "console",
+        tuple(sorted((folder / "layers").glob("*/python"))),
+        folder if (folder / ".git").exists() else None,
+    )

@@ -1,0 +1,47 @@
+"""Where the twin finds what it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tidings.local import installed
+from tidings.local.problems import NoFunctions
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_checkout_runs_its_own_files() -> None:
+    """Also where it is installed from it, as a developer has it."""
+    found = installed.find()
+
+    assert found.functions == ROOT / "functions"
+    assert found.console == ROOT / "console"
+    assert found.layers == (ROOT / "layers/aws/python", ROOT / "layers/core/python")
+
+
+def test_a_wheel_runs_what_it_carries(tmp_path: Path) -> None:
+    """Even inside a checkout, whose handlers may be of another version; no history is shown."""
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    here = tmp_path / "site-packages" / "tidings" / "local"
+    (here / installed.PACKED).mkdir(parents=True)
+
+    found = installed.find(here)
+
+    assert found.functions == here / "packed" / "functions"
+    assert (found.layers, found.history) == ((), None)
+
+
+def test_a_checkout_without_history_shows_none(tmp_path: Path) -> None:
+    """An archive of a release has no repository."""
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+
+    assert installed.find(tmp_path / "local").history is None
+
+
+def test_neither_is_told_in_one_sentence(tmp_path: Path) -> None:
+    """With what to do about it."""
+    with pytest.raises(NoFunctions, match="--functions"):
+        installed.find(tmp_path)

@@ -1,0 +1,165 @@
+"""What `make release` refuses, and that the same sources make the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from tidings.core.version import VERSION
+
+from infra import archives, build_job, build_release
+from infra.build_release import NotReleased
+from infra.paths import ROOT
+
+TIME_S = 1_795_000_000
+ENTRY = f"# Changelog\n\n## [{VERSION}] - 2026-11-22\n\n- Something.\n"
+_PACKED = ("layers/core", "layers/aws", "client", "local", "operate", "pipeline", "functions")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with a changelog, as committed."""
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / "CHANGELOG.md").write_text(ENTRY)
+    _git(folder, "init", "--quiet")
+    _commit(folder)
+    return folder
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    named = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "tag.gpgsign=false"]
+    subprocess.run(["git", *named, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def _commit(folder: Path) -> None:
+    _git(folder, "add", "--all")
+    _git(folder, "commit", "--quiet", "--message", "Change")
+
+
+def test_what_is_committed_is_released(repo: Path) -> None:
+    """Also a second time, once it is tagged."""
+    build_release.check(repo, VERSION)
+    _git(repo, "tag", "-a", f"v{VERSION}", "-m", "it")
+    build_release.check(repo, VERSION)
+
+
+@pytest.mark.parametrize("file", ["CHANGELOG.md", "new file"])
+def test_a_dirty_tree_is_refused(repo: Path, file: str) -> None:
+    """A file that was changed or added and not committed, by its name."""
+    (repo / file).write_text(f"{ENTRY}more\n")
+
+    with pytest.raises(NotReleased, match=file):
+        build_release.check(repo, VERSION)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("# Changelog\n\n## [Unreleased]\n\n- Something.\n", "its newest is none"),
+        ("## [9.9.9] - 2030-01-01\n\n- New.\n\n" + ENTRY, "its newest is 9.9.9"),
+        (f"## [{VERSION}] - 2026-11-22\n\n## [0.0.1] - 2020-01-01\n\n- Old.\n", "says nothing"),
+        (f"## [{VERSION}]\n\n- No date.\n", "its newest is none"),
+    ],
+)
+def test_a_version_without_an_entry_is_refused(repo: Path, text: str, why: str) -> None:
+    """The newest dated entry of the changelog is that of the version, and says something."""
+    (repo / "CHANGELOG.md").write_text(text)
+    _commit(repo)
+
+    with pytest.raises(NotReleased, match=why):
+        build_release.check(repo, VERSION)
+
+
+@pytest.mark.parametrize("options", [["-a", "-m", "it"], []])
+def test_a_version_is_released_once(repo: Path, options: list[str]) -> None:
+    """What has its tag is another commit: the version is to be raised first."""
+    _git(repo, "tag", *options, f"v{VERSION}")
+    (repo / "more").touch()
+    _commit(repo)
+
+    with pytest.raises(NotReleased, match="raise the version"):
+        build_release.check(repo, VERSION)
+
+
+def test_the_changelog_has_this_version() -> None:
+    """Whoever raises the version says what is new."""
+    build_release.noted(ROOT / "CHANGELOG.md", VERSION)
+
+
+def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
+    """Not on when, by whom and in which order they were written; a program stays one."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder, names in ((one, ["a", "b/c", "run.sh"]), (two, ["run.sh", "b/c", "a"])):
+        for name in names:
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(name)
+            file.chmod(0o755 if name == "run.sh" else 0o600 if folder is one else 0o664)
+            os.utime(file, (len(folder.name), 1_000_000_000 + len(names)))
+    (two / "__pycache__").mkdir()
+    (two / "__pycache__" / "a.pyc").touch()
+
+    packed = archives.zipped(one, TIME_S, "python/")
+    entries = zipfile.ZipFile(io.BytesIO(packed)).infolist()
+
+    assert packed == archives.zipped(two, TIME_S, "python/")
+    assert [entry.filename for entry in entries] == ["python/a", "python/b/c", "python/run.sh"]
+    assert [oct(entry.external_attr >> 16) for entry in entries] == [
+        "0o100644",
+        "0o100644",
+        "0o100755",
+    ]
+
+
+def test_the_archive_of_a_job_depends_on_its_files_alone(tmp_path: Path) -> None:
+    """EMR is given the same bytes for the same sources."""
+    contents = []
+    for name in ("one", "two"):
+        build_job.collect(tmp_path / name, build_job.SOURCES)
+        for file in (tmp_path / name).rglob("*.py"):
+            os.utime(file, (0, len(name) if name == "one" else 7))
+        contents.append(build_job.packed(tmp_path / name))
+
+    assert contents[0] == contents[1]
+
+
+def test_the_wheel_depends_on_its_files_alone(tmp_path: Path) -> None:
+    """Built here, and from a copy that was written at another time."""
+    copy = tmp_path / "copy"
+    left_out = shutil.ignore_patterns("__pycache__", "*.pyc", "vendor")
+    for folder in (*_PACKED, "console"):
+        shutil.copytree(
+            ROOT / folder, copy / folder, ignore=left_out, copy_function=shutil.copyfile
+        )
+    for file in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copyfile(ROOT / file, copy / file)
+    (copy / "functions/stream/run.sh").chmod(0o755)
+
+    sums = []
+    for root in (ROOT, copy):
+        build_release.wheel(tmp_path / root.name, TIME_S, root)
+        (built,) = (tmp_path / root.name).glob("*.whl")
+        sums.append(hashlib.sha256(built.read_bytes()).hexdigest())
+
+    assert sums[0] == sums[1]
+
+
+def test_the_sums_are_those_of_the_files(tmp_path: Path) -> None:
+    """As `sha256sum --check` reads them; they are not summed themselves."""
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    build_release.sums(tmp_path)
+    lines = build_release.sums(tmp_path)
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", build_release.SUMS], cwd=tmp_path, capture_output=True
+    )
+
+    assert [line.partition("  ")[2] for line in lines] == ["a", "b"]
+    assert checked.returncode == 0

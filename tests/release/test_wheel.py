@@ -1,0 +1,171 @@
+"""The wheel: what is in it, what it asks for, and that it runs without a checkout."""
+
+from __future__ import annotations
+
+import email
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tidings.core.version import VERSION
+
+from infra import build_release
+from infra.paths import FUNCTIONS, ROOT
+
+PORTIONS = {
+    *("core", "aws", "client", "agent", "local", "operate"),
+    *("pipeline", "flow", "lake", "spark"),
+}
+READY_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build_release.wheel(folder, 1_795_000_000)
+    (found,) = folder.iterdir()
+    return found
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, and third parties from this one, but not this checkout."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(subprocess.check_output([python, "-c", where], text=True).strip())
+    zipfile.ZipFile(wheel).extractall(packages)
+    (packages / "third_parties.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_it_is_named_after_the_version(wheel: Path) -> None:
+    """Which is written once, in the core."""
+    assert wheel.name == f"tidings-{VERSION}-py3-none-any.whl"
+
+
+def test_it_holds_every_portion_and_its_types(names: set[str]) -> None:
+    """`py.typed` lets a type checker of somebody else read them."""
+    assert {name.split("/")[1] for name in names if name.startswith("tidings/")} == PORTIONS
+    assert {f"tidings/{portion}/py.typed" for portion in PORTIONS} <= names
+
+
+def test_it_holds_every_module(names: set[str]) -> None:
+    """Each Python file of each portion, and no compiled one."""
+    folders = ["layers/core/python", "layers/aws/python", "client", "local", "operate", "pipeline"]
+    modules = {
+        path.relative_to(ROOT / folder).as_posix()
+        for folder in folders
+        for path in (ROOT / folder / "tidings").rglob("*.py")
+    }
+
+    assert len(modules) > 400
+    assert modules - names == set()
+    assert [name for name in names if name.endswith(".pyc")] == []
+
+
+def test_it_holds_what_the_twin_runs_and_shows(names: set[str]) -> None:
+    """Every handler and file of the live page, and how the engine is fetched."""
+    packed = "tidings/local/packed"
+    handlers = {path.relative_to(FUNCTIONS).as_posix() for path in FUNCTIONS.glob("*/handler.py")}
+    page = {path.name for path in (ROOT / "console").iterdir() if path.is_file()}
+
+    assert {f"{packed}/functions/{each}" for each in handlers} <= names
+    assert {f"{packed}/console/{each}" for each in page} <= names
+    assert "tidings/local/dynamodb-local.pom.xml" in names
+
+
+def test_it_holds_nothing_else(names: set[str]) -> None:
+    """Not the tests, the infrastructure, the benchmarks or the documents."""
+    ours = re.compile(rf"tidings/|tidings-{re.escape(VERSION)}\.dist-info/")
+    foreign = re.compile(r"(^|/)(tests|infra|bench|docs|examples|node_modules|vendor)/")
+
+    assert [name for name in names if not ours.match(name) or foreign.search(name)] == []
+
+
+def test_a_client_asks_for_little(wheel: Path) -> None:
+    """Four packages; boto3, Spark and what the twin needs come with an extra, the CDK with none."""
+    metadata = email.message_from_bytes(
+        zipfile.ZipFile(wheel).read(f"tidings-{VERSION}.dist-info/METADATA")
+    )
+    wanted = metadata.get_all("Requires-Dist") or []
+    always = {re.split(r"[^\w-]", each)[0] for each in wanted if "extra ==" not in each}
+
+    assert always == {"click", "httpx", "rich", "websockets"}
+    assert {"agent", "aws", "local", "pipeline", "spark"} <= set(
+        metadata.get_all("Provides-Extra") or []
+    )
+
+
+def test_commands_need_no_checkout(python: Path, tmp_path: Path) -> None:
+    """`tidings tail --help` and `post --help`, without boto3 or Spark being imported."""
+    program = (
+        "import sys; from tidings.client import cli;"
+        "[cli.main([each, '--help'], standalone_mode=False) for each in ('tail', 'post')];"
+        "print(sorted({each.partition('.')[0] for each in sys.modules}))"
+    )
+    done = subprocess.run(
+        [python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.count("Usage:") == 2
+    assert not {"boto3", "botocore", "pyspark", "aws_cdk"} & set(
+        re.findall(r"'(\w+)'", done.stdout.splitlines()[-1])
+    )
+
+
+@pytest.fixture
+def twin(python: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`tidings local --demo` of the wheel, in an empty folder: its address, and its process."""
+    command = [str(python), "-m", "tidings.local", "--demo", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("tidings local ready "), line
+            yield line.split()[3], process
+        finally:
+            process.kill()
+
+
+@pytest.mark.java
+def test_the_twin_needs_no_checkout(
+    twin: tuple[str, subprocess.Popen[str]], python: Path, tmp_path: Path
+) -> None:
+    """Its demo is heard by `tidings tail`, its page is there, and Ctrl-C ends it with 0."""
+    url, process = twin
+    tail = [
+        str(python),
+        "-m",
+        "tidings.client.cli",
+        "tail",
+        "--from",
+        "0",
+        "--count",
+        "3",
+        "--url",
+        url,
+    ]
+    heard = subprocess.run(
+        tail, cwd=tmp_path, capture_output=True, text=True, timeout=READY_S, check=True
+    )
+    page = httpx.get(f"{url}console/", timeout=READY_S)
+    process.send_signal(signal.SIGINT)
+
+    assert heard.stdout.count("video/") == 3
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert process.wait(READY_S) == 0
+    assert list(tmp_path.iterdir()) == []
