@@ -15,6 +15,7 @@ from tests.chained.place import Place, until
 from tests.chained.test_failing import LAST, PROMOTED_S, is_last, leader
 from tests.conformance.listeners import Heard
 from tests.e2e.consumers import Consumer, client, fold, raw_sse, without_repeats
+from tests.e2e.consumers import place as place_of
 
 pytestmark = pytest.mark.java
 
@@ -75,9 +76,9 @@ def pages_heard_again(heard: Sequence[Heard]) -> set[str]:
     """The pages of events that came when a later one had come already."""
     again, latest = set(), ""
     for event in heard:
-        if event.id <= latest:
+        if place_of(event) <= latest:
             again.add(event.id[:18])
-        latest = max(latest, event.id)
+        latest = max(latest, place_of(event))
     return again
 
 

@@ -103,6 +103,11 @@ def apply(objects: Objects, heard: Heard) -> None:
         objects[key] = heard.data
 
 
+def place(heard: Heard) -> str:
+    """Page and slot, by which events are ordered; the second before them orders nothing."""
+    return heard.id[8:]
+
+
 def without_repeats(events: Iterable[Heard]) -> list[Heard]:
     """
     What is left when ids at or below the last one are ignored (PROTOCOL 6.4).
@@ -113,7 +118,7 @@ def without_repeats(events: Iterable[Heard]) -> list[Heard]:
     kept: list[Heard] = []
     seen: dict[str, Heard] = {}
     for heard in events:
-        if kept and heard.id <= kept[-1].id:
+        if kept and place(heard) <= place(kept[-1]):
             assert seen.get(heard.id) == heard, f"{heard.id} was never heard before {kept[-1].id}"
             continue
         kept.append(heard)
