@@ -1,9 +1,10 @@
 """
 Builds the layers of third-party wheels, for the machine Lambda runs them on.
 
-`functions` is under every function, `stream` under the streaming function alone. boto3 is part of
-Lambda's runtime and not shipped. Versions are those of this environment: what was tested is what
-is deployed. A layer is built again only when its requirements changed.
+`functions` is under every function, `stream` under the streaming function alone; `tokens` takes the
+place of `functions` in a stage that takes tokens, because a function has five layers at most.
+boto3 is part of Lambda's runtime and not shipped. Versions are those of this environment: what was
+tested is what is deployed. A layer is built again only when its requirements changed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from infra.paths import VENDOR
 
 PYTHON = "3.13"
 PLATFORM = "manylinux2014_aarch64"
+_SHARED = ("aws-lambda-powertools", "bcrypt", "jmespath", "pyyaml", "typing-extensions")
 LAYERS = {
-    "functions": ("aws-lambda-powertools", "bcrypt", "jmespath", "pyyaml", "typing-extensions"),
+    "functions": _SHARED,
+    "tokens": (*_SHARED, "pyjwt", "cryptography", "cffi", "pycparser"),
     "stream": ("uvicorn", "h11", "click"),
 }
 

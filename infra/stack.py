@@ -57,7 +57,7 @@ class TidingsStack(cdk.Stack):
         elected = stage.seats or stage.coordinator
         self.seats = Seats(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
-        self.layers = Layers(self, "Layers")
+        self.layers = Layers(self, "Layers", tokens="TIDINGS_OIDC" in self.values)
         self.functions = {each.name: self._function(each) for each in blueprint.FUNCTIONS}
         self.http = FeedHttpApi(
             self,

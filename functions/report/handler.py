@@ -1,4 +1,4 @@
-"""`GET /status`: how a feed is."""
+"""`GET /status`: how a feed is; `GET /openapi.json`: what may be asked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tidings.core.feeds import DEFAULT_FEED
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     origins = app.settings().cors_origins
+    if event["routeKey"] == "GET /openapi.json":
+        return _described(event)
     feed = (event.get("pathParameters") or {}).get("feed", DEFAULT_FEED)
     try:
         return http.told(event, 200, app.reporter().report(feed), origins)
@@ -20,3 +22,11 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
         return http.told(event, 503, app.reporter().unavailable(feed), origins)
     except TidingsError as error:
         return http.refused(event, error, origins)
+
+
+def _described(event: dict[str, Any]) -> dict[str, Any]:
+    from tidings.aws.openapi import document  # most processes never need it
+
+    settings = app.settings()
+    told = document(settings.feeds, settings.url_prefix)
+    return http.told(event, 200, told, settings.cors_origins)

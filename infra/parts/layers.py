@@ -15,12 +15,17 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 
 
 class Layers(Construct):
-    """`shared` is under every function; `stream` under the streaming one as well."""
+    """
+    `shared` is under every function; `stream` under the streaming one as well. *tokens*: they are
+    taken, which needs a library more.
+    """
 
-    def __init__(self, scope: Construct, name: str) -> None:
+    def __init__(self, scope: Construct, name: str, *, tokens: bool = False) -> None:
         super().__init__(scope, name)
         self.shared = [
-            self._layer("Vendor", build_layers.build("functions"), exclude=[]),
+            self._layer(
+                "Vendor", build_layers.build("tokens" if tokens else "functions"), exclude=[]
+            ),
             # `tidings` is a namespace package: the two merge below /opt/python.
             self._layer("Core", LAYERS / "core", exclude=NOT_DEPLOYED[:2]),
             self._layer("Aws", LAYERS / "aws", exclude=NOT_DEPLOYED[:2]),

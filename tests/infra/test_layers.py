@@ -6,9 +6,11 @@ import re
 from importlib.metadata import requires
 from pathlib import Path
 
+import aws_cdk as cdk
 import pytest
 
 from infra import build_layers, node
+from infra.parts.layers import Layers
 from infra.paths import FUNCTIONS, LAYERS
 
 
@@ -67,3 +69,22 @@ def test_missing_node_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
     with pytest.raises(node.NodeMissing, match=r"^Node\.js 20 or newer is needed .* PATH\.$"):
         node.require()
+
+
+@pytest.mark.node
+@pytest.mark.parametrize(("tokens", "built"), [(False, "functions"), (True, "tokens")])
+def test_only_a_stage_that_takes_tokens_has_the_library_for_them(
+    monkeypatch: pytest.MonkeyPatch, tokens: bool, built: str
+) -> None:
+    """In place of the other layer: a function has five at most."""
+    wanted: list[str] = []
+
+    def build(name: str) -> Path:
+        wanted.append(name)
+        return LAYERS / "core"
+
+    monkeypatch.setattr(build_layers, "build", build)
+    Layers(cdk.Stack(), "Layers", tokens=tokens)
+
+    assert wanted == [built, "stream"]
+    assert {*build_layers.LAYERS["functions"]} < {*build_layers.LAYERS["tokens"]}

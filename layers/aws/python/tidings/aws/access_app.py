@@ -9,6 +9,8 @@ from . import app, clients
 from .clock import now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidings.core.access import Bearers, Guard
 
 
@@ -18,7 +20,17 @@ def guard() -> Guard:
     from tidings.core.passwords import Verifier
 
     verifier = Verifier(os.urandom(app.KEY_BYTES))
-    return Guard(app.profiles(), verifier, app.settings().open, (key_ring(),))
+    return Guard(app.profiles(), verifier, app.settings().open, (key_ring(), *issued()))
+
+
+def issued() -> Sequence[Bearers]:
+    """Tokens, where the deployment names an issuer."""
+    issuer = app.settings().issuer
+    if issuer is None:
+        return ()
+    from .oidc import Tokens, ask_over_http
+
+    return (Tokens(issuer, ask_over_http),)
 
 
 def key_ring() -> Bearers:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidings.core.sources import Sources
+    from tidings.core.tokens import Issuer
 
     from .source_settings import CoordinatorUrl
 
@@ -50,6 +51,7 @@ SETTINGS = (
     Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
     Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
     Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
+    Setting("TIDINGS_OIDC", "", "JSON of whose tokens are taken: issuer, audience, claim"),
     Setting("TIDINGS_URL_PREFIX", "", "path below which a custom domain serves the feed"),
     Setting("TIDINGS_SOURCES", "", "JSON of the chained feeds and what each one copies"),
     Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: dynamodb://TABLE?region=REGION"),
@@ -78,6 +80,7 @@ class Settings:
     url_prefix: str
     sources: Sources
     coordinator: CoordinatorUrl | None
+    issuer: Issuer | None
 
     @property
     def tombstone_ms(self) -> int:
@@ -134,6 +137,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         url_prefix=_prefix(values),
         sources=_sources(values, feeds, coordinated=coordinator is not None),
         coordinator=coordinator,
+        issuer=_issuer(values["TIDINGS_OIDC"]),
     )
 
 
@@ -208,6 +212,19 @@ def _coordinator(values: Mapping[str, str]) -> CoordinatorUrl | None:
         return source_settings.coordinator(text)
     except source_settings.WrongSource as error:
         raise WrongSetting("TIDINGS_COORDINATOR", text, str(error)) from None
+
+
+def _issuer(text: str) -> Issuer | None:
+    """Most deployments have none: then nothing is loaded to read it."""
+    if not text:
+        return None
+    from tidings.core import tokens
+    from tidings.core.errors import InvalidSetting
+
+    try:
+        return tokens.issuer_from(text)
+    except InvalidSetting as error:
+        raise WrongSetting("TIDINGS_OIDC", text, str(error)) from None
 
 
 def _prefix(values: Mapping[str, str]) -> str:

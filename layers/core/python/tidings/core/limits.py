@@ -212,3 +212,7 @@ USERS_MAX = 2_000  # each one's line has some 80 bytes
 HOOKS_MAX = 10  # asked at once, for each change
 HOOK_S = 10  # for the answer of all: an HTTP API gives up after 30 s
 BCRYPT_COST_MAX = 14  # above it one check takes a second of a core
+
+# --- tokens of an issuer -------------------------------------------------------------------------
+TOKEN_LEEWAY_S = 60  # two clocks that are set by NTP differ by less than a second; others by more
+TOKEN_GRANTS_MAX = 100  # a token fits a header, 10 KB: each grant has some 80 bytes

@@ -1,0 +1,109 @@
+"""
+Tokens of an issuer (OpenID Connect): what the claims of one, once verified, allow.
+
+One claim, which the deployment names, holds a list of grants: `{"feed", "roles", "types",
+"parents"}`, the last two optional. A role on a feed is that of the first grant that has it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import limits
+from .access import Allowed, Role
+from .admissions import Admission
+from .errors import InvalidFilter, InvalidSetting, OutsideKey
+from .filters import EVERYTHING, Filter, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FIELDS = ("issuer", "audience", "claim")
+_LOOPBACK = ("http://127.0.0.1", "http://localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """
+    Whose tokens are taken: those that *url* issued for *audience*; *claim* holds their grants.
+
+    Its keys are told at `<url>/.well-known/openid-configuration`.
+    """
+
+    url: str
+    audience: str
+    claim: str
+
+
+def issuer_from(text: str) -> Issuer:
+    """
+    The issuer that *text*, JSON, names.
+
+    Raises:
+        InvalidSetting: a field is missing, not known, or breaks its rule.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidSetting("must be JSON") from None
+    if not isinstance(found, dict) or {*found} != {*_FIELDS}:
+        raise InvalidSetting(f"must be an object of {', '.join(_FIELDS)}")
+    for name in _FIELDS:
+        if not isinstance(found[name], str) or not found[name]:
+            raise InvalidSetting("must be a text", field=name)
+    if not may_ask(found["issuer"]):
+        raise InvalidSetting("must begin with https://", field="issuer")
+    return Issuer(found["issuer"], found["audience"], found["claim"])
+
+
+def may_ask(url: str) -> bool:
+    """Keys come over TLS, or from this machine."""
+    plain = any(url == each or url.startswith((f"{each}:", f"{each}/")) for each in _LOOPBACK)
+    return url.startswith("https://") or plain
+
+
+def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
+    """
+    What a token with *claims* allows who asks for *role* on *feed*, until it expires.
+
+    Raises:
+        OutsideKey: nothing, or its grants cannot be read.
+    """
+    grants = claims.get(claim)
+    if not isinstance(grants, list) or len(grants) > limits.TOKEN_GRANTS_MAX:
+        raise OutsideKey(f"has no list of at most {limits.TOKEN_GRANTS_MAX} grants", field="token")
+    until_ms = (int(claims["exp"]) + limits.TOKEN_LEEWAY_S) * 1000
+    for grant in grants:
+        if _gives(grant, feed, role):
+            bound = _bound(grant)
+            if role is Role.ADMIN and not bound.is_everything:
+                continue  # who steers steers all of a feed
+            return Allowed(bound, Admission(until_ms=until_ms))
+    raise OutsideKey(f"has no grant of {role.value} on the feed {feed}", field="token")
+
+
+def _gives(grant: object, feed: str, role: Role) -> bool:
+    if not isinstance(grant, dict) or grant.get("feed") != feed:
+        return False
+    roles = grant.get("roles")
+    return isinstance(roles, list) and role.value in roles
+
+
+def _bound(grant: Mapping[str, Any]) -> Filter:
+    """A bound that cannot be read allows nothing, rather than everything."""
+    parts = {name: _values(grant, name) for name in ("types", "parents")}
+    return Filter(**parts) if any(each is not None for each in parts.values()) else EVERYTHING
+
+
+def _values(grant: Mapping[str, Any], name: str) -> frozenset[str] | None:
+    if name not in grant:
+        return None
+    given = grant[name]
+    if not isinstance(given, list) or not given or not all(isinstance(v, str) for v in given):
+        raise OutsideKey(f"has a grant whose {name} cannot be read", field="token")
+    try:
+        return checked(given, name)
+    except InvalidFilter as error:
+        raise OutsideKey(f"has a grant whose {name} cannot be read: {error.rule}") from None

@@ -1,0 +1,301 @@
+"""Tokens of an issuer, from its keys over HTTP to what a function answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from tidings.aws import app
+from tidings.aws.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
+from tidings.aws.settings import WrongSetting
+from tidings.core.access import Credential, Role
+from tidings.core.errors import OutsideKey, Unavailable, WrongKey
+from tidings.core.tokens import Issuer
+
+from functions.connect.handler import handle as connect
+from functions.ingest.handler import handle as ingest
+from functions.receive.handler import handle as receive
+from tests.functions.cloud import Cloud, event, message, start_anew
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+GRANTS = [{"feed": "main", "roles": ["read", "ingest"]}]
+
+
+class IdentityProvider(ThreadingHTTPServer):
+    """Tells *keys*, JSON Web Keys by their names; *asked* are the paths it was asked for."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.keys = {"one": json.loads(RSAAlgorithm.to_jwk(RSA.public_key()))}
+        self.asked: list[str] = []
+        self.status = 200
+
+    @property
+    def issuer(self) -> Issuer:
+        return Issuer(self.url, "tidings", "feeds")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: IdentityProvider
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        keys = [{**key, "kid": name} for name, key in self.server.keys.items()]
+        told = {"keys": keys} if self.path == "/keys" else {"jwks_uri": f"{self.server.url}/keys"}
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(json.dumps(told).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    with IdentityProvider() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+class Watch:
+    """A clock that a test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def tokens(provider: IdentityProvider, watch: Watch) -> Tokens:
+    return Tokens(provider.issuer, ask_over_http, watch)
+
+
+def token(
+    provider: IdentityProvider, *, key: Any = RSA, alg: str = "RS256", kid: str = "one", **more: Any
+) -> str:
+    now = int(time.time())
+    told = {"iss": provider.url, "aud": "tidings", "exp": now + 600, "feeds": GRANTS, **more}
+    claims = {name: value for name, value in told.items() if value is not None}
+    return jwt.encode(claims, key, algorithm=alg, headers={"kid": kid})
+
+
+def shown(text: str) -> Credential:
+    return Credential(text, bearer=True)
+
+
+def test_a_token_of_the_issuers_opens_what_it_grants(
+    tokens: Tokens, provider: IdentityProvider
+) -> None:
+    """Its keys are asked for once."""
+    given = shown(token(provider))
+
+    assert tokens.knows(given)
+    for _ in range(3):
+        assert tokens.allowed("main", Role.INGEST, given).admission.until_ms > 0
+    with pytest.raises(OutsideKey):
+        tokens.allowed("main", Role.ADMIN, given)
+    assert provider.asked == ["/.well-known/openid-configuration", "/keys"]
+
+
+def minutes(count: int) -> int:
+    return int(time.time()) + count * 60
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda p: token(p, aud="other"),
+        lambda p: token(p, iss="https://other.example"),
+        lambda p: token(p, exp=minutes(-2)),
+        lambda p: token(p, nbf=minutes(2)),
+        lambda p: token(p, exp=None),
+        lambda p: token(p, aud=None),
+        lambda p: token(p, iss=None),
+        lambda p: token(p, key=rsa.generate_private_key(public_exponent=65537, key_size=2048)),
+        lambda p: token(p, key="a secret that is long enough for it", alg="HS256"),
+        lambda p: token(p, key=None, alg="none"),
+        lambda p: token(p, key=EC, alg="ES256"),
+        lambda p: token(p, kid="two"),
+        lambda p: token(p)[:-8] + "AAAAAAAA",
+        lambda p: token(p).rpartition(".")[0] + ".",
+        lambda p: "eyJh.eyJh.",
+    ],
+    ids=[
+        "another audience",
+        "another issuer",
+        "expired",
+        "not yet",
+        "for ever",
+        "for nobody",
+        "of nobody",
+        "another key",
+        "a shared secret",
+        "no signature",
+        "another algorithm",
+        "an unknown key",
+        "a wrong signature",
+        "a cut signature",
+        "no token",
+    ],
+)
+def test_a_token_that_is_not_the_issuers_for_us_is_refused(
+    tokens: Tokens, provider: IdentityProvider, wrong: Any
+) -> None:
+    """The error says what is wrong and never the token."""
+    text = wrong(provider)
+
+    assert tokens.knows(shown(text))
+    with pytest.raises(WrongKey) as refused:
+        tokens.allowed("main", Role.READ, shown(text))
+    assert text not in json.dumps(refused.value.body())
+
+
+@pytest.mark.parametrize("moment", [{"exp": -30}, {"nbf": 30}])
+def test_clocks_may_differ_by_a_minute(
+    tokens: Tokens, provider: IdentityProvider, moment: dict[str, int]
+) -> None:
+    """Both ways."""
+    told = {name: int(time.time()) + seconds for name, seconds in moment.items()}
+
+    assert tokens.allowed("main", Role.READ, shown(token(provider, **told)))
+
+
+def test_a_new_key_is_found_and_made_up_ones_ask_nobody(
+    tokens: Tokens, provider: IdentityProvider, watch: Watch
+) -> None:
+    """An unknown name is asked for at most once in half a minute."""
+    tokens.allowed("main", Role.READ, shown(token(provider)))
+    provider.keys["two"] = json.loads(ECAlgorithm.to_jwk(EC.public_key()))
+    rotated = shown(token(provider, key=EC, alg="ES256", kid="two"))
+    for _ in range(3):
+        with pytest.raises(WrongKey):
+            tokens.allowed("main", Role.READ, rotated)
+    assert provider.asked.count("/keys") == 1
+
+    watch.now += ASK_AGAIN_S
+    assert tokens.allowed("main", Role.READ, rotated)
+    assert provider.asked.count("/keys") == 2
+
+
+def test_a_key_that_was_withdrawn_ends_within_the_hour(
+    tokens: Tokens, provider: IdentityProvider, watch: Watch
+) -> None:
+    """Known keys are asked for again."""
+    given = shown(token(provider))
+    tokens.allowed("main", Role.READ, given)
+    provider.keys = {"two": provider.keys["one"]}
+    watch.now += KEYS_AGE_S
+
+    with pytest.raises(WrongKey):
+        tokens.allowed("main", Role.READ, given)
+
+
+def test_an_issuer_that_is_away_locks_nobody_out_for_a_while(
+    tokens: Tokens, provider: IdentityProvider, watch: Watch
+) -> None:
+    """What was known counts for some hours; nobody is told that a token is wrong."""
+    given = shown(token(provider))
+    tokens.allowed("main", Role.READ, given)
+    provider.status = 500
+    watch.now += KEYS_AGE_S
+    assert tokens.allowed("main", Role.READ, given)
+
+    watch.now += KEYS_KEPT_S
+    with pytest.raises(Unavailable):
+        tokens.allowed("main", Role.READ, given)
+
+
+@pytest.mark.parametrize("told", [{"jwks_uri": "http://id.example/keys"}, {}, {"jwks_uri": 1}])
+def test_keys_are_not_asked_for_in_the_open(told: dict[str, Any]) -> None:
+    """A document that names no address over TLS is no document."""
+    tokens = Tokens(Issuer("https://id.example", "tidings", "feeds"), lambda _: told)
+
+    with pytest.raises(Unavailable):
+        tokens.allowed("main", Role.READ, shown("eyJhbGciOiJSUzI1NiJ9.e30.AAAA"))
+
+
+@pytest.mark.parametrize("text", ["", "a.b.c", "eyJ", "tdk_000000000000_" + "A" * 32, "eyJ" * 9999])
+def test_a_password_is_not_taken_for_a_token(tokens: Tokens, text: str) -> None:
+    """Passwords and keys go their own way."""
+    assert not tokens.knows(Credential(text))
+
+
+@pytest.fixture
+def stage(cloud: Cloud, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """Closed to everybody without a token."""
+    named = {"issuer": provider.url, "audience": "tidings", "claim": "feeds"}
+    monkeypatch.setenv("TIDINGS_OIDC", json.dumps(named))
+    monkeypatch.setenv("TIDINGS_OPEN", "false")
+    start_anew()
+    return cloud
+
+
+def post(authorization: str) -> dict[str, Any]:
+    sent = event("http_post")
+    answer: dict[str, Any] = ingest(
+        {**sent, "headers": {**sent["headers"], "authorization": authorization}}, None
+    )
+    return answer
+
+
+def test_a_producer_posts_with_a_token(stage: Cloud, provider: IdentityProvider) -> None:
+    """As `Authorization: Bearer`; another one is refused in words, without being repeated."""
+    wrong = token(provider, aud="other")
+
+    assert post(f"Bearer {token(provider)}")["statusCode"] == 204
+    refused = post(f"Bearer {wrong}")
+    assert refused["statusCode"] == 401
+    assert json.loads(refused["body"])["error"]["code"] == "wrong_key"
+    assert wrong not in json.dumps(refused)
+
+
+def test_a_socket_subscribes_with_a_token_until_it_expires(
+    stage: Cloud, provider: IdentityProvider
+) -> None:
+    """As its `password`; what it may see and how long is kept with the connection."""
+    bounded = [{"feed": "main", "roles": ["read"], "types": ["video"]}]
+    exp = minutes(5)
+    connect(event("socket_connect"), None)
+    said = {"action": "subscribe", "password": token(provider, feeds=bounded, exp=exp)}
+    receive(message(said), None)
+
+    ((_, frame),) = stage.posted
+    (connection,) = app.connections().connections()
+    assert frame["reply"] == "subscribed"
+    assert connection.admission.until_ms == (exp + 60) * 1000
+    assert connection.filter.types == frozenset({"video"})
+
+
+def test_without_the_setting_nothing_of_it_is_loaded(cloud: Cloud) -> None:
+    """A function that takes no tokens starts without the library."""
+    assert app.settings().issuer is None
+    assert len(app.guard().bearers) == 1
+
+
+def test_a_setting_with_a_mistake_stops_the_function(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name."""
+    monkeypatch.setenv("TIDINGS_OIDC", '{"issuer":"http://id.example"}')
+    start_anew()
+    with pytest.raises(WrongSetting, match="TIDINGS_OIDC"):
+        app.settings()

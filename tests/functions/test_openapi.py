@@ -1,0 +1,68 @@
+"""`GET /openapi.json`: what is served about the routes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.aws import openapi
+from tidings.aws.openapi_table import DOCS, PARAMETERS
+from tidings.aws.routes import DEFAULT_PATH, HTTP_ROUTES
+
+from functions.report.handler import handle
+from tests.functions.cloud import Cloud, event
+
+ROUTES = [route for route in HTTP_ROUTES if route.path != DEFAULT_PATH]
+
+
+@pytest.fixture
+def served(cloud: Cloud) -> dict[str, Any]:
+    answer = handle(event("http_get_status", routeKey="GET /openapi.json"), None)
+    assert answer["statusCode"] == 200
+    found: dict[str, Any] = json.loads(answer["body"])
+    return found
+
+
+def test_every_route_is_in_it_and_no_other(served: dict[str, Any]) -> None:
+    """Whoever adds a route describes it."""
+    told = {(m.upper(), path) for path, methods in served["paths"].items() for m in methods}
+
+    assert told == {(route.method, route.path) for route in ROUTES}
+    described = [openapi.doc_of(route) for route in ROUTES]
+    assert all(doc in described for doc in DOCS.values())
+
+
+def test_every_description_is_used() -> None:
+    """No word of a route that is gone."""
+    used = {name for doc in DOCS.values() for name in (*doc.query, *doc.headers)}
+
+    assert used == {*PARAMETERS}
+
+
+def test_what_takes_a_password_says_so(served: dict[str, Any]) -> None:
+    """As the routes' own table does."""
+    for route in ROUTES:
+        told = served["paths"][route.path][route.method.lower()]
+        assert ("security" in told) == (route.need.role is not None), route
+
+
+def test_names_are_unique_and_references_lead_somewhere(served: dict[str, Any]) -> None:
+    """Generators make a function of each name and a type of each schema."""
+    told = [each for methods in served["paths"].values() for each in methods.values()]
+    names = [each["operationId"] for each in told]
+    text = json.dumps(served)
+
+    assert len({*names}) == len(names)
+    for name in served["components"]["schemas"]:
+        assert text.count(f'"#/components/schemas/{name}"')
+    assert text.count("#/components/schemas/") == sum(
+        text.count(f'"#/components/schemas/{name}"') for name in served["components"]["schemas"]
+    )
+
+
+def test_feeds_are_those_that_there_are(served: dict[str, Any]) -> None:
+    """So that a page made from it offers them."""
+    (feed,) = served["paths"]["/feeds/{feed}/ops"]["get"]["parameters"][:1]
+
+    assert feed["schema"] == {"type": "string", "enum": ["main"]}

@@ -1,0 +1,1 @@
+"""Input that nobody thought of: requests over HTTP, and bytes for everything that is parsed."""

@@ -1,0 +1,130 @@
+"""What reads foreign bytes, each as a function that may refuse them and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tidings.core import (
+    access,
+    archives,
+    captures,
+    changes,
+    configuration,
+    cursors,
+    dumps,
+    durations,
+    filters,
+    hooks,
+    keys,
+    listing,
+    messages,
+    portions,
+    registrations,
+    requests,
+    resources,
+    selections,
+    users,
+)
+from tidings.core.errors import BrokenPart, BrokenPortion, Rejected
+from tidings.core.registrations import Listener
+
+Parser = Callable[[bytes], object]
+REFUSALS = (Rejected, BrokenPart, BrokenPortion)
+
+_FEEDS = frozenset({"main"})
+_VM = {"vm": resources.Resource("vm", ("nic",), "/vms")}
+
+
+def _text(data: bytes) -> str:
+    """Lone surrogates too: JSON brings them."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return _text(data)
+
+
+def _filter(data: bytes) -> object:
+    types, _, parents = _text(data).partition("&")
+    return filters.parse(types, parents)
+
+
+def _query(data: bytes) -> object:
+    pairs = [part.partition("=") for part in _text(data).split("&")]
+    return listing.parse({name: [value] for name, _, value in pairs})
+
+
+def _duration(data: bytes) -> object:
+    """Its refusals are told in Go's words, and named by who asks."""
+    try:
+        return durations.parse(_text(data))
+    except ValueError as error:
+        raise Rejected(str(error)) from None
+
+
+PARSERS: dict[str, Parser] = {
+    "json": lambda data: requests.lines_from(data, requests.JSON_TYPE, now_ms=0),
+    "ndjson": lambda data: requests.lines_from(data, requests.NDJSON_TYPE, now_ms=0),
+    "change": changes.change_from,
+    "cursor": lambda data: cursors.parse(_text(data)),
+    "filter": _filter,
+    "listing": _query,
+    "share": lambda data: selections.parse_share(_text(data)),
+    "message": lambda data: messages.parse(_text(data), _FEEDS),
+    "registration": lambda data: registrations.parse(_text(data), Listener(2, "main"), _VM),
+    "portion": lambda data: portions.heard(_text(data)),
+    "rows": lambda data: portions.heard_rows(_text(data)),
+    "archive": archives.decode,
+    "archived": lambda data: list(archives.pages_of(_text(data))),
+    "dump": dumps.read_line,
+    "users": lambda data: users.users_from(_text(data)),
+    "authorization": lambda data: access.credential_from(_text(data)),
+    "key": lambda data: keys.parse(_text(data)),
+    "duration": _duration,
+    "hooks": lambda data: hooks.hooks_from(_json(data)),
+    "capture": lambda data: captures.parse(_text(data)),
+    "resource": lambda data: resources.parse(_text(data), "main"),
+    "configuration": lambda data: configuration.replaced(
+        configuration.Configuration(), _json(data)
+    ),
+}
+
+# What each begins with: bytes that are read to their end.
+SEEDS: dict[str, tuple[bytes, ...]] = {
+    "json": (b'{"event":"update","type":"video","id":"x","parents":["a/b"],"data":{"a":[1e3]}}',),
+    "ndjson": (
+        b'{"event":"insert","type":"a","id":"1"}\n\n{"event":"delete","type":"a","id":"1"}',
+    ),
+    "change": (b'{"tags":["a"],"data":{"b":1}}', b"[1]"),
+    "cursor": (b"545b55c7f095528dd0f3863c", b"now", b"-0", b"00000000000000000a800000"),
+    "filter": (b"video,user&user/ann",),
+    "listing": (b"since=1&limit=10&block=2&tag=a&strict=true",),
+    "share": (b"mod:4:0+1", b"range:00000000-7fffffff"),
+    "message": (b'{"action":"subscribe","types":["a"],"from":"0","password":"p","leave":true}',),
+    "registration": (b'{"instance":"i","resources":[{"resource":"vm","subResources":["nic"]}]}',),
+    "users": (b"# a\nann:$2y$05$" + b"a" * 53 + b"\n",),
+    "authorization": (b"Basic OnNlY3JldA==", b"Bearer tdk_000000000000_" + b"A" * 32),
+    "key": (b"tdk_000000000000_" + b"A" * 32,),
+    "duration": (b"1h30m", b"300ms"),
+    "hooks": (b'[{"uri":"https://a/b","headers":{"x":"y"}}]',),
+    "capture": (b'{"type":"video","id":"{{id}}","parents":["user/{{owner}}"]}',),
+    "resource": (b"vm:nic,alias=/vms",),
+    "configuration": (b'{"minPurgeRecords":1,"minPurgeDuration":"1h"}',),
+    "dump": (b'{"type":"video","id":"x","timestamp":"2026-01-01T00:00:00Z"}', b'{"tidings":{}}'),
+}
+
+
+def read(name: str, data: bytes) -> bool:
+    """Whether the parser *name* takes *data*; anything but a refusal is raised."""
+    try:
+        PARSERS[name](data)
+    except REFUSALS:
+        return False
+    return True
