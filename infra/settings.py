@@ -82,6 +82,11 @@ class Stage:
     *sources* are its chained feeds, as TIDINGS_SOURCES has them (docs/CHAINING.md). Where leaders
     are elected, one stage has the table (*seats*), the others name its ARN (*coordinator*);
     *seat_accounts* are those that may, beside its own.
+    *log_level* is what functions write into their logs from on: INFO, WARN or ERROR. Below that
+    boto3 would write what operations hold.
+    *alarm_mail* are addresses that the alarms are mailed to, once each has confirmed it. *tables*
+    is what follows the names of tables that were restored (docs/RUNBOOKS.md), empty for those that
+    the stack made.
     *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
     """
 
@@ -104,6 +109,9 @@ class Stage:
     seats: bool = False
     coordinator: str = ""
     seat_accounts: tuple[str, ...] = ()
+    log_level: str = "INFO"
+    alarm_mail: tuple[str, ...] = ()
+    tables: str = ""
     environment: dict[str, str] = field(default_factory=dict)
 
 

@@ -10,6 +10,7 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from infra import runbooks
@@ -49,6 +50,8 @@ class Alarms(Construct):
         super().__init__(scope, name)
         self.stage = stage
         self.topic = topic or self._topic(key)
+        for address in stage.alarm_mail if topic is None else ():
+            self.topic.add_subscription(subscriptions.EmailSubscription(address))
         self.made: list[cloudwatch.Alarm] = []
 
     def _topic(self, key: kms.IKey | None) -> sns.Topic:

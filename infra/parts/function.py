@@ -60,6 +60,7 @@ class TidingsFunction(Construct):
             role=self.role,
             log_group=group,
             logging_format=lambda_.LoggingFormat.JSON,
+            application_log_level_v2=lambda_.ApplicationLogLevel[stage.log_level],
             reserved_concurrent_executions=concurrency_max,
         )
 

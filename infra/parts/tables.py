@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 from tidings.aws import blueprint
+from tidings.aws.stages import table_name
 
 from infra.settings import Stage
 
@@ -40,7 +41,8 @@ class Tables(Construct):
         sort_name, sort_type = table.sort_key
         return dynamodb.Table(
             self,
-            table.name.capitalize(),
+            f"{table.name.capitalize()}{stage.tables}",
+            table_name=table_name(stage.name, table.name, stage.tables) if stage.tables else None,
             partition_key=dynamodb.Attribute(
                 name=table.partition_key, type=dynamodb.AttributeType.STRING
             ),

@@ -1,0 +1,81 @@
+"""What a stage may say of itself beside the defaults, each looked up in a small template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from tidings.aws import blueprint, metrics
+
+from infra import prices, runbooks, settings
+from infra.parts.alarms import Alarms
+from infra.parts.tables import Tables
+from tests.infra.templates import Template, text
+
+pytestmark = pytest.mark.node
+STAGE = settings.chosen("dev")[0]
+EXPRESSION_MAX = 2048  # characters of an expression, as CloudWatch takes them
+
+
+def _made(stage: settings.Stage, make: Callable[[cdk.Stack], object]) -> Template:
+    app = cdk.App()
+    stack = cdk.Stack(app, "Small")
+    make(stack)
+    body: dict[str, Any] = app.synth().get_stack_by_name("Small").template
+    return Template(stage, body)
+
+
+def test_restored_tables_have_names() -> None:
+    """So that a deployment can import them; each of the blueprint, and no other."""
+    stage = replace(STAGE, tables="2")
+    template = _made(stage, lambda stack: Tables(stack, "Tables", stage=stage, key=None))
+    names = {each["TableName"] for each in template.resources("AWS::DynamoDB::Table").values()}
+    assert names == {f"tidings-dev-{table.name}-2" for table in blueprint.TABLES}
+    usual = _made(STAGE, lambda stack: Tables(stack, "Tables", stage=STAGE, key=None))
+    assert not any("TableName" in each for each in usual.resources("AWS::DynamoDB::Table").values())
+
+
+def test_alarms_are_mailed_to_who_is_named() -> None:
+    """To nobody where nobody is."""
+    stage = replace(STAGE, alarm_mail=("a@example.org", "b@example.org"))
+    template = _made(stage, lambda stack: Alarms(stack, "Alarms", stage=stage))
+    mailed = template.resources("AWS::SNS::Subscription").values()
+    assert {each["Endpoint"] for each in mailed} == set(stage.alarm_mail)
+    assert not _made(STAGE, lambda stack: Alarms(stack, "Alarms", stage=STAGE)).resources(
+        "AWS::SNS::Subscription"
+    )
+
+
+def test_functions_log_as_the_stage_says(template: Template) -> None:
+    """From its level on; never so much that boto3 writes what operations hold."""
+    assert template.stage.log_level in ("INFO", "WARN", "ERROR")
+    levels = {
+        each["LoggingConfig"]["ApplicationLogLevel"]
+        for each in template.resources("AWS::Lambda::Function").values()
+        if each.get("FunctionName", "").startswith("tidings-")
+    }
+    assert levels == {template.stage.log_level}
+
+
+def test_every_alarm_names_its_runbook(template: Template) -> None:
+    """In what who is woken reads first."""
+    alarms = template.resources("AWS::CloudWatch::Alarm").values()
+    said = {each.get("AlarmDescription", "") for each in alarms}
+    known = {f"What to do: {runbooks.PAGE}#{each}" for each in runbooks.SECTIONS.values()}
+    assert said
+    assert said <= known
+
+
+def test_the_dashboard_has_the_cost_of_a_million(template: Template) -> None:
+    """Every table, function and API is in it, at the prices of the table; no term is too long."""
+    (board,) = template.resources("AWS::CloudWatch::Dashboard").values()
+    body = text(board["DashboardBody"])
+    assert f"list prices of {prices.DATE}" in body
+    assert body.count("ConsumedWriteCapacityUnits") == len(blueprint.TABLES)
+    assert "1000000 * (FILL(SUM([write0,write1" in body
+    start = body.index("1000000 * (")
+    assert body.index("/ operations", start) - start < EXPRESSION_MAX
+    assert metrics.NAMESPACE in body
