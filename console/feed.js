@@ -179,7 +179,9 @@ export class Feed {
   }
 
   #refused(error) {
-    if (error.code === "unavailable") return this.#lost("unavailable");
+    if (error.code === "unavailable" || error.code === "too_many_requests") {
+      return this.#lost(error.code);
+    }
     this.stop();
     this.#tell.state("refused");
     return this.#tell.refused(String(error.message ?? "refused"), String(error.code ?? ""));

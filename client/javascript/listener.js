@@ -16,7 +16,7 @@ const PONG = 10000;
 const INVALID_STATE = "Invalid socket state";
 const OVERFLOW = "the buffer is full";
 const PING = '{"action":"ping"}';
-const FINAL = /^(password|feed):/; // what no other server would say otherwise
+const FINAL = /^(password:|feed:|key: (is|was|has) )/; // what no other server would say otherwise
 
 /* Keeps the texts that come faster than they are handled; any object with these may replace it. */
 export class MemoryBuffer {

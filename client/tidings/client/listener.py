@@ -26,7 +26,9 @@ from .refusals import refusal
 HEARTBEAT_S = 27.817  # far below the ten minutes after which an idle connection is cut
 MIN_TIMEOUT_S = 1.0  # a restarting server is back soon after
 MAX_TIMEOUT_S = 32.0  # a longer wait would be felt after an outage
-_FINAL = ("password:", "feed:")  # what the server says of these no other server says otherwise
+# What no other server would say otherwise; a key whose rate is used up may be used again.
+_CODES = {"password": "wrong_password", "key": "wrong_key"}
+_FINAL = ("password:", "feed:", "key: is", "key: was", "key: has")
 _log = logging.getLogger("tidings.listener")
 
 
@@ -126,7 +128,7 @@ class Listener(Closing):
     def _ended(self, lost: Lost) -> Ended:
         refused = isinstance(lost, RefusedRegistration)
         if refused and lost.reason.startswith(_FINAL):
-            code = "wrong_password" if lost.reason.startswith("password:") else ""
+            code = _CODES.get(lost.reason.partition(":")[0], "")
             raise refusal(lost.reason, code=code)
         delay_s = max(self._delays.next_s(), lost.after_s)
         _log.info("ended: %s; next registration in %.1f s", lost.reason, delay_s)

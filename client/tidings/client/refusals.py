@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 _TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx: too slow, too early, too many
 _DENIED = frozenset({401, 403})
-_WRONG_PASSWORD = "wrong_password"  # a WebSocket has no status to say it
+# A WebSocket has no status to say it.
+_DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"})
+_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # likewise
 _MESSAGE_CHARS_MAX = 300  # a page of HTML from something in between helps nobody
 _AFTER_S_MAX = 32.0  # a server that asks for more is asked again all the same
 
@@ -32,9 +34,14 @@ def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
     )
 
 
+def error_of_code(message: str, code: str) -> Refused | Lost:
+    """The error that a message with *code* means, on a WebSocket."""
+    return Lost(message) if code in _TRY_AGAIN_CODES else refusal(message, code=code)
+
+
 def refusal(message: str, *, status: int = 0, code: str = "") -> Refused:
     """A final answer as the error it is."""
-    denied = status in _DENIED or code == _WRONG_PASSWORD
+    denied = status in _DENIED or code in _DENYING
     kind = AccessDenied if denied else Refused
     return kind(message, status=status, code=code)
 

@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from .errors import Lost, Refused, WrongUrl
 from .events import Event, Moved
-from .refusals import error_of, refusal
+from .refusals import error_of, error_of_code
 from .subscription import Subscription
 
 CONNECT_S = 10.0
@@ -234,6 +234,4 @@ def _event(raw: Any) -> Event:
 def _refusal(error: Any) -> Refused | Lost:
     told = error if isinstance(error, dict) else {}
     code, message = str(told.get("code", "")), str(told.get("message", error))
-    if code == "unavailable":
-        return Lost(message)
-    return refusal(message, code=code)
+    return error_of_code(message, code)

@@ -1,0 +1,208 @@
+"""The key-leak drill: a key got out, is used everywhere, is revoked, and everybody else goes on."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tidings.client.cli import main
+from tidings.local.running import Twin
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+pytestmark = pytest.mark.java
+
+PROMISE_S = 5.0  # from the end of the command, as PROTOCOL says
+SLACK_S = 3.0  # for a machine that runs other things beside the twin
+PATIENCE_S = 30.0
+EVERY_S = 0.3  # how often somebody posts
+READ, INGEST = "the read password", "the ingest password"
+Answer = tuple[int, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
+    """Closed but for its passwords, as a stage is."""
+    folder, options = tmp_path_factory.mktemp("secrets"), []
+    for role, password in (("read", READ), ("ingest", INGEST)):
+        (folder / role).write_text(password)
+        options += [f"--{role}-password-file", str(folder / role)]
+    with Twin(*options) as running:
+        yield running
+
+
+def keys(twin: Twin, *words: str) -> str:
+    """What the operator's command prints."""
+    done = CliRunner().invoke(main, ["keys", *words, "--endpoint-url", twin.dynamodb_url])
+    assert done.exit_code == 0, done.output
+    return done.stdout.strip()
+
+
+def id_of(key: str) -> str:
+    return key.split("_")[1]
+
+
+def ask(twin: Twin, method: str, secret: str, body: object = None, path: str = "/ops") -> Answer:
+    """A request with *secret* by HTTP Basic; a stream is left at once."""
+    connection = http.client.HTTPConnection("127.0.0.1", twin.port, timeout=PATIENCE_S)
+    pair = base64.b64encode(f"browser:{secret}".encode()).decode()
+    headers = {"authorization": f"Basic {pair}", "accept": "text/event-stream"}
+    sent = None if body is None else json.dumps(body)
+    connection.request(method, path, sent, {**headers, "content-type": "application/json"})
+    answer = connection.getresponse()
+    told = {} if answer.status < 400 else json.loads(answer.read())["error"]
+    connection.close()
+    return answer.status, told
+
+
+class Reader(threading.Thread):
+    """Reads until it is cut; *heard* are ids of objects, *ended_s* is when it was cut."""
+
+    def __init__(self, twin: Twin, secret: str) -> None:
+        super().__init__(daemon=True)
+        self.twin, self.secret = twin, secret
+        self.heard: list[str] = []
+        self.said: list[dict[str, Any]] = []
+        self.ended_s = 0.0
+        self.open = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self.read()
+        finally:
+            self.ended_s = time.monotonic()
+
+    def read(self) -> None:
+        raise NotImplementedError
+
+    def hears_more(self) -> bool:
+        """Whether some more operations come."""
+        before = len(self.heard)
+        return until(lambda: len(self.heard) > before + 3)
+
+
+class Streaming(Reader):
+    """By Server-Sent Events."""
+
+    def read(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.twin.port)
+        headers = {"accept": "text/event-stream", "authorization": f"Bearer {self.secret}"}
+        if not self.secret.startswith("tdk_"):
+            pair = base64.b64encode(f":{self.secret}".encode()).decode()
+            headers["authorization"] = f"Basic {pair}"
+        connection.request("GET", "/ops", headers=headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        self.open.set()
+        for raw in answer:
+            if raw.startswith(b"data: "):
+                self.heard.append(json.loads(raw[6:])["id"])
+
+
+class Subscribing(Reader):
+    """By WebSocket."""
+
+    def read(self) -> None:
+        with connect(self.twin.ws_url, open_timeout=PATIENCE_S) as socket:
+            socket.send(json.dumps({"action": "subscribe", "password": self.secret}))
+            try:
+                while True:
+                    self._take(json.loads(socket.recv()))
+            except ConnectionClosed:
+                return
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message.get("reply") == "subscribed":
+            self.open.set()
+        self.said += [message["error"]] if "error" in message else []
+        self.heard += [event["data"]["id"] for event in message.get("events", ())]
+
+
+def until(done: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
+    end_s = time.monotonic() + patience_s
+    while not done() and time.monotonic() < end_s:
+        time.sleep(0.05)
+    return done()
+
+
+@contextmanager
+def busy(twin: Twin) -> Iterator[None]:
+    """Somebody posts for two users all the while."""
+    over = threading.Event()
+
+    def post() -> None:
+        number = 0
+        while not over.wait(EVERY_S):
+            number += 1
+            assert (
+                ask(twin, "POST", INGEST, [op(f"{user}-{number}", user) for user in "ab"])[0] == 204
+            )
+
+    poster = threading.Thread(target=post)
+    poster.start()
+    try:
+        yield
+    finally:
+        over.set()
+        poster.join()
+
+
+def op(name: str, user: str) -> dict[str, Any]:
+    return {"event": "update", "type": "video", "id": name, "parents": [f"user/{user}"]}
+
+
+def reading(twin: Twin, *secrets: str) -> list[Reader]:
+    found = [kind(twin, secret) for secret in secrets for kind in (Streaming, Subscribing)]
+    for reader in found:
+        reader.start()
+    for reader in found:
+        assert reader.open.wait(PATIENCE_S)
+    return found
+
+
+def test_a_leaked_key_is_of_no_use_five_seconds_later(twin: Twin) -> None:
+    """
+    Its streams end, its sockets are told why and closed, its posts are refused; all others hear
+    on, and the key that replaces it does what the old one did.
+    """
+    leaked = keys(twin, "create", "--role", "read", "--role", "ingest", "--parent", "user/a")
+    other = keys(twin, "create", "--role", "read", "--parent", "user/b")
+    with busy(twin):
+        stolen, kept = reading(twin, leaked), reading(twin, other, READ)
+        assert [each.hears_more() for each in [*stolen, *kept]] == [True] * 6
+        assert ask(twin, "POST", leaked, op("mine", "a"))[0] == 204
+        assert ask(twin, "POST", leaked, op("not mine", "b"))[1]["code"] == "outside_key"
+
+        replacement = keys(twin, "rotate", id_of(leaked), "--overlap", "0")
+        revoked_s = time.monotonic()
+        assert until(lambda: ask(twin, "POST", leaked, op("late", "a"))[0] == 401)
+        refused_s = time.monotonic()
+        assert until(lambda: all(each.ended_s for each in stolen))
+        took_s = [moment - revoked_s for moment in [refused_s, *(each.ended_s for each in stolen)]]
+        assert max(took_s) < PROMISE_S + SLACK_S, took_s
+
+        assert ask(twin, "GET", leaked)[1]["code"] == "wrong_key"
+        assert [each["code"] for each in stolen[1].said] == ["key_ended"]
+        assert ask(twin, "POST", replacement, op("new-a", "a"))[0] == 204
+        anew = reading(twin, replacement)
+        assert [each.hears_more() for each in [*kept, *anew]] == [True] * 6
+    assert not any(each.ended_s for each in [*kept, *anew])
+    for reader, users in ((stolen[0], "a"), (stolen[1], "a"), (kept[0], "b"), (anew[1], "a")):
+        assert {name for name in reader.heard if "-" in name and name[0] not in users} == set()
+
+
+def test_the_command_shows_what_became_of_it(twin: Twin) -> None:
+    """Until it is forgotten, a month later."""
+    key = keys(twin, "create", "--role", "read", "--label", "a browser")
+    keys(twin, "revoke", id_of(key))
+    shown = json.loads(keys(twin, "show", id_of(key), "--json"))
+    assert (shown["state"], shown["label"]) == ("revoked", "a browser")
+    assert key not in keys(twin, "list", "--json")
