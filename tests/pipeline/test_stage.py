@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import boto3
@@ -18,44 +17,14 @@ from tidings.pipeline import cloud
 from tests.functions.cloud import start_anew
 from tests.oplog.feed import Feed, op
 from tests.pipeline import feeds
+from tests.pipeline.local_job import LocalJob
 from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.machine import BUCKET, ENVIRONMENT, Machine, machine
 from tests.sync_machine.test_machine import say
 
 pytestmark = pytest.mark.java
-ON_S3 = f"s3://{BUCKET}/"
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
 KEPT = [f"k{number}" for number in range(20)]
-
-
-@dataclass(frozen=True)
-class LocalJob:
-    """
-    The job itself, on folders: Spark cannot read S3 from moto. Dumps are fetched into *folder*
-    before, and what the job leaves is put back after.
-    """
-
-    folder: Path
-
-    def __call__(self, arguments: list[str]) -> int:
-        self._fetch("dumps/")
-        code = cloud.main([each.replace(ON_S3, f"file://{self.folder}/") for each in arguments])
-        self._put("plans/")
-        return code
-
-    def _fetch(self, prefix: str) -> None:
-        objects = boto3.client("s3")
-        for found in objects.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Contents"]:
-            path = self.folder / found["Key"]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(objects.get_object(Bucket=BUCKET, Key=found["Key"])["Body"].read())
-
-    def _put(self, prefix: str) -> None:
-        objects = boto3.client("s3")
-        for path in (self.folder / prefix).rglob("*"):
-            if path.is_file() and not path.name.startswith("."):  # Spark's checksums
-                key = str(path.relative_to(self.folder))
-                objects.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
 
 
 @pytest.fixture
@@ -70,7 +39,7 @@ def stage(
     for name, value in {**ENVIRONMENT, **tables, **here}.items():
         monkeypatch.setenv(name, value)
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
-    runs_jobs(monkeypatch, LocalJob(tmp_path))
+    runs_jobs(monkeypatch, LocalJob(BUCKET, tmp_path, cloud.main))
     start_anew()
     with machine(settings.state_table) as made:
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.api.url)

@@ -1,0 +1,1 @@
+"""The stage in LocalStack: `make localstack` (docs/EMULATORS.md)."""

@@ -1,0 +1,50 @@
+"""One stage in LocalStack for all tests that are marked `localstack`."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tidings.pipeline.place import Place, on_tables
+
+from tests.localstack import lane
+from tests.localstack.stage import Stage
+
+
+@pytest.fixture(scope="session")
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Made from nothing, step by step before everybody's eyes: it takes a minute or more."""
+    terminal = request.config.pluginmanager.getplugin("terminalreporter")
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            terminal.write_line(f"{time.monotonic() - started:6.1f} s  {line}")
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves no process behind
+    try:
+        with lane.running(say) as made:
+            say("ready")
+            yield made
+            say("stopping")
+    except lane.TOLD as problem:
+        pytest.exit(str(problem), returncode=1)
+
+
+@pytest.fixture(scope="session")
+def place_of(stage: Stage) -> Callable[[str], Place]:
+    """A feed of the stage by its name, read as an operator's commands read it."""
+    told = stage.function("ingest")["Environment"]["Variables"]
+    tables = {
+        name: stage.named(told[f"TIDINGS_{name.upper()}_TABLE"]["Ref"], None)
+        for name in ("log", "state", "control")
+    }
+    return lambda feed: on_tables(feed, **tables)
+
+
+@pytest.fixture(scope="session")
+def feed(place_of: Callable[[str], Place]) -> Place:
+    return place_of("main")

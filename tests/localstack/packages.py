@@ -1,0 +1,122 @@
+"""
+What LocalStack needs on this machine, in `build/localstack`: an environment of its own and files
+where it looks for them.
+
+The environment has boto3 and AWS's runtime client, and not Tidings, so that a function finds
+Tidings in its layers or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from tidings.local import dynamodb_local
+from tidings.local.problems import EngineFailed, NoJava, NoMaven
+
+from infra.paths import BUILD
+
+FOLDER = BUILD / "localstack"
+PYTHON = (3, 11)  # the version that this release of LocalStack runs under unpatched
+# The release, and what it needs older than it asks for: with newer ones it does not start.
+WANTED = (
+    "localstack-core[runtime]==4.9.2",
+    "cbor2<5.8",
+    "pyopenssl<25.4",
+    "service-identity",
+    "localstack-twisted<26",
+)
+RUNTIME_CLIENT = "awslambdaric"
+PLUGIN = Path(__file__).parent / "plugin"
+EXECUTOR = "tidings"  # of our executor, in LocalStack's settings
+
+_JAVA = "usr/lib/localstack/java/21/bin/java"
+_ENGINE = "usr/lib/localstack/dynamodb-local/2"
+# LocalStack names the jar and its own patch of it; the options behind them are the engine's.
+_SHIM = """#!/bin/sh
+while [ "$1" != -jar ]; do shift; done
+shift 2
+echo $$ > '{pid}'
+exec '{java}' -XX:+UseSerialGC -Xshare:auto -Dsqlite4java.library.path='{jars}' \\
+    -cp '{jars}/*' software.amazon.dynamodb.services.local.main.ServerRunner \\
+    -disableTelemetry "$@"
+"""
+_METADATA = "Metadata-Version: 2.1\nName: tidings-localstack\nVersion: 1\n"
+_ENTRY_POINTS = f"""[localstack.lambda.runtime_executor]
+{EXECUTOR} = tidings_localstack.executor:TidingsExecutorPlugin
+"""
+
+
+class Missing(Exception):
+    """One sentence about what is not on this machine."""
+
+
+def interpreter() -> Path:
+    """
+    The Python of LocalStack's environment, which is made first where it is missing or other.
+
+    Raises:
+        Missing: Python 3.11, or the network.
+    """
+    folder = FOLDER / "environment"
+    wanted = [*WANTED, f"{RUNTIME_CLIENT}=={version(RUNTIME_CLIENT)}"]
+    stamp = folder / "tidings.txt"
+    if not (stamp.is_file() and stamp.read_text().splitlines() == wanted):
+        _run([_python(), "-m", "venv", "--clear", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
+        _run([*pip, "--disable-pip-version-check", *wanted])
+        stamp.write_text("\n".join(wanted))
+    return folder / "bin" / "python"
+
+
+def engine(files: Path, pid: Path) -> None:
+    """
+    Put DynamoDB Local below *files*, LocalStack's file system; running, its number is in *pid*.
+
+    Raises:
+        Missing: Java or Maven.
+    """
+    java = shutil.which("java")
+    try:
+        if java is None:
+            raise NoJava("no `java` on the PATH")
+        jars = asyncio.run(dynamodb_local.fetch(FOLDER / "maven.log"))
+    except (NoJava, NoMaven, EngineFailed) as problem:
+        raise Missing(str(problem)) from None
+    shim = files / _JAVA
+    shim.parent.mkdir(parents=True)
+    shim.write_text(_SHIM.format(java=java, jars=jars, pid=pid))
+    shim.chmod(0o755)
+    (files / _ENGINE).mkdir(parents=True)
+    (jar,) = jars.glob("DynamoDBLocal-*.jar")
+    (files / _ENGINE / "DynamoDBLocal.jar").symlink_to(jar)
+
+
+def plugin(files: Path) -> str:
+    """The import path by which LocalStack finds our executor; its name is left below *files*."""
+    about = files / "plugin" / "tidings_localstack-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(_METADATA)
+    (about / "entry_points.txt").write_text(_ENTRY_POINTS)
+    return f"{about.parent}:{PLUGIN}"
+
+
+def _python() -> str:
+    if sys.version_info[:2] == PYTHON:
+        return sys.executable
+    called = "python{}.{}".format(*PYTHON)
+    found = shutil.which(called)
+    if found is None:
+        raise Missing(f"LocalStack {WANTED[0].partition('==')[2]} needs {called} on the PATH.")
+    return found
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Missing(f"LocalStack was not installed (it takes a network once): {last}")

@@ -1,0 +1,1 @@
+"""Lambda in LocalStack without Docker. Runs inside LocalStack, without Tidings."""

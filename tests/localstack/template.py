@@ -1,0 +1,68 @@
+"""A synthesised template, read by whoever makes its resources one by one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+Named = Callable[[str, str | None], str]  # of a resource: its reference, or an attribute
+
+_IN_TEXT = re.compile(r"\$\{([^}]+)\}")
+
+
+@dataclass(frozen=True)
+class Template:
+    """The file that `cdk synth` wrote, with its assets in the same folder."""
+
+    path: Path
+
+    @cached_property
+    def resources(self) -> dict[str, dict[str, Any]]:
+        """By their logical ids."""
+        found: dict[str, dict[str, Any]] = json.loads(self.path.read_text())["Resources"]
+        return found
+
+    @cached_property
+    def outputs(self) -> dict[str, Any]:
+        found = json.loads(self.path.read_text())["Outputs"]
+        return {name: each["Value"] for name, each in found.items()}
+
+    def of_type(self, kind: str) -> list[str]:
+        return [name for name, each in self.resources.items() if each["Type"] == kind]
+
+    def zipped(self, key: str) -> bytes:
+        """The asset that a function or a layer names by the *key* of an object on S3."""
+        hashed = key.removesuffix(".zip")
+        stack = self.path.name.partition(".")[0]
+        assets = json.loads(self.path.with_name(f"{stack}.assets.json").read_text())["files"]
+        folder = self.path.parent / assets[hashed]["source"]["path"]
+        buffer = BytesIO()
+        with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
+            for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+                archive.write(file, str(file.relative_to(folder)))
+        return buffer.getvalue()
+
+
+def resolved(value: Any, named: Named) -> Any:
+    """*value* with every reference in it replaced by what *named* says."""
+    match value:
+        case {"Ref": str(name)}:
+            return named(name, None)
+        case {"Fn::GetAtt": [str(name), str(attribute)]}:
+            return named(name, attribute)
+        case {"Fn::Join": [str(separator), list(parts)]}:
+            return separator.join(resolved(part, named) for part in parts)
+        case {"Fn::Sub": str(text)}:
+            return _IN_TEXT.sub(lambda found: named(found[1], None), text)
+        case dict():
+            return {key: resolved(each, named) for key, each in value.items()}
+        case list():
+            return [resolved(each, named) for each in value]
+    return value
