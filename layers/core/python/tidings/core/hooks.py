@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("http", "https")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
+_NAT64 = ip_network("64:ff9b::/96")  # a gateway makes the IPv4 address of the last four bytes
 _METADATA = ("169.254.169.254", "fd00:ec2::254")  # refused even where private ones are allowed
 
 
@@ -126,8 +127,15 @@ def as_document(hooks: Sequence[Hook]) -> list[Mapping[str, object]]:
 def may_call(address: str, *, private: bool) -> bool:
     """Whether a hook may be at this IP address; *private* allows our own networks."""
     found = ip_address(address)
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
+    if isinstance(found, IPv6Address):
+        found = _embedded(found) or found
     if str(found) in _METADATA or found.is_multicast or found.is_unspecified:
         return False
     return private or found.is_global
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that is reached by *address*, if it stands for one."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
