@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from tidings.core.dumps import Described, read_line
 from tidings.core.errors import Rejected
-from tidings.pipeline import dump
-from tidings.pipeline.bad_lines import first
+from tidings.pipeline import dump, ordinary
+from tidings.pipeline.bad_lines import first as first_bad
 
 from tests.pipeline.lines import line, written
 
@@ -67,17 +69,18 @@ RAW = [
 ]
 
 
-def made(random: Random) -> str:
-    """A line with its keys in any order, mostly ordinary, sometimes one value odd."""
+def made(random: Random, order: Sequence[str] = ()) -> str:
+    """A line with its keys in that order or any, mostly ordinary, sometimes one value odd."""
     values = {"type": TYPES[:3], "id": IDS[:1], "timestamp": STAMPS[:6], "parents": PARENTS[:3]}
     odd = {"type": TYPES, "id": IDS, "timestamp": STAMPS, "parents": PARENTS}
     broken = random.choice([*values, "", ""])
-    entries = []
-    for key in random.sample(list(values), 4):
+    blanks, entries = ([""] if order and random.random() < 0.7 else ["", " "]), []
+    for key in order or random.sample(list(values), 4):
         value = random.choice((odd if key == broken else values)[key])
         text = value if key == "parents" else f'"{value}"'
-        entries.append(f'"{key}"{random.choice(["", " "])}:{random.choice(["", " "])}{text}')
-    return random.choice(["", " "]) + "{" + random.choice([",", " , "]).join(entries) + "}"
+        entries.append(f'"{key}"{random.choice(blanks)}:{random.choice(["", " "])}{text}')
+    comma = random.choice(["", " "] if blanks == [""] else ["", " ", "  "])
+    return random.choice(blanks) + "{" + f"{random.choice(blanks)},{comma}".join(entries) + "}"
 
 
 def said(text: bytes) -> tuple[str, str] | None:
@@ -117,6 +120,34 @@ def test_the_rest_is_read_by_the_core(spark: SparkSession, tmp_path: Path) -> No
     told = [(each["key"], each["moment"]) for each in asked if each["key"] is not None]
     assert sorted(known + told) == sorted(filter(None, map(said, texts)))
     assert [each["end"] for each in asked if each["end"] is not None] == [3]
+
+
+KEYS = ("type", "id", "timestamp", "parents")
+
+
+@pytest.mark.parametrize("first", KEYS)
+def test_lines_of_one_order_are_what_the_core_says(
+    spark: SparkSession, tmp_path: Path, first: str
+) -> None:
+    """The pattern for a dump's own order takes no line that the core reads otherwise."""
+    order = KEYS[KEYS.index(first) :] + KEYS[: KEYS.index(first)]
+    random = Random(3)
+    texts = [made(random, order).encode() for _ in range(600)] + [each.encode() for each in ODD]
+    stamp = '"timestamp":"2026-01-01T00:00:00Z"'
+    odd = [b"\x01a\x01b\x01c", f'{{"type":"a\x01","id":"b","parents":[],{stamp}}}'.encode(), *RAW]
+    values = {"type": '"V"', "id": '"x"', "timestamp": '"2026-01-01T00:00:10.10Z"', "parents": "[]"}
+    head = "{" + ",".join(f'"{name}":{values[name]}' for name in order) + "}"
+    path = written(tmp_path / "dump", [head.encode(), *texts, *odd])
+
+    text = dump.read_text(spark, [path])
+    apart = text.select(ordinary.taken_apart(order).alias("apart"))
+    found = dump.recognised(text).collect()
+
+    assert apart.where(F.col("apart").startswith("\x01")).count() > 100
+    assert (found[0]["key"], found[0]["moment"]) == ("v/x", "2026-01-01T00:00:10.1")
+    for each in found:
+        if each["key"] is not None:
+            assert (each["key"], each["moment"]) == said(bytes(each["text"])), each["text"]
 
 
 def test_ordinary_lines_do_not_wait_for_python(spark: SparkSession, tmp_path: Path) -> None:
@@ -161,7 +192,7 @@ def test_a_bad_line_is_named_by_file_and_number(spark: SparkSession, tmp_path: P
     try:
         lines = dump.recognised(dump.read_text(spark, [one, str(packed)])).cache()
         bad = dump.asked_core(lines).where("error IS NOT NULL").cache()
-        found = [str(each) for each in first(bad, lines)]
+        found = [str(each) for each in first_bad(bad, lines)]
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     assert found == [
