@@ -28,6 +28,8 @@ FIRST = (
     "tests/lake",
     "tests/spark",
     "tests/infra",
+    "tests/iam",
+    "tests/fuzz",
     "tests/e2e",
     "tests/chained",
     "tests/docs",

@@ -34,7 +34,7 @@ def calls_of(service: str, region: str, account: str, request: AWSRequest) -> li
 
 def _dynamodb(place: str, request: AWSRequest) -> Iterator[Call]:
     action = str(request.headers["X-Amz-Target"]).partition(".")[2]
-    sent: dict[str, Any] = json.loads(request.data)
+    sent: dict[str, Any] = json.loads(request.data or b"{}")
     if action.startswith("Transact"):
         for part in sent["TransactItems"]:
             for kind, each in part.items():

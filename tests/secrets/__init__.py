@@ -1,0 +1,1 @@
+"""Secrets are planted and looked for in everything that anybody could read."""
