@@ -17,6 +17,7 @@ from . import (
     chaining,
     changes,
     cold_start,
+    costs,
     diff,
     ingest,
     latency,
@@ -36,6 +37,7 @@ from .sections import Section
 
 _SECTIONS: dict[str, Callable[[], Section]] = {
     "units": units.measure,
+    "costs": costs.measure,
     "ingest": ingest.measure,
     "replay": replay.measure,
     "sse_replay": sse_replay.measure,

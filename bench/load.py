@@ -103,7 +103,7 @@ def carried_out(plan: Plan, place: Place, pid: int = 0) -> Run:
     try:
         found: Run = uvloop.run(running.run(plan, place, pid=lambda: pid, tick=tick))
     except (ClientError, Unheard) as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(f"{place.url}: {error}") from None
     if sys.stderr.isatty():
         click.echo("", err=True)
     return found

@@ -32,7 +32,10 @@ class Unheard(Exception):
 
 @dataclass(slots=True)
 class Run:
-    """What happens and what was found; *plan* and *place* say what was asked for."""
+    """
+    What happens and what was found; *plan* and *place* say what was asked for. *others* is how many
+    processes of this machine wanted to run before it began.
+    """
 
     plan: Plan
     place: Place
@@ -42,6 +45,7 @@ class Run:
     began_s: float = 0.0
     took_s: float = 0.0
     drained_s: float = 0.0
+    others: float = field(default_factory=lambda: os.getloadavg()[0])
 
     @property
     def violations(self) -> list[str]:
