@@ -1,0 +1,76 @@
+"""What is said of the machine beside a figure."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import results
+from bench.loading import machine
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that holds 32 MB, named as the worker of a function is."""
+    program = "held = bytearray(b'x' * 2**25); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "AWS_LAMBDA_FUNCTION_NAME": "tidings-local-ingest"},
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_memory_is_told_by_what_a_process_is(child: subprocess.Popen[bytes]) -> None:
+    """The worker of a function by its function; children count, others do not."""
+    found = machine.memory(os.getpid())
+
+    assert 2**25 < found["tidings-local-ingest"] < 2**27
+    assert machine.memory(child.pid).keys() == {"tidings-local-ingest"}
+
+
+def test_a_stopped_process_is_seen_to_be_stopped(child: subprocess.Popen[bytes]) -> None:
+    """That is how a fault is known to have happened."""
+    child.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+
+    assert machine.state(child.pid) == "T"
+    child.kill()
+    child.wait()
+    assert (machine.state(child.pid), machine.resident(child.pid)) == ("", 0)
+
+
+def test_the_machine_is_described() -> None:
+    """Processor, cores, memory, Python and kernel."""
+    said = machine.described()
+
+    assert f"{os.cpu_count()} cores" in said
+    assert "GB, Python 3." in said
+    assert "Linux" in said
+
+
+def test_a_section_replaces_the_earlier_one_of_its_title(tmp_path: Path) -> None:
+    """The others stay as they are, and a new one comes last."""
+    page = tmp_path / "RESULTS.md"
+    results.save({"One": "## One\n\nold\n", "Two": "## Two\n\nkept\n"}, page)
+    results.save({"Three": "## Three\n\nnew\n", "One": "## One\n\nnew\n"}, page)
+    text = page.read_text()
+
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## One",
+        "## Two",
+        "## Three",
+    ]
+    assert ("kept" in text, "old" in text) == (True, False)
