@@ -18,12 +18,25 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from tidings.pipeline import daemon
 
 from infra.build_job import ENTRY
 from tests.pipeline.local_job import LocalJob
 
 STARTS = ":emr-serverless:startJobRun.sync"
 WAITS = ":sqs:sendMessage.waitForTaskToken"
+# What is compared has few rows: most of the time would go into compiling for many.
+_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.python.daemon.module": daemon.MODULE,
+}
 POLL_S = 1  # a message is heard at once; this is how late the end is
 
 
@@ -76,10 +89,13 @@ def _answer(machines: Any, asked: dict[str, Any], bucket: str, folder: Path) -> 
 
 def _submit(arguments: list[str], folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{name} {value}\n" for name, value in _SETTINGS.items())
+    (folder / "spark-defaults.conf").write_text(lines)
+    told = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(folder)}
     with (folder / "job.log").open("ab") as log:
         return subprocess.run(
             [sys.executable, str(ENTRY), *arguments],
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, **told},
             cwd=folder,
             stdout=log,
             stderr=log,

@@ -16,11 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tidings.local import dynamodb_local
-from tidings.local.problems import EngineFailed, NoJava, NoMaven
+from tidings.local.problems import NoMaven
 
 from infra.paths import BUILD
 
 FOLDER = BUILD / "localstack"
+JAVA_MIN = 17  # of DynamoDB Local 3, and of Spark 4
 PYTHON = (3, 11)  # the version that this release of LocalStack runs under unpatched
 # The release, and what it needs older than it asks for: with newer ones it does not start.
 WANTED = (
@@ -80,13 +81,11 @@ def engine(files: Path, pid: Path) -> None:
     Raises:
         Missing: Java or Maven.
     """
-    java = shutil.which("java")
+    java = _java()
     try:
-        if java is None:
-            raise NoJava("no `java` on the PATH")
         jars = asyncio.run(dynamodb_local.fetch(FOLDER / "maven.log"))
-    except (NoJava, NoMaven, EngineFailed) as problem:
-        raise Missing(str(problem)) from None
+    except NoMaven as problem:
+        raise Missing(str(problem).partition(";")[0]) from None
     shim = files / _JAVA
     shim.parent.mkdir(parents=True)
     shim.write_text(_SHIM.format(java=java, jars=jars, pid=pid))
@@ -103,6 +102,17 @@ def plugin(files: Path) -> str:
     (about / "METADATA").write_text(_METADATA)
     (about / "entry_points.txt").write_text(_ENTRY_POINTS)
     return f"{about.parent}:{PLUGIN}"
+
+
+def _java() -> str:
+    java = shutil.which("java")
+    if java is None:
+        raise Missing(f"DynamoDB Local needs Java {JAVA_MIN} or newer; there is no java here")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = said.partition('"')[2].partition(".")[0]
+    if not version.isdigit() or int(version) < JAVA_MIN:
+        raise Missing(f"DynamoDB Local needs Java {JAVA_MIN} or newer; {java} is older")
+    return java
 
 
 def _python() -> str:

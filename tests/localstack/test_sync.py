@@ -21,7 +21,7 @@ FEED = "synced"  # of its own: a dump says everything that there is in its feed
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
 Told = Callable[[], tuple[str, str]]
 KEPT = [f"kept{number}" for number in range(20)]
-JOB_S = 300  # a job takes twenty seconds on a machine that does nothing else
+JOB_S = 600  # a job takes twenty seconds on a machine that does nothing else
 
 
 def queue(name: str) -> tuple[str, str]:
