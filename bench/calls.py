@@ -1,0 +1,208 @@
+"""The deployed handlers, called in this process on DynamoDB Local, and what each call used."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tidings.aws import blueprint
+from tidings.local import http_events, socket_events
+from tidings.local.environment import Places
+from tidings.local.environment import program as deployed
+from tidings.local.options import Options
+
+from . import engine, units
+
+
+@dataclass(slots=True)
+class Used:
+    """Of one call: units of DynamoDB, its requests, CPU time, and what went into the log."""
+
+    writes: float = 0
+    reads: float = 0
+    requests: float = 0
+    cpu_ms: float = 0
+    logged: float = 0
+
+
+@dataclass
+class Sink:
+    """Takes what is sent to Lambda and to connections, and counts the messages."""
+
+    messages: int = 0
+    message_bytes: int = 0
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[str]:
+        sink = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if "@connections" in self.path:
+                    sink.messages += 1
+                    sink.message_bytes += len(body)
+                self.send_response(202 if "invocations" in self.path else 200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """Stay silent."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            server.server_close()
+
+
+@dataclass
+class Functions:
+    """Calls any function of the blueprint as its deployment would have it."""
+
+    places: Places
+    archive: Path
+    sink: Sink
+    current: str = ""
+    _written: list[Counter[str]] = field(default_factory=list)
+    _read: list[Counter[str]] = field(default_factory=list)
+    _asked: Counter[str] = field(default_factory=Counter)
+
+    def call(self, name: str, event: dict[str, Any]) -> Used:
+        """One call, in a process that has served others before."""
+        handle = self._handler(name)
+        for each in (*self._written, *self._read, self._asked):
+            each.clear()
+        printed = io.StringIO()
+        started = time.process_time()
+        with contextlib.redirect_stdout(printed):
+            handle(json.loads(json.dumps(event)), _Context(name))
+        return Used(
+            sum(each.total() for each in self._written),
+            sum(each.total() for each in self._read),
+            self._asked.total(),
+            (time.process_time() - started) * 1000,
+            len(printed.getvalue()),
+        )
+
+    def _handler(self, name: str) -> Callable[[dict[str, Any], object], object]:
+        function = next(each for each in blueprint.FUNCTIONS if each.name == name)
+        if name != self.current:
+            self._become(function)
+        handler: Any = importlib.import_module(f"functions.{function.folder}.handler")
+        return handler.handle  # type: ignore[no-any-return]
+
+    def _become(self, function: blueprint.Function) -> None:
+        """What was built for the function before is forgotten, as in a process of its own."""
+        for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
+            del os.environ[name]
+        os.environ |= deployed(function, Options(archive=self.archive), self.places).environment
+        _forget()
+        self._written, self._read, self.current = [], [], function.name
+        from tidings.aws import clients
+
+        for client in (clients.dynamodb(), clients.dynamodb_once()):
+            self._watch(client)
+
+    def _watch(self, client: Any) -> None:
+        self._written.append(units.counting(client, units.WRITES))
+        self._read.append(_billed(client))
+        events = client.meta.events
+        events.register("before-send.dynamodb", lambda **_: self._asked.update(("request",)))
+
+
+def _billed(client: Any) -> Counter[str]:
+    """Units read. AWS bills one for a read that finds nothing, too; this engine does not."""
+    units.counting(client, units.READS)  # which asks for them
+    billed: Counter[str] = Counter()
+
+    def note(parsed: dict[str, Any], **_: object) -> None:
+        found = parsed.get("ConsumedCapacity", [])
+        for used in found if isinstance(found, list) else [found]:
+            billed[used["TableName"]] += max(1.0, used["CapacityUnits"])  # type: ignore[assignment]
+
+    for call in units.READS:
+        client.meta.events.register(f"after-call.dynamodb.{call}", note)
+    return billed
+
+
+class _Context:
+    """What Lambda says of an invocation."""
+
+    memory_limit_in_mb = 512
+    aws_request_id = "00000000-0000-0000-0000-000000000000"
+
+    def __init__(self, name: str) -> None:
+        self.function_name = name
+        self.invoked_function_arn = f"arn:aws:lambda:us-east-1:000000000000:function:{name}"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 10_000
+
+
+def _forget() -> None:
+    """Whatever modules of ours have cached is built anew, from the environment as it is now."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tidings.aws"):
+            for part in vars(module).values():
+                clear = getattr(part, "cache_clear", None)
+                if clear is not None:
+                    clear()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Functions]:
+    before = dict(os.environ)
+    sink = Sink()
+    with (
+        engine.running() as store,
+        sink.serving() as url,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        try:
+            yield Functions(Places(store.url, url), Path(folder), sink)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            _forget()
+
+
+def posted(body: object) -> dict[str, Any]:
+    """The event of a POST of operations."""
+    request = http_events.HttpRequest(
+        "POST",
+        "/",
+        "",
+        (("content-type", "application/json"), ("host", "bench"), ("user-agent", "bench")),
+        json.dumps(body).encode(),
+        "127.0.0.1",
+        "POST /",
+    )
+    return http_events.encode(request, now_ms=int(time.time() * 1000), request_id="bench")
+
+
+def caller(name: str) -> socket_events.Caller:
+    return socket_events.Caller(name, int(time.time() * 1000), "127.0.0.1", (), "")
+
+
+def said(name: str, **message: object) -> dict[str, Any]:
+    """The event of a message on the WebSocket *name*."""
+    now = int(time.time() * 1000)
+    return socket_events.message(caller(name), json.dumps(message), now_ms=now)

@@ -1,0 +1,185 @@
+"""What a bill is made of: units, requests, CPU time, log lines and bytes of each path, measured."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tidings.aws import metrics
+from tidings.aws.stages import stack_name
+
+from infra import settings, synth
+
+from . import calls, costs_page
+from .calls import Functions, Used
+from .sections import Section
+from .workload import operations
+
+_ROUNDS = 8
+_WATCHERS = 25
+_RING = {"ring": "main"}
+_OBJECTS = 100_000  # more than are posted
+
+
+def measure() -> Section:
+    """Measure, keep the figures, and write docs/COSTS.md of them."""
+    with calls.running() as functions:
+        used = {name: _mean(found) for name, found in _paths(functions)}
+        sizes = _sizes(functions)
+    found = {"used": used, "bytes": sizes, "alarms": _alarms(), "metrics": len(metrics.METRICS)}
+    costs_page.MEASURED.write_text(
+        json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
+    costs_page.write(found)
+    rows = [(name, _told(each)) for name, each in used.items()]
+    return Section(
+        "What a bill is made of",
+        "recorded",
+        rows,
+        notes=[
+            f"Means of {_ROUNDS} calls of the deployed handlers in one process, on DynamoDB Local. "
+            "docs/COSTS.md is computed from these figures, which are kept in bench/costs.json."
+        ],
+    )
+
+
+def _paths(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
+    yield from _quiet(functions)
+    yield from _clients(functions)
+    yield from _idle(functions)
+
+
+def _quiet(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
+    """Producers, and followers with nobody connected."""
+    for count in (1, 100):
+        bodies = _bodies(count)
+        yield f"post of {count}", _posting(functions, bodies)
+        functions.call("follow-state", _RING)
+        functions.call("follow-push", _RING)
+        functions.call("follow-archive", _RING)
+        for follower in ("follow-state", "follow-push", "follow-archive"):
+            yield f"{follower}, a page of {count}", _following(functions, follower, bodies)
+
+
+def _posting(functions: Functions, bodies: Iterator[object]) -> list[Used]:
+    return _repeated(lambda: functions.call("ingest", calls.posted(next(bodies))))
+
+
+def _following(functions: Functions, follower: str, bodies: Iterator[object]) -> list[Used]:
+    """Runs that each find one page; posts in between are not counted."""
+    pages = [calls.posted(next(bodies)) for _ in range(_ROUNDS + 2)]
+
+    def run() -> Used:
+        functions.call("ingest", pages.pop())
+        return functions.call(follower, _RING)
+
+    return _repeated(run)
+
+
+def _clients(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
+    names = [f"client-{number}" for number in range(_WATCHERS)]
+    opened = [functions.call("connect", _opened(name)) for name in names]
+    yield "connect", opened
+    subscribe = [calls.said(name, action="subscribe") for name in names]
+    yield "subscribe", [functions.call("receive", each) for each in subscribe]
+    replay = [functions.call("replay", {"replay": name}) for name in names]
+    yield "replay of nothing", replay
+    functions.call("follow-push", _RING)
+    yield "ping", [functions.call("receive", calls.said(name, action="ping")) for name in names]
+    bodies = _bodies(1)
+    functions.sink.messages = functions.sink.message_bytes = 0
+    pushed = _following(functions, "follow-push", bodies)
+    assert functions.sink.messages >= _WATCHERS * _ROUNDS, functions.sink.messages
+    yield f"push of a page of 1 to {_WATCHERS}", pushed
+    closed = [functions.call("disconnect", _opened(name)) for name in names]
+    yield "disconnect", closed
+
+
+def _opened(name: str) -> dict[str, Any]:
+    from tidings.local import socket_events
+
+    return socket_events.connect(calls.caller(name), now_ms=int(time.time() * 1000))
+
+
+def _idle(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
+    for name in ("follow-state", "follow-push", "follow-archive"):
+        functions.call(name, _RING)
+    for name in ("sweep", "index"):
+        yield f"{name}, idle", _repeated(partial(functions.call, name, {}))
+
+
+def _bodies(count: int) -> Iterator[object]:
+    """Requests of *count* operations, each on another object."""
+    made = operations(_OBJECTS)
+    while True:
+        found = [next(made) for _ in range(count)]
+        yield found[0] if count == 1 else found
+
+
+def _repeated(call: Callable[[], Used]) -> list[Used]:
+    """Behind two that warm up."""
+    return [call() for _ in range(_ROUNDS + 2)][2:]
+
+
+def _mean(found: list[Used]) -> dict[str, float]:
+    names = asdict(found[0])
+    return {name: round(fmean(getattr(each, name) for each in found), 3) for name in names}
+
+
+def _sizes(functions: Functions) -> dict[str, float]:
+    """What DynamoDB bills storage for, and a message, by operation."""
+    from . import engine
+
+    client = engine.client(functions.places.dynamodb_url)
+    pages = client.scan(TableName="tidings-local-log")["Items"]
+    single = [_weight(item) for item in pages if "S" in item["body"]]
+    packed = [_weight(item) / 100 for item in pages if "B" in item["body"]]
+    rows = client.scan(TableName="tidings-local-state")["Items"]
+    weights = [_weight(item) for item in rows if "line" in item]
+    sink = functions.sink
+    return {
+        "page of 1": round(fmean(single)),
+        "operation in a page of 100": round(fmean(packed)),
+        "row": round(fmean(weights)),
+        "message of 1": round(sink.message_bytes / sink.messages),
+    }
+
+
+def _weight(item: Any) -> int:
+    """Names and values of an item, as DynamoDB counts them, and 100 bytes that it adds."""
+    return 100 + sum(len(name) + _value(value) for name, value in item.items())
+
+
+def _value(value: dict[str, Any]) -> int:
+    ((kind, content),) = value.items()
+    return len(content) if kind in "SB" else 8
+
+
+def _alarms() -> dict[str, int]:
+    """How many each stage has, by its template."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        synth.synth(Path(folder) / "cdk.out")
+        for stage in settings.STAGES:
+            path = Path(folder) / "cdk.out" / f"{stack_name(stage.name)}.template.json"
+            resources = json.loads(path.read_text(encoding="utf-8"))["Resources"].values()
+            found[stage.name] = sum(map(_is_alarm, resources))
+    return found
+
+
+def _is_alarm(resource: dict[str, Any]) -> bool:
+    return bool(resource["Type"] == "AWS::CloudWatch::Alarm")
+
+
+def _told(used: dict[str, float]) -> str:
+    return (
+        f"{used['writes']:g} WRU, {used['reads']:g} RRU, {used['requests']:g} requests,"
+        f" {used['cpu_ms']:.1f} ms of CPU, {used['logged']:.0f} B logged"
+    )

@@ -1,0 +1,79 @@
+"""docs/COSTS.md, of what was measured and of list prices."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra import prices
+
+from . import bill
+from .bill import SIZES, Bill, Line
+
+PAGE = Path(__file__).parents[1] / "docs" / "COSTS.md"
+MEASURED = Path(__file__).parent / "costs.json"
+
+SMALLEST = 0.05  # dollars: what is less is told in one line
+_TEMPLATE = Path(__file__).parent / "costs.md"
+
+
+def text(measured: Mapping[str, Any]) -> str:
+    bills = [Bill(size, measured) for size in SIZES]
+    return _TEMPLATE.read_text(encoding="utf-8").format(
+        date=prices.DATE,
+        region=prices.REGION,
+        trip=bill.ROUND_TRIP_MS,
+        core=bill.FULL_CORE_MB,
+        log=bill.PLATFORM_LOG_BYTES,
+        polls=bill.POLLS_PER_S,
+        summaries="".join(map(_summary, bills)),
+        bills="".join(map(_bill, bills)),
+        prices="".join(f"| [{each.unit}]({each.source}) | {each} |\n" for each in prices.ALL),
+    )
+
+
+def _summary(made: Bill) -> str:
+    per_million = made.dollars / made.size.operations * 1e6
+    name = made.size.name
+    anchor = name.lower().replace(" ", "-")
+    return (
+        f"| [{name}](#{anchor}) | ${made.dollars:,.2f} | ${made.standing():,.2f} |"
+        f" ${per_million:,.2f} |\n"
+    )
+
+
+def _bill(made: Bill) -> str:
+    large = [each for each in made.lines() if each.dollars >= SMALLEST]
+    small = [each for each in made.lines() if each.dollars < SMALLEST]
+    rows = "".join(map(_row, large))
+    rest = sum(each.dollars for each in small)
+    rows += f"| {len(small)} lines below {100 * SMALLEST:g} cents each | | {rest:,.2f} |\n"
+    total = f"| **together** | | **{made.dollars:,.2f}** |\n"
+    head = "| what | formula | dollars |\n|---|---|---|\n"
+    return f"## {made.size.name}\n\n{made.size.says}\n\n{head}{rows}{total}\n"
+
+
+def _row(each: Line) -> str:
+    return f"| {each.what} | {each.formula} | {each.dollars:,.2f} |\n"
+
+
+def write(measured: Mapping[str, Any]) -> None:
+    PAGE.write_text(text(measured), encoding="utf-8")
+
+
+def kept() -> Mapping[str, Any]:
+    """What was measured last."""
+    found: Mapping[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return found
+
+
+def main() -> int:
+    write(kept())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
