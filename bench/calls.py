@@ -136,7 +136,7 @@ def _billed(client: Any) -> Counter[str]:
     def note(parsed: dict[str, Any], **_: object) -> None:
         found = parsed.get("ConsumedCapacity", [])
         for used in found if isinstance(found, list) else [found]:
-            billed[used["TableName"]] += max(1.0, used["CapacityUnits"])  # type: ignore[assignment]
+            billed[used["TableName"]] += max(1.0, used["CapacityUnits"])
 
     for call in units.READS:
         client.meta.events.register(f"after-call.dynamodb.{call}", note)

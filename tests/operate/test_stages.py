@@ -68,9 +68,10 @@ def test_what_a_stage_exposes(profiles: DynamoDBProfiles) -> None:
         "stream_url": OUTPUTS["StreamUrl"],
         "sockets_url": OUTPUTS["SocketsUrl"],
         "feeds": [
-            {"feed": "main", "passwords": []},
+            {"feed": "main", "passwords": [], "keys": []},
             {
                 "feed": "orders",
+                "keys": [],
                 "passwords": [
                     {"role": "read", "set_at": "2100-01-01T00:00:00Z", "due": False},
                     {"role": "read", "set_at": "2017-07-14T02:40:00Z", "due": True},
@@ -79,6 +80,25 @@ def test_what_a_stage_exposes(profiles: DynamoDBProfiles) -> None:
             },
         ],
     }
+
+
+@pytest.mark.usefixtures("profiles")
+@pytest.mark.parametrize(("days", "due"), [("1", False), ("0", True)])
+def test_keys_that_hold(days: str, due: bool) -> None:
+    """By their ids, never by what opens a feed; one that was revoked is not due for anything."""
+    made = [
+        _run("keys", "create", "--stage", "dev", "--role", "read", "--label", label, "--json")
+        for label in ("shop", "gone")
+    ]
+    shop, gone = (json.loads(each.stdout)["id"] for each in made)
+    assert _run("keys", "revoke", gone, "--stage", "dev").exit_code == 0
+    told = _run("stages", "dev", "--json", "--older-than", days).stdout
+    main_feed = json.loads(told)["feeds"][0]
+    assert [(key["id"], key["label"], key["due"]) for key in main_feed["keys"]] == [
+        (shop, "shop", due)
+    ]
+    assert not any(json.loads(each.stdout)["key"] in told for each in made)
+    assert f"key {shop} of " in _run("stages", "dev").stdout
 
 
 def test_a_stage_for_a_person(profiles: DynamoDBProfiles) -> None:

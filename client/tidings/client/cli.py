@@ -71,7 +71,7 @@ SUBCOMMANDS = {
     "stages": Subcommand(
         "tidings.operate.stages_command",
         "stages",
-        "List what the stages of an account expose, and which passwords are old.",
+        "List what the stages of an account expose, and what is due to be rotated.",
         extra="aws",
         packages=("boto3",),
     ),

@@ -9,17 +9,20 @@ import boto3  # noqa: TID251 an operator's own credentials and profile, not a fu
 import click
 from tidings.aws import stages as deployed
 from tidings.aws.clock import now_ms
+from tidings.aws.dynamodb_keys import DynamoDBKeys
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.client.cli import EXIT_CODES
 from tidings.core.access import Role, passwords_of
 from tidings.core.passwords import set_at_ms
 from tidings.core.timestamps import from_ms
 
+from . import keys_shown
 from .target import told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from tidings.core.keys import Key
     from tidings.core.profiles import Profile
 
     Stage = dict[str, Any]
@@ -38,14 +41,14 @@ _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
     default=DAYS,
     show_default=True,
     metavar="DAYS",
-    help="Passwords of this age are due to be rotated.",
+    help="Passwords and keys of this age are due to be rotated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a stage.")
 def stages(name: str | None, days: int, as_json: bool) -> None:
     """
-    List the stages of the account, or the stage NAME: addresses, feeds, passwords.
+    List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
 
-    A password is told by its role and age alone.
+    A password is told by its role and age alone, a key by its id.
 
     \b
     Examples:
@@ -68,14 +71,18 @@ def _exposed(name: str | None) -> list[deployed.Exposed]:
 
 
 def _looked_at(stage: deployed.Exposed, days: int) -> Stage:
-    profiles = DynamoDBProfiles(boto3.client("dynamodb"), stage.control_table)
+    at = boto3.client("dynamodb"), stage.control_table
+    profiles, keys = DynamoDBProfiles(*at), DynamoDBKeys(*at)
     addresses = dict(zip(_ADDRESSES, stage.addresses, strict=True))
-    feeds = [_feed(name, profiles.profile(name), days) for name in sorted(stage.feeds)]
+    feeds = [
+        {
+            "feed": feed,
+            "passwords": list(_passwords(profiles.profile(feed), days)),
+            "keys": list(_keys(keys.keys(feed), days)),
+        }
+        for feed in sorted(stage.feeds)
+    ]
     return {"stage": stage.stage, **addresses, "feeds": feeds}
-
-
-def _feed(name: str, profile: Profile, days: int) -> dict[str, Any]:
-    return {"feed": name, "passwords": list(_passwords(profile, days))}
 
 
 def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
@@ -83,8 +90,20 @@ def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
     for role in (Role.READ, Role.INGEST):
         for at, stored in enumerate(passwords_of(profile, role)):
             set_ms = set_at_ms(stored)
-            due = at > 0 or now_ms() - set_ms >= days * _DAY_MS
+            due = at > 0 or _is_old(set_ms, days)
             yield {"role": role.value, "set_at": from_ms(set_ms), "due": due}
+
+
+def _keys(found: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
+    """Those that hold."""
+    for key in found:
+        if keys_shown.state(key, now_ms()) == "holds":
+            named = {"id": key.id, "label": key.label}
+            yield {**named, "made_at": from_ms(key.made_ms), "due": _is_old(key.made_ms, days)}
+
+
+def _is_old(at_ms: int, days: int) -> bool:
+    return now_ms() - at_ms >= days * _DAY_MS
 
 
 def _lines(stage: Stage) -> Iterator[str]:
@@ -93,8 +112,13 @@ def _lines(stage: Stage) -> Iterator[str]:
         yield f"  {name.removesuffix('_url'):<9} {stage[name] or 'none'}"
     for feed in stage["feeds"]:
         yield f"  {feed['feed']}"
-        if not feed["passwords"]:
-            yield "    closed, unless the stage is open: no password is set"
+        if not feed["passwords"] and not feed["keys"]:
+            yield "    closed, unless the stage is open: no password and no key"
         for each in feed["passwords"]:
-            due = ", due to be rotated" if each["due"] else ""
-            yield f"    {each['role']} password of {each['set_at']}{due}"
+            yield f"    {each['role']} password of {each['set_at']}{_due(each)}"
+        for each in feed["keys"]:
+            yield f"    key {each['id']} of {each['made_at']}{_due(each)}  {each['label']}".rstrip()
+
+
+def _due(each: dict[str, Any]) -> str:
+    return ", due to be rotated" if each["due"] else ""
