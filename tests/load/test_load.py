@@ -16,6 +16,7 @@ from tidings.local.running import Twin
 
 from bench import load
 from bench.loading.proxy import Proxy
+from tests.operate.cloudformation import describing
 
 pytestmark = pytest.mark.java
 
@@ -96,6 +97,24 @@ def test_nothing_is_left_in_the_state(twin: Twin) -> None:
         while list(objects.all()):  # the state is behind the log by a moment
             assert time.monotonic() < until_s
             time.sleep(0.1)
+
+
+def test_a_stage_is_asked_for_its_addresses(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its stack: where to post, where streams are, and where the WebSocket is."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    outputs = {"FeedUrl": twin.url, "StreamUrl": twin.url, "SocketsUrl": twin.ws_url}
+    outputs |= {"ControlTable": "control", "Feeds": "main"}
+    with describing("tidings-dev", outputs) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
+        done = CliRunner().invoke(
+            load.main, ["--stage", "dev", "--rate", "5", "--consumers", "2", "--duration", "2"]
+        )
+
+    assert done.exit_code == 0, done.output
+    assert "WebSocket, due to receipt" in done.stdout
+    assert "SSE, due to receipt" in done.stdout
 
 
 def test_a_feed_that_refuses_is_told(twin: Twin) -> None:
