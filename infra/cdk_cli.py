@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.paths import BUILD
@@ -18,24 +19,44 @@ class CdkFailed(Exception):
     """npm or the CDK's command line ended with an error."""
 
 
-def deploy(
-    assembly: Path, stack: str, *, account: str, region: str, aws: dict[str, str]
-) -> Outputs:
-    """
-    Bootstrap the account, deploy *stack* out of *assembly*, and tell its outputs.
-
-    Raises:
-        CdkFailed: one of the steps did.
-    """
-    cdk = [str(_installed()), "--app", str(assembly)]
-    outputs = assembly.parent / "outputs.json"
-    _run([*cdk, "bootstrap", f"aws://{account}/{region}"], aws)
-    _run([*cdk, "deploy", stack, "--require-approval=never", f"--outputs-file={outputs}"], aws)
-    found: dict[str, Outputs] = json.loads(outputs.read_text())
-    return found[stack]
-
-
 Outputs = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cdk:
+    """
+    Its commands, with the stacks of *assembly* and what AWS clients read in *variables*.
+
+    Each raises `CdkFailed` with everything that was printed.
+    """
+
+    assembly: Path
+    variables: dict[str, str]
+
+    def bootstrap(self, account: str, region: str) -> None:
+        self._run("bootstrap", f"aws://{account}/{region}")
+
+    def deploy(self, stack: str) -> Outputs:
+        """Create or update *stack*; its outputs."""
+        outputs = self.assembly.parent / f"{stack}.outputs.json"
+        self._run("deploy", stack, "--require-approval=never", f"--outputs-file={outputs}")
+        found: dict[str, Outputs] = json.loads(outputs.read_text())
+        return found[stack]
+
+    def prepare(self, stack: str, change_set: str) -> None:
+        """Leave the update as a change set to look at."""
+        method = ("--method=prepare-change-set", f"--change-set-name={change_set}")
+        self._run("deploy", stack, "--require-approval=never", *method)
+
+    def same(self, stack: str) -> None:
+        """Fail where the template differs from what is deployed."""
+        self._run("diff", stack, "--fail")
+
+    def destroy(self, stack: str) -> None:
+        self._run("destroy", stack, "--force")
+
+    def _run(self, *command: str) -> None:
+        _run([str(_installed()), "--app", str(self.assembly), *command], self.variables)
 
 
 def _installed() -> Path:

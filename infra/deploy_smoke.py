@@ -1,28 +1,48 @@
 """
-`make deploy-smoke`: the real CDK command line deploys the dev stage onto MiniStack, and it works.
+`make deploy-smoke`: the real CDK command line takes stages onto MiniStack, and away again.
 
-Then the conformance suite runs against it. What agreement with an emulator is worth, and where this
-one differs from AWS, is in docs/EMULATORS.md.
+The release before this one is deployed and updated to this one, while a client has a cursor and a
+connection; the conformance suite runs against what came of it; then it is destroyed, and a stage
+that keeps its data as well. What agreement with an emulator is worth, and where this one differs
+from AWS, is in docs/EMULATORS.md.
 """
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from infra import build_layers, cdk_cli, emulator, node, settings, smoke, stage_on_emulator, synth
+from tidings.aws.stages import stack_name
+
+from infra import (
+    build_layers,
+    cdk_cli,
+    emulator,
+    last_release,
+    node,
+    remains,
+    settings,
+    smoke,
+    stage_on_emulator,
+    synth,
+    tidings_cli,
+    upgrade,
+)
 from infra.paths import BUILD, ROOT
 
-STAGE = "dev"
-# Cases of the conformance suite that cannot hold here, and why.
-NOT_HERE = {
-    "4.6-path-slash": "the emulator takes a path with a slash at its end for the one without",
-    "8.2-malformed-ws-deep": "the emulator's gateway cuts a connection over deeply nested JSON",
-    "8.6-does-not-read-ws": "the emulator queues without end for a client that does not read",
-}
+STAGE, KEPT = "dev", "prod"  # the second one keeps its data
+# What the cases of listeners listen for, and those of leaves need.
+DECLARED = ("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b", "--leave", "on")
 CONFORMANCE = ROOT / "tests" / "conformance"
+CHANGE_SET = "upgrade-drill"
 
 _TOLD = (
     node.NodeMissing,
@@ -32,57 +52,157 @@ _TOLD = (
     cdk_cli.CdkFailed,
     stage_on_emulator.NotUp,
     smoke.SmokeFailed,
+    tidings_cli.CommandFailed,
+    upgrade.UpgradeFailed,
+    remains.WrongRemains,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The emulator, the assemblies of the last release and of this one, the CDK on each."""
+
+    aws: emulator.Emulator
+    old: cdk_cli.Cdk
+    new: cdk_cli.Cdk
 
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # leaves no process behind
     try:
-        sys.exit(_deploy_and_try())
+        sys.exit(_everything(sys.argv[1:]))
     except _TOLD as problem:
         sys.exit(str(problem))
 
 
-def _deploy_and_try() -> int:
-    folder, started = BUILD / "smoke", time.monotonic()
-    (stage,) = settings.chosen(STAGE)
+def _everything(options: list[str]) -> int:
+    folder = BUILD / "smoke"
     with emulator.running(folder / "emulator") as aws:
-        (template,) = synth.synth(folder / "cdk.out", stage=STAGE)
-        stage_on_emulator.without_spark(template)
-        stack = template.name.partition(".")[0]
-        _say(started, f"synthesised {stack}")
-        outputs = cdk_cli.deploy(
-            template.parent,
-            stack,
-            account=emulator.ACCOUNT,
-            region=emulator.REGION,
-            aws=aws.environment,
-        )
-        _say(started, "cdk bootstrap and cdk deploy succeeded")
-        with stage_on_emulator.served(stage, outputs, aws, folder) as found:
-            for line in smoke.run(found.base_url, found.stream_url, found.sockets_url):
-                _say(started, line)
-            return _conformance(found)
+        with _step("synthesised, and the last release unpacked"):
+            account = _account(aws, folder)
+        with _step("cdk bootstrap"):
+            account.new.bootstrap(emulator.ACCOUNT, emulator.REGION)
+        failed = _updated(account, options)
+        _destroyed(account, STAGE)
+        with _step(f"cdk deploy of {KEPT}"):
+            account.new.deploy(stack_name(KEPT))
+        _destroyed(account, KEPT)
+        return failed
 
 
-def _conformance(found: stage_on_emulator.Addresses) -> int:
-    if not list(CONFORMANCE.glob("test_*.py")):
-        return 0
+def _account(aws: emulator.Emulator, folder: Path) -> Account:
+    today = folder / "today"
+    synth.synth(today)
+    old = last_release.unpack(folder / "release", today)
+    for assembly in (old, today):
+        for template in assembly.glob("*.template.json"):
+            stage_on_emulator.without_spark(template)
+        stage_on_emulator.for_this_machine(assembly)
+    variables = aws.environment
+    return Account(aws, cdk_cli.Cdk(old, variables), cdk_cli.Cdk(today, variables))
+
+
+def _updated(account: Account, options: list[str]) -> int:
+    """Deploy the last release and this one over it; the suite's return code."""
+    (stage,), stack = settings.chosen(STAGE), stack_name(STAGE)
+    drill = upgrade.Drill(STAGE, account.aws.environment)
+    with _step(f"cdk deploy of the last release, {last_release.version()}"):
+        outputs = account.old.deploy(stack)
+    with (
+        _step("passwords, operations, a cursor and a connection on it"),
+        stage_on_emulator.served(stage, outputs, account.aws, account.old.assembly) as found,
+    ):
+        drill.before(found)
+    _update(account, stack)
+    outputs = _outputs(account, stack)
+    with stage_on_emulator.served(stage, outputs, account.aws, account.new.assembly) as found:
+        with _step("after the update"):
+            _say(drill.after(found))
+            drill.end(found)
+            tidings_cli.run(account.aws.environment, "feed", "set", "--stage", STAGE, *DECLARED)
+        with _step("first and simple things"):
+            _say(smoke.run(found.base_url, found.stream_url, found.sockets_url))
+        with _step("conformance"):
+            return _conformance(found, options)
+
+
+def _update(account: Account, stack: str) -> None:
+    before = remains.parts(account.aws, stack)
+    with _step("change set: nothing that lasts is removed or replaced"):
+        account.new.prepare(stack, CHANGE_SET)
+        _check_change_set(account.aws, stack)
+    with _step("cdk deploy over it"):
+        account.new.deploy(stack)
+    with _step("what lasts is the same by its physical ids"):
+        after = remains.parts(account.aws, stack)
+        kept = {name: each for name, each in before.items() if each.kind in upgrade.LASTING}
+        other = [name for name, each in kept.items() if after.get(name) != each]
+        if other:
+            raise upgrade.UpgradeFailed(f"another one now: {', '.join(other)}")
+    with _step("cdk diff --fail: no difference"):
+        account.new.same(stack)
+
+
+def _check_change_set(aws: emulator.Emulator, stack: str) -> None:
+    changes: list[Any] = []
+    asked = {"StackName": stack, "ChangeSetName": CHANGE_SET}
+    cloudformation = aws.client("cloudformation")
+    while True:
+        found = cloudformation.describe_change_set(**asked)
+        changes += found["Changes"]
+        if "NextToken" not in found:
+            break
+        asked["NextToken"] = found["NextToken"]
+    cloudformation.delete_change_set(StackName=stack, ChangeSetName=CHANGE_SET)
+    if not changes:
+        raise upgrade.UpgradeFailed("the change set is empty: this is the last release")
+    wrong = upgrade.replaced(changes)
+    if wrong:
+        raise upgrade.UpgradeFailed(f"an update would replace {', '.join(wrong)}")
+
+
+def _outputs(account: Account, stack: str) -> dict[str, str]:
+    described = account.aws.client("cloudformation").describe_stacks(StackName=stack)
+    found = described["Stacks"][0]["Outputs"]
+    return {each["OutputKey"]: each["OutputValue"] for each in found}
+
+
+def _destroyed(account: Account, stage: str) -> None:
+    stack, assembly = stack_name(stage), account.new.assembly
+    template = json.loads((assembly / f"{stack}.template.json").read_text())
+    found = remains.parts(account.aws, stack)
+    with _step(f"cdk destroy of {stage}"):
+        if stage == STAGE:  # prod's stay
+            remains.empty(account.aws, found)
+        account.new.destroy(stack)
+        _say([f"left behind: {remains.check(account.aws, template, found)}"])
+
+
+def _conformance(found: stage_on_emulator.Addresses, options: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", "-q", str(CONFORMANCE)]
     command += [
         f"--base-url={found.base_url}",
         f"--stream-url={found.stream_url}",
         f"--ws-url={found.sockets_url}",
     ]
-    command += ["--skip-rules=13.*=no resources are declared here"]
     law = f"{CONFORMANCE.relative_to(ROOT)}/test_conformance.py::test_law"
-    command += [f"--deselect={law}[{case}]" for case in NOT_HERE]
-    return subprocess.run([*command, *sys.argv[1:]], cwd=ROOT, check=False).returncode
+    command += [f"--deselect={law}[{case}]" for case in stage_on_emulator.NOT_HERE]
+    return subprocess.run([*command, *options], cwd=ROOT, check=False).returncode
 
 
-def _say(started: float, line: str) -> None:
-    sys.stdout.write(f"{time.monotonic() - started:5.1f} s  {line}\n")
+@contextmanager
+def _step(said: str) -> Iterator[None]:
+    """Tell what was done, once it is, with its seconds."""
+    started = time.monotonic()
+    yield
+    sys.stdout.write(f"{time.monotonic() - started:6.1f} s  {said}\n")
     sys.stdout.flush()
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(f"          {line}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

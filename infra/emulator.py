@@ -2,7 +2,8 @@
 MiniStack on this machine: an emulator of AWS that executes the CDK's templates without Docker.
 
 What it gets wrong is in docs/EMULATORS.md. It lives in an environment of its own, with boto3 and
-without Tidings, so that the functions find Tidings in their layers or not at all.
+without Tidings, so that the functions find Tidings in their layers or not at all; and because it
+names one version of botocore, which is not ours.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import boto3
 
 from infra.paths import BUILD
 from infra.processes import stopped_at_exit
 
-PACKAGES = ("ministack", "boto3")  # boto3 is part of Lambda's Python runtime
+# boto3 is part of Lambda's Python runtime.
+PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
 START_S = 30  # it is up in less than one second on an idle machine
 POLL_S = 0.05
 ACCOUNT, REGION = "000000000000", "us-east-1"
@@ -52,6 +56,16 @@ class Emulator:
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
         }
+
+    def client(self, service: str) -> Any:
+        """A client of boto3 for *service*."""
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
 
 
 @contextmanager
@@ -104,13 +118,12 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
 
 def _installed() -> Path:
     folder = BUILD / "emulator"
-    wanted = [f"{package}=={version(package)}" for package in PACKAGES]
     stamp = folder / "tidings.txt"
-    if not (stamp.is_file() and stamp.read_text().split() == wanted):
+    if not (stamp.is_file() and stamp.read_text().split() == list(PACKAGES)):
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        _run([*pip, "--disable-pip-version-check", *wanted])
-        stamp.write_text("\n".join(wanted))
+        _run([*pip, "--disable-pip-version-check", *PACKAGES])
+        stamp.write_text("\n".join(PACKAGES))
     return folder / "bin" / "ministack"
 
 

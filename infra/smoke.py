@@ -13,7 +13,7 @@ from uuid import uuid4
 import httpx
 from websockets.sync.client import connect
 
-WAIT_S = 20  # emulators start a process for each function that is called the first time
+WAIT_S = 90  # emulators start a process for each function that is called the first time
 
 
 class SmokeFailed(Exception):

@@ -1,0 +1,132 @@
+"""
+The release before this one as it was deployed: what updates are tried from.
+
+`tests/deploy/release.tar.xz` holds its cloud assembly, the templates of all stages and our own
+code, so that no history and no tag is needed and what is updated is what was deployed, byte for
+byte. Wheels of others and the archive for Spark are ten times as large: those of today stand in.
+
+    python -m tests.deploy   # once a version is released: keeps what `make synth` wrote
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from tidings.aws.stages import stack_name
+from tidings.core.version import VERSION as CODE_VERSION
+
+from infra import settings
+from infra.paths import ROOT
+
+KEPT = ROOT / "tests" / "deploy" / "release.tar.xz"
+FOR_ALL = settings.STAGES[0]  # the stage whose assets are kept; the others are templates alone
+LARGE = 1_000_000  # bytes; our own code is 0.8 MB a layer, the wheels of others begin at 2 MB
+VERSION = "version.txt"
+_MANIFEST, _SCHEMA, _PARTS = "manifest.json", "cdk.out", ("template", "assets", "metadata")
+
+
+class NoRelease(Exception):
+    """The assembly to keep is not there."""
+
+
+def template(stage: settings.Stage) -> dict[str, Any]:
+    """What the release deployed as *stage*."""
+    with _opened() as kept:
+        body: dict[str, Any] = json.loads(_text(kept, _template(stage)))
+        return body
+
+
+def version() -> str:
+    with _opened() as kept:
+        return _text(kept, VERSION).strip()
+
+
+def unpack(folder: Path, today: Path) -> Path:
+    """The assembly in *folder*; what is not kept comes from that of *today*."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with _opened() as kept:
+        kept.extractall(folder, filter="data")
+    stand_ins = {name: today / path for name, path in assets(today).items()}
+    for name, path in assets(folder).items():
+        if not (folder / path).exists():
+            _copy(stand_ins[name], folder / path)
+    return folder
+
+
+def keep(assembly: Path, into: Path = KEPT) -> None:
+    """
+    Write the reference anew.
+
+    Raises:
+        NoRelease: nothing was synthesised.
+    """
+    if not (assembly / _template(FOR_ALL)).is_file():
+        raise NoRelease(f"there is no {_template(FOR_ALL)} in {assembly}: make synth writes it")
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        lzma.open(into, "wb", preset=9 | lzma.PRESET_EXTREME) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as tar,
+    ):
+        _add(tar, VERSION, f"{CODE_VERSION}\n".encode())
+        for path in _wanted(assembly):
+            tar.add(path, path.relative_to(assembly), recursive=False, filter=_plain)
+
+
+def assets(assembly: Path) -> dict[str, str]:
+    """Where the files of the stage are that is deployed, by what the CDK calls them."""
+    body = json.loads((assembly / f"{stack_name(FOR_ALL.name)}.assets.json").read_text())
+    return {each["displayName"]: each["source"]["path"] for each in body["files"].values()}
+
+
+def _wanted(assembly: Path) -> list[Path]:
+    stacks = [stack_name(stage.name) for stage in settings.STAGES]
+    names = [f"{stack}.{part}.json" for stack in stacks for part in _PARTS]
+    found = [assembly / name for name in (_MANIFEST, _SCHEMA, *names)]
+    for path in {assembly / each for each in assets(assembly).values()}:
+        if path.is_dir() and _size(path) < LARGE:
+            found += [path, *path.rglob("*")]
+    return sorted(set(found))
+
+
+def _size(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
+def _template(stage: settings.Stage) -> str:
+    return f"{stack_name(stage.name)}.template.json"
+
+
+def _opened() -> tarfile.TarFile:
+    return tarfile.open(KEPT)
+
+
+def _text(kept: tarfile.TarFile, name: str) -> str:
+    found = kept.extractfile(name)
+    assert found is not None, name
+    return found.read().decode()
+
+
+def _add(tar: tarfile.TarFile, name: str, text: bytes) -> None:
+    about = tarfile.TarInfo(name)
+    about.size = len(text)
+    tar.addfile(about, io.BytesIO(text))
+
+
+def _plain(found: tarfile.TarInfo) -> tarfile.TarInfo:
+    found.mtime = found.uid = found.gid = 0
+    found.uname = found.gname = ""
+    return found
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)

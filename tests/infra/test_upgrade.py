@@ -1,0 +1,131 @@
+"""An update from the release before this one keeps what holds data, and what clients call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cfnlint.schema  # type: ignore[import-untyped]
+import pytest
+
+from infra import last_release, settings, upgrade
+from tests.infra.templates import Template, text
+
+pytestmark = pytest.mark.node
+
+_REGION = "us-east-1"
+
+
+def test_what_lasts_is_still_there(template: Template) -> None:
+    """Every table, bucket, key, address and topic of then has the same logical id today."""
+    now = template.body["Resources"]
+    then = _lasting(template.stage)
+
+    assert then
+    assert [name for name in then if now.get(name, {}).get("Type") != then[name]["Type"]] == []
+
+
+def test_what_lasts_is_not_made_anew(template: Template) -> None:
+    """
+    Nothing differs that CloudFormation can only change by a new resource: names and keys of tables,
+    the function of a URL, the protocol of an API, by its own schemas.
+    """
+    now = template.body["Resources"]
+    differ = [
+        f"{name}: {path}"
+        for name, each in _lasting(template.stage).items()
+        for path in _create_only(each["Type"])
+        if _at(each, path) != _at(now.get(name, each), path)
+    ]
+
+    assert differ == []
+
+
+def test_what_lasts_is_let_go_of_as_before(template: Template) -> None:
+    """A stage that retains its data has not quietly ceased to."""
+    now = template.body["Resources"]
+    policies = {
+        name: now.get(name, each).get("DeletionPolicy")
+        for name, each in _lasting(template.stage).items()
+        if each.get("DeletionPolicy") == "Retain"
+    }
+
+    assert set(policies.values()) <= {"Retain"}
+    assert bool(policies) == template.stage.keep_data
+
+
+def test_functions_keep_their_names(template: Template) -> None:
+    """Grants, alarms and clocks name them, and one with a URL would get another address."""
+    then = _of(template.stage, "AWS::Lambda::Function")
+    now = template.resources("AWS::Lambda::Function")
+
+    assert {each["FunctionName"] for each in then} <= {
+        each["FunctionName"] for each in now.values()
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(upgrade.LASTING.keys() - {"AWS::KMS::Key"}))
+def test_schemas_know_what_cannot_be_changed(kind: str) -> None:
+    """Without it the test above would see nothing; all of a KMS key may be changed."""
+    assert _create_only(kind)
+
+
+def test_the_keys_of_tables_are_seen() -> None:
+    """The schema counts the key of a table among what makes a new one."""
+    assert ("KeySchema",) in _create_only("AWS::DynamoDB::Table")
+
+
+def test_a_change_set_that_would_replace_is_refused() -> None:
+    """
+    Removed or replaced, of a type that lasts, for certain or by a property of its own. Everything
+    else may change, and a mere reference to what changes replaces nothing.
+    """
+    changes = [
+        _change("Table", "AWS::DynamoDB::Table", "Modify", "True"),
+        _change("Other", "AWS::DynamoDB::Table", "Modify", "Conditional", "Static"),
+        _change("Url", "AWS::Lambda::Url", "Modify", "Conditional", "Dynamic"),
+        _change("Gone", "AWS::S3::Bucket", "Remove"),
+        _change("Kept", "AWS::DynamoDB::Table", "Modify", "False"),
+        _change("New", "AWS::S3::Bucket", "Add"),
+        _change("Layer", "AWS::Lambda::LayerVersion", "Modify", "True"),
+    ]
+
+    assert upgrade.replaced(changes) == [
+        "Table (AWS::DynamoDB::Table)",
+        "Other (AWS::DynamoDB::Table)",
+        "Gone (AWS::S3::Bucket)",
+    ]
+
+
+def _lasting(stage: settings.Stage) -> dict[str, Any]:
+    found = last_release.template(stage)["Resources"].items()
+    return {name: each for name, each in found if each["Type"] in upgrade.LASTING}
+
+
+def _of(stage: settings.Stage, kind: str) -> list[dict[str, Any]]:
+    found = last_release.template(stage)["Resources"].values()
+    return [each["Properties"] for each in found if each["Type"] == kind]
+
+
+def _change(
+    name: str, kind: str, action: str, replacement: str = "", evaluation: str = ""
+) -> dict[str, Any]:
+    target = {"Name": "Property", "RequiresRecreation": "Always"}
+    details = [{"Target": target, "Evaluation": evaluation}] if evaluation else []
+    found = {"LogicalResourceId": name, "ResourceType": kind, "Action": action, "Details": details}
+    return {"ResourceChange": found | ({"Replacement": replacement} if replacement else {})}
+
+
+def _create_only(kind: str) -> set[tuple[str, ...]]:
+    """Paths of the properties of a type that only a new resource can have differently."""
+    manager = cfnlint.schema.PROVIDER_SCHEMA_MANAGER
+    schema = manager.get_resource_schema(_REGION, kind).schema
+    names = ("createOnlyProperties", "conditionalCreateOnlyProperties")
+    paths = [path for name in names for path in schema.get(name, [])]
+    return {tuple(path.removeprefix("/properties/").split("/")) for path in paths}
+
+
+def _at(resource: dict[str, Any], path: tuple[str, ...]) -> str:
+    found: Any = resource.get("Properties", {})
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else None
+    return text(found)
