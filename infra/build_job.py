@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from infra import turns
 from infra.build_layers import LayerNotBuilt
 from infra.paths import BUILD, LAYERS, ROOT
 
@@ -41,8 +42,9 @@ def build(folder: Path = BUILD / "job") -> Path:
         LayerNotBuilt: pip found no wheel, or no network.
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
-    collect(contents, (_wheels(folder), *SOURCES))
-    archive.write_bytes(packed(contents))
+    with turns.turn(folder):
+        collect(contents, (_wheels(folder), *SOURCES))
+        turns.replace(archive, packed(contents))
     return archive
 
 

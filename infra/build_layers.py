@@ -15,6 +15,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from infra import turns
 from infra.paths import VENDOR
 
 PYTHON = "3.13"
@@ -41,9 +42,10 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
     """
     folder, stamp = vendor / name, vendor / f"{name}.txt"
     wanted = "\n".join(requirements(name)) + "\n"
-    if not (stamp.is_file() and stamp.read_text() == wanted and (folder / "python").is_dir()):
-        _install(name, folder / "python")
-        stamp.write_text(wanted)
+    with turns.turn(vendor):
+        if not (stamp.is_file() and stamp.read_text() == wanted and (folder / "python").is_dir()):
+            _install(name, folder / "python")
+            stamp.write_text(wanted)
     return folder
 
 
