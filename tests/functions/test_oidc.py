@@ -174,7 +174,7 @@ def test_clocks_may_differ_by_a_minute(
     tokens: Tokens, provider: IdentityProvider, moment: dict[str, int]
 ) -> None:
     """Both ways."""
-    told = {name: int(time.time()) + seconds for name, seconds in moment.items()}
+    told: dict[str, Any] = {name: int(time.time()) + away for name, away in moment.items()}
 
     assert tokens.allowed("main", Role.READ, shown(token(provider, **told)))
 

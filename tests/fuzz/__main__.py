@@ -46,7 +46,7 @@ def _run(name: str, asked: argparse.Namespace) -> bool:
 
 def _fuzz(name: str, seconds: int, runs: int) -> None:
     """Never returns: libFuzzer ends the process."""
-    import atheris
+    import atheris  # type: ignore[import-untyped, unused-ignore]
 
     with atheris.instrument_imports(include=["tidings.core"]):
         from tests.fuzz import parsers

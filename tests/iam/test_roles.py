@@ -73,7 +73,8 @@ def used() -> dict[str, set[Call]]:
 
 
 def scene_of(name: str, at: int) -> Scene:
-    return (SCENES[name], *MORE.get(name, ()))[at]
+    scenes: tuple[Scene, ...] = (SCENES[name], *MORE.get(name, ()))
+    return scenes[at]
 
 
 @pytest.mark.parametrize(("name", "at"), SCENE_IDS, ids=[f"{n}-{at}" for n, at in SCENE_IDS])
