@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -24,6 +25,7 @@ from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import Cloud, event, message, start_anew
+from tests.functions.test_stream import get
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())
@@ -283,6 +285,20 @@ def test_a_socket_subscribes_with_a_token_until_it_expires(
     assert frame["reply"] == "subscribed"
     assert connection.admission.until_ms == (exp + 60) * 1000
     assert connection.filter.types == frozenset({"video"})
+
+
+def test_a_stream_ends_when_its_token_does(stage: Cloud, provider: IdentityProvider) -> None:
+    """Through the app, as a client sees it: a minute behind the token's own end."""
+    last = int(time.time()) - 60 + 3  # seconds that are left of the leeway
+    headers = {
+        "accept": "text/event-stream",
+        "authorization": f"Bearer {token(provider, exp=last)}",
+    }
+    started = time.monotonic()
+    status, _, _ = asyncio.run(get("/", headers=headers))
+
+    assert status == 200
+    assert 0.5 < time.monotonic() - started < 15
 
 
 def test_without_the_setting_nothing_of_it_is_loaded(cloud: Cloud) -> None:
