@@ -35,7 +35,7 @@ RUNTIME_CLIENT = "awslambdaric"
 PLUGIN = Path(__file__).parent / "plugin"
 EXECUTOR = "tidings"  # of our executor, in LocalStack's settings
 
-_JAVA = "usr/lib/localstack/java/21/bin/java"
+JAVA = "usr/lib/localstack/java/21/bin/java"
 _ENGINE = "usr/lib/localstack/dynamodb-local/2"
 # LocalStack names the jar and its own patch of it; the options behind them are the engine's.
 _SHIM = """#!/bin/sh
@@ -86,7 +86,7 @@ def engine(files: Path, pid: Path) -> None:
         jars = asyncio.run(dynamodb_local.fetch(FOLDER / "maven.log"))
     except NoMaven as problem:
         raise Missing(str(problem).partition(";")[0]) from None
-    shim = files / _JAVA
+    shim = files / JAVA
     shim.parent.mkdir(parents=True)
     shim.write_text(_SHIM.format(java=java, jars=jars, pid=pid))
     shim.chmod(0o755)
