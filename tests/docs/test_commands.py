@@ -83,7 +83,7 @@ def test_a_command_of_a_document_works(command: str, twin: Twin) -> None:
     if "tidings sync" in text and "--endpoint-url" not in text:
         text += f" --endpoint-url {twin.dynamodb_url}"
     text = text.replace(_DYNAMODB, twin.dynamodb_url)
-    if "tidings feed" in text:  # of a feed that no other command minds
+    if "tidings feed" in text or "tidings keys" in text:  # of a feed that no other command minds
         text += f" --feed documents --endpoint-url {twin.dynamodb_url}"
     if "tidings tail" in text:
         text = f"{BIN}/tidings post update video x1 --url {address} && {text} --count 1"

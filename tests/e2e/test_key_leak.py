@@ -160,7 +160,9 @@ def op(name: str, user: str) -> dict[str, Any]:
 
 
 def reading(twin: Twin, *secrets: str) -> list[Reader]:
-    found = [kind(twin, secret) for secret in secrets for kind in (Streaming, Subscribing)]
+    found: list[Reader] = [
+        kind(twin, secret) for secret in secrets for kind in (Streaming, Subscribing)
+    ]
     for reader in found:
         reader.start()
     for reader in found:

@@ -22,6 +22,7 @@ from tidings.core.profiles import Profile
 from tidings.core.resources import Resource
 
 from functions.connect.handler import handle as connect
+from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.authorization import (
     ACTORS,
@@ -35,7 +36,6 @@ from tests.functions.authorization import (
     requests,
 )
 from tests.functions.cloud import Cloud, event, message, start_anew
-from tests.functions.test_ingest import handle as ingest
 from tests.functions.test_stream import get
 
 PROFILE = Profile(
@@ -45,8 +45,11 @@ PROFILE = Profile(
     max_age_s=3600,
 )
 GIVEN = Given("3k2m9c0q8xw1", "s" * 32)
-REGISTRATION = {"instance": "i", "changeKind": {"resource": "video", "subResources": ["title"]}}
-MESSAGE = {
+REGISTRATION: dict[str, object] = {
+    "instance": "i",
+    "changeKind": {"resource": "video", "subResources": ["title"]},
+}
+MESSAGE: dict[str, dict[str, object]] = {
     "subscribe": {"action": "subscribe"},
     "resume": {"action": "resume", "cursor": "now"},
     "unsubscribe": {"action": "unsubscribe"},

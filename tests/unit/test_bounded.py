@@ -300,7 +300,7 @@ class TestEnding:
         bad = scene.key()
         old = scene.key(expires_ms=scene.now_ms + 1000)
         streams = [
-            scene.streamer.open(FEED, "", None, None, None, given and shown(given))
+            scene.streamer.open(FEED, "", None, None, None, shown(given) if given else None)
             for given in (bad, old, None)
         ]
         assert [each.has_ended() for each in streams] == [False, False, False]

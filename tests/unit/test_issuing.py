@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tidings.core import limits
@@ -37,7 +38,8 @@ def vars_of(key: Key) -> list[object]:
 def test_what_breaks_a_rule_is_not_stored() -> None:
     """Nor one that has run out before it is made."""
     scene = Scene()
-    for wrong in ({"rate": -1}, {"expires_ms": NOW}):
+    wrongs: list[dict[str, Any]] = [{"rate": -1}, {"expires_ms": NOW}]
+    for wrong in wrongs:
         with pytest.raises(InvalidSetting):
             scene.key(**wrong)
     assert list(scene.keys.keys(FEED)) == []
