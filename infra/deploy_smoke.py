@@ -40,7 +40,10 @@ from infra.paths import BUILD, ROOT
 
 STAGE, KEPT = "dev", "prod"  # the second one keeps its data
 # What the cases of listeners listen for, and those of leaves need.
-DECLARED = ("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b", "--leave", "on")
+DECLARED = (
+    *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
+    *("--max-age", "28800", "--leave", "on"),
+)
 CONFORMANCE = ROOT / "tests" / "conformance"
 CHANGE_SET = "upgrade-drill"
 

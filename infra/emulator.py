@@ -59,7 +59,8 @@ class Emulator:
 
     def client(self, service: str) -> Any:
         """A client of boto3 for *service*."""
-        return boto3.client(
+        made: Any = boto3.client  # its stubs want the name of the service as a literal
+        return made(
             service,
             endpoint_url=self.url,
             region_name=REGION,
