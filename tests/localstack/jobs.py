@@ -91,7 +91,11 @@ def _submit(arguments: list[str], folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(f"{name} {value}\n" for name, value in _SETTINGS.items())
     (folder / "spark-defaults.conf").write_text(lines)
-    told = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(folder)}
+    told = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     with (folder / "job.log").open("ab") as log:
         return subprocess.run(
             [sys.executable, str(ENTRY), *arguments],

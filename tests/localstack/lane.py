@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import boto3
+from botocore.config import Config
 from tidings.aws.stages import SYNC_BUCKET_OUTPUT
 
 from infra import build_layers, node, synth
@@ -14,6 +15,7 @@ from tests.localstack import container, host, jobs, packages
 from tests.localstack.stage import STAGE, Stage
 from tests.localstack.template import Template
 
+ENGINE_S = 300  # it was seen to take a minute on a busy machine
 Say = Callable[[str], None]
 # In the order in which something first calls what is made before.
 KINDS = (
@@ -72,9 +74,18 @@ def _made(say: Say) -> Stage:
     say(f"synthesising the stage {STAGE}")
     (path,) = synth.synth(packages.FOLDER / "cdk.out", stage=STAGE)
     stage = Stage(Template(path))
+    _wake_engine()
     for kind in KINDS:
         say(f"{len(stage.make(kind))} x {kind}")
     return stage
+
+
+def _wake_engine() -> None:
+    """
+    It starts with the first call, and a busy machine takes longer for it than a client waits: so
+    with one that may be repeated, while a table is not made twice.
+    """
+    boto3.client("dynamodb", config=Config(read_timeout=ENGINE_S)).list_tables()
 
 
 @contextmanager
