@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tidings.core.access import KEY_PREFIX
+
 from . import app, clients
 from .clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.access import Bearers, Guard
+    from tidings.core.access import Allowed, Bearers, Credential, Guard, Role
 
 
 def guard() -> Guard:
@@ -20,7 +22,7 @@ def guard() -> Guard:
     from tidings.core.passwords import Verifier
 
     verifier = Verifier(os.urandom(app.KEY_BYTES))
-    return Guard(app.profiles(), verifier, app.settings().open, (key_ring(), *issued()))
+    return Guard(app.profiles(), verifier, app.settings().open, (KeysWhenShown(), *issued()))
 
 
 def issued() -> Sequence[Bearers]:
@@ -31,6 +33,28 @@ def issued() -> Sequence[Bearers]:
     from .oidc import Tokens, ask_over_http
 
     return (Tokens(issuer, ask_over_http),)
+
+
+class KeysWhenShown:
+    """
+    Implements `Bearers`: what keys take is loaded with the first one that is shown.
+
+    A process that sees passwords alone starts as fast as without keys.
+    """
+
+    def __init__(self) -> None:
+        self._ring: Bearers | None = None
+
+    def knows(self, given: Credential) -> bool:
+        return given.secret.startswith(KEY_PREFIX) and self._loaded().knows(given)
+
+    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
+        return self._loaded().allowed(feed, role, given)
+
+    def _loaded(self) -> Bearers:
+        if self._ring is None:
+            self._ring = key_ring()
+        return self._ring
 
 
 def key_ring() -> Bearers:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .profiles import Profile
 
 _BASIC, _BEARER = "basic", "bearer"
+KEY_PREFIX = "tdk_"  # of each key, for scanners; and who shows none need not load what keys take
 
 
 class Role(Enum):

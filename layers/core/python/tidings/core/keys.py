@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from . import limits
+from .access import KEY_PREFIX as PREFIX
 from .access import Role
 from .errors import InvalidFilter, InvalidSetting
 from .filters import EVERYTHING, Filter, checked
@@ -22,7 +23,6 @@ from .filters import EVERYTHING, Filter, checked
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PREFIX = "tdk_"
 ID_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 12  # 62 random bits: a thousand million keys of a feed hardly ever share one
 SECRET_BYTES = 24  # 192 bits; base64url of them has no padding
