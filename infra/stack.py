@@ -57,7 +57,7 @@ class TidingsStack(cdk.Stack):
         elected = stage.seats or stage.coordinator
         self.seats = Seats(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
-        self.layers = Layers(self, "Layers", tokens="TIDINGS_OIDC" in self.values)
+        self.layers = Layers(self, "Layers", tokens=bool(self.values["TIDINGS_OIDC"]))
         self.functions = {each.name: self._function(each) for each in blueprint.FUNCTIONS}
         self.http = FeedHttpApi(
             self,
@@ -87,6 +87,7 @@ class TidingsStack(cdk.Stack):
         names = {name: table.table_name for name, table in self.tables.by_name.items()}
         return told(self.stage, names) | {
             "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
+            "TIDINGS_OIDC": self.stage.environment.get("TIDINGS_OIDC", ""),
             "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
             "TIDINGS_ARCHIVE": self.archive.url if self.archive else "",
             **chained(self.stage, self.seats.url if self.seats else ""),
