@@ -347,7 +347,7 @@ def test_without_a_repository_something_is_made_up(server: Running) -> None:
 
 
 def test_what_is_made_up_could_have_happened() -> None:
-    """Only what lives is changed or deleted, nothing is inserted twice, and the list stays short."""
+    """Only what lives is changed or deleted, nothing inserted twice, and the list stays short."""
     living: set[str] = set()
     for operation in itertools.islice(made_up.operations(), 2_000):
         if operation["event"] == "insert":

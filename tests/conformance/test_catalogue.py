@@ -15,6 +15,7 @@ PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 # Rules no request from outside can put to the test, and why.
 UNSEEN = {
     "4.8": "the feed's owner sets it; tests/oplog does",
+    "5.7": "needs a feed that was put back to an earlier moment; tests/operate has some",
     "6.4": "binds consumers",
     "7.4": "the time limit is fourteen minutes away; tests/unit drives the clock",
     "6.7": "the feed of the cases keeps departures; tests/unit has one that does not",
@@ -41,6 +42,10 @@ UNSEEN_CODES = {
     "chained": "needs a chained feed; tests/chained has some",
     "log_fell_off": "the log is given up after days; tests/functions has a floor",
     "fell_off": "the cap is weeks away; tests/unit drives the clock",
+    "wrong_key": "needs a key; tests/functions has all kinds",
+    "outside_key": "needs a key; tests/functions has all kinds",
+    "key_ended": "needs a key that ends amid a connection; tests/e2e revokes one",
+    "too_many_requests": "needs a key with a rate; tests/unit has one",
     "wrong_user": "told in changeagent's form: tests/changeagent",
 }
 

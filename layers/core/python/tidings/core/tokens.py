@@ -93,8 +93,8 @@ def _gives(grant: object, feed: str, role: Role) -> bool:
 
 def _bound(grant: Mapping[str, Any]) -> Filter:
     """A bound that cannot be read allows nothing, rather than everything."""
-    parts = {name: _values(grant, name) for name in ("types", "parents")}
-    return Filter(**parts) if any(each is not None for each in parts.values()) else EVERYTHING
+    types, parents = _values(grant, "types"), _values(grant, "parents")
+    return EVERYTHING if types is None and parents is None else Filter(types, parents)
 
 
 def _values(grant: Mapping[str, Any], name: str) -> frozenset[str] | None:
