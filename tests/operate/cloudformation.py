@@ -6,7 +6,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs
+
+import boto3
+import pytest
+from moto import mock_aws
 
 _NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 
@@ -34,6 +39,20 @@ def describing(name: str, outputs: Mapping[str, str]) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def stage(
+    monkeypatch: pytest.MonkeyPatch, outputs: Mapping[str, str], name: str = "tidings-dev"
+) -> Iterator[Any]:
+    """An account with the stack *name* and no table yet; its client of DynamoDB."""
+    for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(secret, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
+    with mock_aws(), describing(name, outputs) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
+        yield boto3.client("dynamodb")
 
 
 def _found(name: str, outputs: Mapping[str, str]) -> str:

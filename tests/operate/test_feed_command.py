@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-import boto3
 import pytest
 from click.testing import CliRunner, Result
-from moto import mock_aws
 from tidings.aws.blueprint import TABLES
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
@@ -20,7 +18,7 @@ from tidings.core.passwords import Verifier
 from tidings.core.profiles import Profile
 
 from tests.contract.stores import create
-from tests.operate.cloudformation import describing
+from tests.operate.cloudformation import describing, stage
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 
@@ -28,13 +26,7 @@ OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
     """The profiles of the stage `dev`."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
-    with mock_aws(), describing("tidings-dev", OUTPUTS) as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
-        client = boto3.client("dynamodb")
+    with stage(monkeypatch, OUTPUTS) as client:
         create(client, next(table for table in TABLES if table.name == "control"))
         yield DynamoDBProfiles(client, "control")
 

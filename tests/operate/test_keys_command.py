@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import boto3
 import pytest
 from click.testing import CliRunner, Result
-from moto import mock_aws
 from tidings.aws.blueprint import TABLES
 from tidings.aws.dynamodb_keys import DynamoDBKeys
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
@@ -20,7 +19,7 @@ from tidings.core.keys import Given, parse
 from tidings.core.timestamps import to_ms
 
 from tests.contract.stores import create
-from tests.operate.cloudformation import describing
+from tests.operate.cloudformation import stage
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 DAY_MS = 24 * 3600 * 1000
@@ -29,13 +28,7 @@ DAY_MS = 24 * 3600 * 1000
 @pytest.fixture
 def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBKeys]:
     """The keys of the stage `dev`."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
-    with mock_aws(), describing("tidings-dev", OUTPUTS) as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
-        client = boto3.client("dynamodb")
+    with stage(monkeypatch, OUTPUTS) as client:
         create(client, next(table for table in TABLES if table.name == "control"))
         yield DynamoDBKeys(client, "control")
 

@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from click.testing import CliRunner, Result
-from moto import mock_aws
 from tidings.aws.blueprint import TABLES
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
@@ -22,7 +20,7 @@ from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
 
 from tests.contract.stores import create
-from tests.operate.cloudformation import describing
+from tests.operate.cloudformation import stage
 
 AT = 1_763_000_000_000
 OUTPUTS = {
@@ -38,13 +36,7 @@ OUTPUTS = {
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The tables of the stage `dev`, and those that were restored beside them."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
-    with mock_aws(), describing("tidings-dev", OUTPUTS) as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
-        made = boto3.client("dynamodb")
+    with stage(monkeypatch, OUTPUTS) as made:
         for table in TABLES:
             create(made, table)
             create(made, replace(table, name=f"tidings-dev-{table.name}-2"))

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import boto3
 import click
 import pytest
 from click.testing import CliRunner, Result
-from moto import mock_aws
 from tidings.aws.blueprint import TABLES
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.client.address import DEFAULT_URL
@@ -21,7 +19,7 @@ from tidings.core.passwords import hashed
 from tidings.core.profiles import Profile
 
 from tests.contract.stores import create
-from tests.operate.cloudformation import describing
+from tests.operate.cloudformation import stage
 
 OUTPUTS = {
     "FeedUrl": "https://feed.example.org",
@@ -37,13 +35,7 @@ SALT = bytes(16)
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
     """Those of the stage `dev`, which is the only one of its account."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
-    with mock_aws(), describing("tidings-dev", OUTPUTS) as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
-        client = boto3.client("dynamodb")
+    with stage(monkeypatch, OUTPUTS) as client:
         for table in TABLES:
             create(client, table)
         yield DynamoDBProfiles(client, "control")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 from click.testing import CliRunner, Result
-from moto import mock_aws
 from tidings.aws.blueprint import TABLES
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
@@ -19,7 +17,7 @@ from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
 
 from tests.contract.stores import create
-from tests.operate.cloudformation import describing
+from tests.operate.cloudformation import stage
 
 NOW = 1_763_000_000_000
 HOURS = 3
@@ -36,14 +34,8 @@ SETTINGS = {
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The tables of the stage `dev`."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
     outputs = {name: SETTINGS[variable] for name, variable in SETTING_OUTPUTS.items()}
-    with mock_aws(), describing("tidings-dev", outputs) as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
-        made = boto3.client("dynamodb")
+    with stage(monkeypatch, outputs) as made:
         for table in TABLES:
             create(made, table)
         yield made

@@ -14,8 +14,9 @@ from .dynamodb_registry import DynamoDBRegistry
 from .items import change as changes
 from .items import connection as connections
 from .items import watch as watches
-from .items.attributes import Item, number, text
+from .items.attributes import Item, text
 from .threads import Threads
+from .versioned_writes import put_over
 from .weather import ConditionFailed, translated
 
 if TYPE_CHECKING:
@@ -131,19 +132,7 @@ class DynamoDBConnections:
     def update(self, old: Connection, new: Connection) -> bool:
         assert new.id == old.id
         item = connections.encode(replace(new, version=old.version + 1))
-        try:
-            with translated():
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression="#version = :version",
-                    ExpressionAttributeNames={"#version": "version"},
-                    ExpressionAttributeValues={":version": number(old.version)},
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except ConditionFailed as failed:
-            return failed.retried and failed.item == item  # the answer to ours was lost
-        return True
+        return put_over(self._client, self._table, item, old.version, may_be_new=False)
 
     def remove(self, connection_id: str) -> None:
         connection = self.get(connection_id)

@@ -10,7 +10,8 @@ from tidings.core import limits
 from .dynamodb_queries import query
 from .items import key as keys
 from .items.attributes import expiry, number, number_of, text
-from .weather import ConditionFailed, translated
+from .versioned_writes import put_over
+from .weather import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,20 +36,8 @@ class DynamoDBKeys:
 
     def save(self, feed: str, key: Key) -> bool:
         item = keys.encode(feed, replace(key, version=key.version + 1))
-        unwritten = "attribute_not_exists(#version) OR " if key.version == 0 else ""
-        try:
-            with translated():
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression=f"{unwritten}#version = :version",
-                    ExpressionAttributeNames={"#version": "version"},
-                    ExpressionAttributeValues={":version": number(key.version)},
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except ConditionFailed as failed:
-            return failed.retried and failed.item == item  # the answer to ours was lost
-        return True
+        new = key.version == 0
+        return put_over(self._client, self._table, item, key.version, may_be_new=new)
 
     def _read(self, feed: str, name: str, *, consistent: bool) -> Key | None:
         with translated():

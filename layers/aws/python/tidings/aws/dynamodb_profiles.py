@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tidings.core.profiles import Profile, saved
 
 from .items import profile as profiles
-from .items.attributes import number
-from .weather import ConditionFailed, translated
+from .versioned_writes import put_over
+from .weather import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -29,18 +29,5 @@ class DynamoDBProfiles:
 
     def save(self, feed: str, profile: Profile) -> bool:
         item = profiles.encode(feed, saved(profile))
-        try:
-            with translated():
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression="attribute_not_exists(#version) OR #version = :version"
-                    if profile.version == 0
-                    else "#version = :version",
-                    ExpressionAttributeNames={"#version": "version"},
-                    ExpressionAttributeValues={":version": number(profile.version)},
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except ConditionFailed as failed:
-            return failed.retried and failed.item == item  # the answer to ours was lost
-        return True
+        new = profile.version == 0
+        return put_over(self._client, self._table, item, profile.version, may_be_new=new)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tidings.core.sheets import Sheet
 
 from .items import sheet as sheets
-from .items.attributes import number
-from .weather import ConditionFailed, translated
+from .versioned_writes import put_over
+from .weather import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -29,17 +29,5 @@ class DynamoDBSheets:
 
     def write(self, feed: str, name: str, sheet: Sheet) -> bool:
         item = sheets.encode(feed, name, Sheet(sheet.text, sheet.version + 1))
-        unwritten = "attribute_not_exists(#version) OR " if sheet.version == 0 else ""
-        try:
-            with translated():
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression=f"{unwritten}#version = :version",
-                    ExpressionAttributeNames={"#version": "version"},
-                    ExpressionAttributeValues={":version": number(sheet.version)},
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except ConditionFailed as failed:
-            return failed.retried and failed.item == item  # the answer to ours was lost
-        return True
+        new = sheet.version == 0
+        return put_over(self._client, self._table, item, sheet.version, may_be_new=new)

@@ -1,0 +1,37 @@
+"""Items with a version, which whoever read one writes only if nobody else has meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .items.attributes import number
+from .weather import ConditionFailed, translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from .items.attributes import Item
+
+
+def put_over(
+    client: DynamoDBClient, table: str, item: Item, version: int, *, may_be_new: bool
+) -> bool:
+    """
+    Put *item* over that of *version*; False where another one stands there.
+
+    *may_be_new*: also where there is none.
+    """
+    unwritten = "attribute_not_exists(#version) OR " if may_be_new else ""
+    try:
+        with translated():
+            client.put_item(
+                TableName=table,
+                Item=item,
+                ConditionExpression=f"{unwritten}#version = :version",
+                ExpressionAttributeNames={"#version": "version"},
+                ExpressionAttributeValues={":version": number(version)},
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+    except ConditionFailed as failed:
+        return failed.retried and failed.item == item  # the answer to ours was lost
+    return True
