@@ -7,11 +7,30 @@ import re
 from typing import Protocol
 
 import pytest
-from tidings.core import archive_ports, change_ports, consumer_ports, memory, ports, relay_ports
+from tidings.core import (
+    archive_ports,
+    change_ports,
+    consumer_ports,
+    key_ports,
+    memory,
+    ports,
+    relay_ports,
+    restoring,
+)
+
+MODULES = (
+    ports,
+    archive_ports,
+    change_ports,
+    consumer_ports,
+    key_ports,
+    relay_ports,
+    restoring,
+)
 
 PORTS = {
     name: port
-    for module in (ports, archive_ports, change_ports, consumer_ports, relay_ports)
+    for module in MODULES
     for name, port in vars(module).items()
     if inspect.isclass(port) and Protocol in port.__bases__
 }

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from tidings.local.running import Twin
 from websockets.sync.client import connect
 
 from tests.iam.stages import template
-from tests.secrets.plants import (
+from tests.planted.plants import (
     HOOK,
     INGEST,
     READ,
@@ -147,7 +148,10 @@ def _plant(place: Place, client: httpx.Client) -> None:
     yaml = {**_basic(INGEST), "content-type": "application/yaml"}
     answer = client.put("/config", headers=yaml, content=json.dumps(hooks))
     assert answer.status_code == 200, answer.text
+    ends = time.monotonic() + PATIENCE_S
     refused = client.post("/changes", headers=_basic(INGEST), json={"data": 1})
+    while refused.status_code == 200 and time.monotonic() < ends:  # until it is known everywhere
+        refused = client.post("/changes", headers=_basic(INGEST), json={"data": 1})
     assert refused.status_code == 502, refused.text
     place.told.append(("POST /changes", refused.content))
     path = "/feeds/copy/relay/password"
