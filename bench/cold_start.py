@@ -23,11 +23,11 @@ print(time.perf_counter() - started)
 
 def _seconds(folder: str | None) -> float:
     first = "import boto3" if folder is None else "import handler"
-    environment = {setting.variable: setting.default or "x" for setting in SETTINGS}
+    told = {each.variable: each.default for each in SETTINGS}
+    environment = {name: "x" if text is None else text for name, text in told.items()}
     path = ["layers/core/python", "layers/aws/python", f"functions/{folder}"]
     environment["PYTHONPATH"] = ":".join(str(_ROOT / part) for part in path)
     environment |= {"AWS_DEFAULT_REGION": "eu-west-1", "TIDINGS_ARCHIVE": "s3://bucket/archive"}
-    environment |= {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}  # as of most deployments
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(first=first)],
         env=environment,
