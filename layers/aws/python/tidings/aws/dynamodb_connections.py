@@ -11,12 +11,12 @@ from tidings.core.ports import Clock
 from .clock import now_ms
 from .dynamodb_queries import query
 from .dynamodb_registry import DynamoDBRegistry
+from .guarded_writes import put_over
 from .items import change as changes
 from .items import connection as connections
 from .items import watch as watches
 from .items.attributes import Item, text
 from .threads import Threads
-from .versioned_writes import put_over
 from .weather import ConditionFailed, translated
 
 if TYPE_CHECKING:

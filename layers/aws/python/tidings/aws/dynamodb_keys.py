@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 
 from .dynamodb_queries import query
+from .guarded_writes import put_over
 from .items import key as keys
 from .items.attributes import expiry, number, number_of, text
-from .versioned_writes import put_over
 from .weather import translated
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from tidings.core import limits
 from tidings.core.pages import Page
 from tidings.core.tallies import Taken
 
+from .guarded_writes import raise_page
 from .items import floor, head, page
 from .items.attributes import Item, number, seconds, text, text_of
 from .weather import ConditionFailed, translated
@@ -79,18 +80,7 @@ class DynamoDBLog:
         return floor.decode(self._control_item(floor.key(feed)))
 
     def raise_floor(self, feed: str, page_: int) -> None:
-        try:
-            with translated():
-                self._client.update_item(
-                    TableName=self._control,
-                    Key=floor.key(feed),
-                    UpdateExpression="SET #page = :page",
-                    ConditionExpression="attribute_not_exists(#page) OR #page < :page",
-                    ExpressionAttributeNames={"#page": "page"},
-                    ExpressionAttributeValues={":page": number(page_)},
-                )
-        except ConditionFailed:
-            return
+        raise_page(self._client, self._control, floor.key(feed), page_)
 
     def extend(self, feed: str, page_: int, expires_ms: int) -> None:
         try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .dynamodb_batches import Batches
+from .guarded_writes import raise_page
 from .items import head, page
-from .items.attributes import number
-from .weather import ConditionFailed, translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,18 +26,7 @@ class DynamoDBNumbers:
         self._pages = Batches(client, log_table, sleep)
 
     def raise_head(self, feed: str, page: int) -> None:
-        try:
-            with translated():
-                self._client.update_item(
-                    TableName=self._control,
-                    Key=head.key(feed),
-                    UpdateExpression="SET #page = :page",
-                    ConditionExpression="attribute_not_exists(#page) OR #page < :page",
-                    ExpressionAttributeNames={"#page": "page"},
-                    ExpressionAttributeValues={":page": number(page)},
-                )
-        except ConditionFailed:
-            return
+        raise_page(self._client, self._control, head.key(feed), page)
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
         self._pages.put([page.encode(feed, each) for each in pages])

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tidings.core.profiles import Profile, saved
 
+from .guarded_writes import put_over
 from .items import profile as profiles
-from .versioned_writes import put_over
 from .weather import translated
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tidings.core.sheets import Sheet
 
+from .guarded_writes import put_over
 from .items import sheet as sheets
-from .versioned_writes import put_over
 from .weather import translated
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Items with a version, which whoever read one writes only if nobody else has meanwhile."""
+"""Writes that count only where nobody else has been meanwhile."""
 
 from __future__ import annotations
 
@@ -35,3 +35,19 @@ def put_over(
     except ConditionFailed as failed:
         return failed.retried and failed.item == item  # the answer to ours was lost
     return True
+
+
+def raise_page(client: DynamoDBClient, table: str, key: Item, page: int) -> None:
+    """Let the item of *key* name *page*, unless it names a later one already."""
+    try:
+        with translated():
+            client.update_item(
+                TableName=table,
+                Key=key,
+                UpdateExpression="SET #page = :page",
+                ConditionExpression="attribute_not_exists(#page) OR #page < :page",
+                ExpressionAttributeNames={"#page": "page"},
+                ExpressionAttributeValues={":page": number(page)},
+            )
+    except ConditionFailed:
+        return
