@@ -30,7 +30,7 @@ ELSEWHERE = {
     "make check test": "make check: .ci/run; make test: this run",
     "make synth": "tests/infra",
     "make sim": "tests/simulation, and .ci/run with few seeds",
-    "make real-dump": "tests/pipeline/test_real_dump.py, of a sample: it fetches two suites",
+    "make real-dump": "tests/sync/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
     "tidings local": "tests/local/test_twin.py",
     ".venv/bin/tidings local --port 8052 --chain-from"

@@ -1,15 +1,29 @@
-"""The feeds of the tests' twin, and what is done with one."""
+"""The twin and the session of tests that sync, its feeds, and what is done with one."""
 
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
+from pathlib import Path
 
+from pyspark.sql import SparkSession
 from tidings.core.operations import Operation, event_of, parse_line
 from tidings.local.running import Twin
 from tidings.pipeline.place import on_twin
 
+from tests import spark_session
+
 FEEDS = [f"f{number}" for number in range(40)]
 UNUSED = iter(FEEDS)
+
+
+def twin() -> AbstractContextManager[Twin]:
+    return Twin("--feeds", ",".join(FEEDS))
+
+
+def spark(folder: Path) -> AbstractContextManager[SparkSession]:
+    """Parts as many as on two cores, on the one that is left."""
+    return spark_session.session(folder, parts=2, settings={})
 
 
 def told(twin: Twin, feed: str) -> list[tuple[str, Operation]]:

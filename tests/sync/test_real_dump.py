@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tidings.client.cli import main
 from tidings.local.running import Twin
 
-from tests.pipeline.debian import Synced, dumped, indexes, objects, text_of
+from tests.sync.debian import Synced, dumped, indexes, objects, text_of
 
 ONE_IN = 40  # names: of Debian's main section, some 1,500
 _DAYS = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]

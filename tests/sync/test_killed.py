@@ -15,8 +15,8 @@ from tests.oplog.feed import Feed
 from tests.oplog.wire import until
 from tests.pipeline.feeds import told
 from tests.pipeline.lines import line, written
-from tests.pipeline.test_raced import Steps, old, steps, sync
-from tests.pipeline.test_terminal import PHASES
+from tests.sync.test_raced import Steps, old, steps, sync
+from tests.sync.test_terminal import PHASES
 
 __all__ = ["steps"]
 pytestmark = pytest.mark.java

@@ -1,7 +1,7 @@
 """
 Two suites of Debian, 60,000 packages each, one synced after the other and checked object by object.
 
-    python -m tests.pipeline [FOLDER]
+    python -m tests.sync [FOLDER]
 
 apt fetches the indexes into FOLDER (build/apt) unless they are there.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidings.local.running import Twin
 
-from tests.pipeline.debian import CAT, ROOT, Synced, indexes, objects, text_of
+from tests.sync.debian import CAT, ROOT, Synced, indexes, objects, text_of
 
 FEED = "packages"
 SUITES = {"bookworm": "2026-07-11T10:16:37Z", "trixie": "2026-09-12T07:55:41Z"}
