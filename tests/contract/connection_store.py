@@ -169,6 +169,16 @@ class WatchStoreContract:
         assert stores.watches.find(feed, parent_key("user/3")) == [other]
         assert stores.watches.all(feed) == [other]
 
+    def test_few_are_read_at_once(self, stores: Stores, feed: str) -> None:
+        """All of them or none: a watch with two keys is filed twice."""
+        twice = Watch("c1", Filter(parents=frozenset({"user/1", "user/2"})), 1)
+        stores.watches.add(feed, twice)
+        stores.watches.add(feed, Watch("c2", EVERYTHING, 3))
+        assert stores.watches.few(feed, 2) is None
+        for at_most in (3, 100):
+            assert stores.watches.few(feed, at_most) == stores.watches.all(feed)
+        assert stores.watches.few(f"{feed}-other", 0) == []
+
     def test_strings_no_store_takes_are_survived(self, stores: Stores, feed: str) -> None:
         """A client may filter on a lone surrogate, which no operation ever holds."""
         odd = Watch("c1", Filter(types=frozenset({"\ud800"})), 1)

@@ -93,6 +93,17 @@ def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Wat
 
 
 @given(PAGES, WATCHES)
+def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Watch]) -> None:
+    """Read at once they are filed here as the store files them; nothing else is found."""
+    index = filed(watches)
+    lefts = {each.number: {slot: ("a", "c") for slot in range(4)} for each in pages}
+
+    found = fanout.plan(pages, fanout.Index.of_few(index.all(FEED)), lefts)
+
+    assert told(found) == told(fanout.plan(pages, lookup(index), lefts))
+
+
+@given(PAGES, WATCHES)
 def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Watch]) -> None:
     """So a batch costs what is different in it."""
     index, asked = filed(watches), Counter[str]()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tidings.core import cursors, limits
@@ -51,6 +53,54 @@ def test_a_live_connection_gets_what_it_wants(scene: Scene) -> None:
 
     assert scene.events("c") == ["a", "b"]
     assert cursor(scene, "c") == 2
+
+
+def asked(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the index of subscriptions is asked from now on."""
+    found: list[str] = []
+
+    def watched(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+        def asking(*given: Any) -> Any:
+            found.append(name)
+            return ask(*given)
+
+        return asking
+
+    for name in ("find", "few"):
+        monkeypatch.setattr(scene.watches, name, watched(name, getattr(scene.watches, name)))
+    return found
+
+
+def test_few_subscriptions_are_read_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many names a turn holds: nothing is looked up for a feed that nobody follows."""
+    reads = asked(scene, monkeypatch)
+    scene.post(*(op(f"x{number}", parents=[f"user/{number}"]) for number in range(50)))
+    scene.push()
+    live(scene, wanted=VIDEOS)
+    scene.post(op("a"))
+    scene.push()
+
+    assert reads == ["few", "few"]
+    assert scene.events("c") == ["a"]
+
+
+def test_a_crowded_feed_is_looked_up_and_asked_again_later(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are too many, what does not help is not tried at each turn."""
+    monkeypatch.setattr(limits, "FEW_WATCHES", 1)
+    live(scene, "c", wanted=VIDEOS)
+    live(scene, "d", wanted=VIDEOS)
+    reads = asked(scene, monkeypatch)
+    found = []
+    for passed_ms in (0, limits.CROWDED_MS - 1, 1):
+        scene.now_ms += passed_ms
+        scene.post(op(f"a{passed_ms}"))
+        scene.push()
+        found.append(reads.count("few"))
+
+    assert found == [1, 1, 2]
+    assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.CROWDED_MS - 1}", "a1"]
 
 
 def test_what_it_has_already_is_not_sent(scene: Scene) -> None:

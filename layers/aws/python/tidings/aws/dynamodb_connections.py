@@ -9,7 +9,7 @@ from tidings.core.connections import Change, Connection, Watch
 from tidings.core.ports import Clock
 
 from .clock import now_ms
-from .dynamodb_queries import query
+from .dynamodb_queries import query, query_few
 from .dynamodb_registry import DynamoDBRegistry
 from .guarded_writes import put_over
 from .items import change as changes
@@ -20,7 +20,7 @@ from .threads import Threads
 from .weather import ConditionFailed, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -67,7 +67,7 @@ class DynamoDBInbox:
 
 
 class DynamoDBWatches:
-    """Implements `WatchStore`."""
+    """Implements `WatchIndex` and `WatchStore`."""
 
     def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
         self._client, self._table, self._clock = client, table, clock
@@ -98,10 +98,16 @@ class DynamoDBWatches:
         return [watches.decode(item) for item in found]
 
     def all(self, feed: str) -> Sequence[Watch]:
-        kind = text(watches.kind(feed))
-        decoded = (watches.decode(item) for item in query(self._client, self._table, kind))
-        found = {watch.connection_id: watch for watch in decoded}
-        return [watch for _, watch in sorted(found.items())]
+        return _once_each(query(self._client, self._table, text(watches.kind(feed))))
+
+    def few(self, feed: str, at_most: int) -> Sequence[Watch] | None:
+        found = query_few(self._client, self._table, text(watches.kind(feed)), at_most)
+        return _once_each(found) if found is not None else None
+
+
+def _once_each(items: Iterable[Item]) -> list[Watch]:
+    found = {watch.connection_id: watch for watch in map(watches.decode, items)}
+    return [watch for _, watch in sorted(found.items())]
 
 
 class DynamoDBConnections:

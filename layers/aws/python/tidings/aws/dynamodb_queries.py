@@ -35,3 +35,18 @@ def query(
         if "LastEvaluatedKey" not in answer:
             return found
         start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+
+def query_few(client: DynamoDBClient, table: str, kind: Item, at_most: int) -> list[Item] | None:
+    """All items of *kind*, as of now, by one request; None if there are more than *at_most*."""
+    with translated():
+        answer = client.query(
+            TableName=table,
+            KeyConditionExpression="#kind = :kind",
+            ExpressionAttributeNames={"#kind": "kind"},
+            ExpressionAttributeValues={":kind": kind},
+            ConsistentRead=True,
+            Limit=at_most + 1,  # at the limit itself DynamoDB does not say whether that was all
+        )
+    found = [dict(item) for item in answer["Items"]]
+    return found if "LastEvaluatedKey" not in answer and len(found) <= at_most else None

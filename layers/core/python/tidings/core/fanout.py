@@ -2,8 +2,9 @@
 Fan-out: which subscription gets which operations, and in which messages.
 
 The plan looks subscriptions up by what an operation is (its parents, its type, everything) and
-by the parents it took away, so it costs what matches, not what is connected; but a turn that
-holds very many names reads all subscriptions once, which bounds its time.
+by the parents it took away, so it costs what matches, not what is connected; but where few are
+connected they are read at once, and a turn that holds very many names reads all subscriptions
+once, which bounds its time.
 """
 
 from __future__ import annotations
@@ -76,6 +77,12 @@ class Index:
         everybody = cache(everybody)
         return Index(_Finding(find, everybody).find, everybody)
 
+    @staticmethod
+    def of_few(watches: Sequence[Watch]) -> Index:
+        """Where *watches* are all there are."""
+        filed = _filed(watches)
+        return Index(lambda key: filed.get(key, ()), lambda: watches)
+
     def matching(self, operation: Operation) -> list[Watch]:
         found = []
         for key in keys_of(operation):
@@ -113,11 +120,17 @@ class _Finding:
         if len(self.known) < limits.LOOK_UPS_MAX:
             return self.ask(key)
         if self.filed is None:
-            self.filed = {}
-            for watch in self.everybody():
-                for each in watch.filter.keys():  # noqa: SIM118 a filter is no dictionary
-                    self.filed.setdefault(each, []).append(watch)
+            self.filed = _filed(self.everybody())
         return self.filed.get(key, ())
+
+
+def _filed(watches: Iterable[Watch]) -> dict[str, list[Watch]]:
+    """As the store files them."""
+    found: dict[str, list[Watch]] = {}
+    for watch in watches:
+        for key in watch.filter.keys():  # noqa: SIM118 a filter is no dictionary
+            found.setdefault(key, []).append(watch)
+    return found
 
 
 def plan(

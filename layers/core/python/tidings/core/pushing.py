@@ -56,6 +56,7 @@ class Pusher:
     chained: Collection[str] = ()
     _told: dict[str, int] = field(default_factory=dict)
     _ended: dict[str, frozenset[str]] = field(default_factory=dict)
+    _crowded: dict[str, int] = field(default_factory=dict)  # until when, by the time of pages
 
     @property
     def name(self) -> str:
@@ -85,7 +86,7 @@ class Pusher:
         return len(waiting) > limits.CHANGES_MAX
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
-        index = fanout.Index.of(partial(self.watches.find, feed), partial(self.watches.all, feed))
+        index = self._index(feed, pages[-1].at_ms)
         leave = any(watch.filter.leave for watch in index.find(ALL_KEY))
         settled = self._settled(feed, pages) if leave else pages
         if not settled:
@@ -97,6 +98,15 @@ class Pusher:
         self._let_go_ended(feed, index, found, endings_of(profile), pages[-1].at_ms)
         self._send(feed, settled[: found.pages], index, found)
         return found.pages
+
+    def _index(self, feed: str, at_ms: int) -> fanout.Index:
+        """Where they are few they are read at once: most feeds, and each that nobody follows."""
+        if at_ms >= self._crowded.get(feed, 0):
+            few = self.watches.few(feed, limits.FEW_WATCHES)
+            if few is not None:
+                return fanout.Index.of_few(few)
+            self._crowded[feed] = at_ms + limits.CROWDED_MS
+        return fanout.Index.of(partial(self.watches.find, feed), partial(self.watches.all, feed))
 
     def _let_go_ended(
         self, feed: str, index: fanout.Index, found: fanout.Plan, endings: Endings, at_ms: int

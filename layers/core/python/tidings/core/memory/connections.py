@@ -42,7 +42,7 @@ class MemoryInbox:
 
 
 class MemoryWatches:
-    """Implements `WatchStore`."""
+    """Implements `WatchIndex` and `WatchStore`."""
 
     def __init__(self) -> None:
         self._watches: defaultdict[tuple[str, str], dict[str, Watch]] = defaultdict(dict)
@@ -61,6 +61,11 @@ class MemoryWatches:
     def find(self, feed: str, key: str) -> Sequence[Watch]:
         with self._lock:
             return [watch for _, watch in sorted(self._watches[feed, key].items())]
+
+    def few(self, feed: str, at_most: int) -> Sequence[Watch] | None:
+        with self._lock:
+            filed = [len(watches) for (of, _), watches in self._watches.items() if of == feed]
+        return self.all(feed) if sum(filed) <= at_most else None
 
     def all(self, feed: str) -> Sequence[Watch]:
         with self._lock:
