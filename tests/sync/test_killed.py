@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,8 @@ from tests.oplog.feed import Feed
 from tests.oplog.wire import until
 from tests.pipeline.feeds import told
 from tests.pipeline.lines import line, written
-from tests.sync.test_raced import Steps, old, steps, sync
-from tests.sync.test_terminal import PHASES
+from tests.pipeline.test_raced import Steps, old, steps, sync
+from tests.sync.test_terminal import COMMAND, PHASES, terminal
 
 __all__ = ["steps"]
 pytestmark = pytest.mark.java
@@ -63,20 +61,23 @@ def test_killed_at_every_step_it_ends_the_same(
 def test_a_killed_process_leaves_nothing_half(
     twin: Twin, feed: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """In the midst of applying: what was applied is not applied again, and the rest is."""
+    """
+    In the midst of applying: what was applied is not applied again, and the rest is.
+
+    With --json not even a terminal sees more than the summary, which did not come.
+    """
     names = [f"x{number}" for number in range(OBJECTS)]
     dump = written(tmp_path / "dump", [line(name, 5) for name in names])
     where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
-    command = [sys.executable, "-m", "tidings.client.cli", "sync", dump, *where]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+    with terminal([*COMMAND, dump, *where, "--json"]) as run:
         # A number drawn is no page yet: what is waited for is one that can be read.
-        until(lambda: run.poll() is not None or bool(events(twin, feed)), COLD_S)
-        run.kill()
+        until(lambda: run.process.poll() is not None or bool(events(twin, feed)), COLD_S)
+        run.process.kill()
     before = len(events(twin, feed))
 
     done = sync(twin, feed, dump)
 
-    assert 0 < before < OBJECTS
+    assert (0 < before < OBJECTS, run.seen) == (True, "")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["applied"] == OBJECTS - before
     assert sorted(events(twin, feed)) == sorted(f"insert {name}" for name in names)

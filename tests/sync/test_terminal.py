@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import pty
 import subprocess
 import sys
-import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -35,34 +37,43 @@ PHASES = [
 ]
 
 
-def on_terminal(
-    command: list[str], environment: dict[str, str], stdin: IO[bytes] | None = None
-) -> tuple[int, str, str]:
-    """Exit code, what went to stdout, and what a person saw."""
+@dataclass
+class Terminal:
+    """What a person sees of one process, which ends with the block."""
+
+    process: subprocess.Popen[str]
+    _watcher: Future[str]
+
+    @property
+    def seen(self) -> str:
+        """Everything, once all that write here have ended."""
+        return self._watcher.result()
+
+
+@contextmanager
+def terminal(command: Sequence[str], **options: Any) -> Iterator[Terminal]:
+    """*command* on a terminal of its own; *options* are those of `Popen`."""
     ours, theirs = pty.openpty()
-    seen: list[bytes] = []
 
-    def watch() -> None:
-        try:
+    def watch() -> str:
+        seen = b""
+        with suppress(OSError):  # how a terminal ends
             while part := os.read(ours, 4096):
-                seen.append(part)
-        except OSError:  # how a terminal ends
-            return
+                seen += part
+        return seen.decode()
 
-    with subprocess.Popen(
-        command, env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=theirs, text=True
-    ) as process:
-        os.close(theirs)
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        said, _ = process.communicate()
-        watcher.join()
+    with ThreadPoolExecutor(1) as threads:
+        given = {"stdout": theirs, "stderr": theirs, "text": True} | options
+        with subprocess.Popen(command, **given) as process:
+            os.close(theirs)
+            yield Terminal(process, threads.submit(watch))
     os.close(ours)
-    return process.returncode, said, b"".join(seen).decode()
 
 
-def test_a_stage_and_its_phases_on_a_terminal(twin: Twin, feed: str, tmp_path: Path) -> None:
-    """A stage is found by the outputs of its stack, and every phase is shown."""
+def test_O69_a_pipe_a_stage_and_its_phases_on_a_terminal(
+    twin: Twin, feed: str, tmp_path: Path
+) -> None:
+    """A gzipped dump through a pipe; the stage by its stack's outputs; every phase is shown."""
     outputs = {
         "LogTable": "tidings-local-log",
         "StateTable": "tidings-local-state",
@@ -70,9 +81,11 @@ def test_a_stage_and_its_phases_on_a_terminal(twin: Twin, feed: str, tmp_path: P
         "Feeds": ",".join(FEEDS),
         "RetentionHours": "24",
     }
-    dump = written(tmp_path / "dump", [line("a", 1), line("b", 1)])
-    command = [*COMMAND, dump, "--stage", "dev", "--expect", "2"]
-    with describing("tidings-dev", outputs) as endpoint:
+    dump = tmp_path / "dump"
+    end = b'{"tidings":"end","lines":2}\n'
+    dump.write_bytes(gzip.compress(b"\n".join((line("a", 1), line("b", 1), end))))
+    command = [*COMMAND, "-", "--stage", "dev", "--expect", "2"]
+    with describing("tidings-dev", outputs) as endpoint, dump.open("rb") as piped:
         environment = os.environ | {
             "AWS_ENDPOINT_URL_CLOUDFORMATION": endpoint,
             "AWS_ENDPOINT_URL_DYNAMODB": twin.dynamodb_url,
@@ -81,33 +94,26 @@ def test_a_stage_and_its_phases_on_a_terminal(twin: Twin, feed: str, tmp_path: P
             "AWS_DEFAULT_REGION": "us-east-1",
             "TERM": "xterm",
         }
-        code, said, seen = on_terminal([*command, "--feed", feed], environment)
+        given = {"env": environment, "stdin": piped, "stdout": subprocess.PIPE}
+        with terminal([*command, "--feed", feed], **given) as run:
+            said, _ = run.process.communicate()
         refused = subprocess.run(
             [*command, "--feed", "none"], env=environment, capture_output=True, text=True
         )
 
-    assert (code, "applied 2" in said) == (0, True), seen
-    shown = [seen.find(phase) for phase in PHASES]
+    assert (run.process.returncode, "applied 2" in said) == (0, True), run.seen
+    shown = [run.seen.find(phase) for phase in PHASES]
     assert -1 not in shown
     assert shown == sorted(shown)
     assert sorted(operation.id for _, operation in told(twin, feed)) == ["a", "b"]
     assert (refused.returncode, refused.stderr) == (1, "Error: feed: no such feed here\n")
 
 
-def test_O69_stdin_and_nothing_else(twin: Twin, tmp_path: Path, feed: str) -> None:
-    """A gzipped dump through a pipe; with --json not even a terminal sees more than the summary."""
-    dump = tmp_path / "dump"
-    dump.write_bytes(gzip.compress(line("a", 1) + b'\n{"tidings":"end","lines":1}\n'))
-    where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
-    with dump.open("rb") as piped:
-        environment = os.environ | {"TERM": "xterm"}
-        code, said, seen = on_terminal([*COMMAND, "-", *where, "--json"], environment, piped)
-
-    assert (code, json.loads(said)["applied"], seen) == (0, 1, "")
-    assert [(event, operation.id) for event, operation in told(twin, feed)] == [("insert", "a")]
-    for arguments in ([], ["one", "two"]):
-        assert CliRunner().invoke(main, ["sync", *arguments, *where]).exit_code == 2
-    assert CliRunner().invoke(main, ["sync", "one"]).exit_code == 2
+def test_O69_one_dump_and_nothing_else() -> None:
+    """And a feed to sync."""
+    where = ["--feed", "main", "--endpoint-url", "http://127.0.0.1:9"]
+    for arguments in (where, [*where, "one", "two"], ["one"]):
+        assert CliRunner().invoke(main, ["sync", *arguments]).exit_code == 2
 
 
 def test_without_java(twin: Twin, feed: str, tmp_path: Path) -> None:
