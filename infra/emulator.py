@@ -13,9 +13,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,12 +22,11 @@ from typing import Any
 import boto3
 
 from infra.paths import BUILD
-from infra.processes import stopped_at_exit
+from infra.processes import answers, stopped_at_exit
 
 # boto3 is part of Lambda's Python runtime.
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
 START_S = 30  # it is up in less than one second on an idle machine
-POLL_S = 0.05
 ACCOUNT, REGION = "000000000000", "us-east-1"
 
 
@@ -136,14 +132,9 @@ def _run(command: list[str]) -> None:
 
 
 def _wait(found: Emulator, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
+    def check() -> None:
         if process.poll() is not None:
             raise EmulatorFailed(f"MiniStack ended at once; see {found.log}")
-        try:
-            urllib.request.urlopen(f"{found.url}/_ministack/health", timeout=1).close()
-        except (urllib.error.URLError, OSError):
-            time.sleep(POLL_S)
-        else:
-            return
-    raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {found.log}")
+
+    if not answers(f"{found.url}/_ministack/health", START_S, check):
+        raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {found.log}")

@@ -1,14 +1,18 @@
-"""Child processes that never outlive us."""
+"""Child processes: they never outlive us, and are waited for until they answer."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 STOP_S = 5
+POLL_S = 0.05
 
 
 @contextmanager
@@ -22,6 +26,20 @@ def stopped_at_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
             process.wait(STOP_S)
         _signal(process, signal.SIGKILL)
         process.wait()
+
+
+def answers(url: str, limit_s: float, check: Callable[[], None]) -> bool:
+    """Whether there is an answer at *url* within *limit_s*; *check* raises if there never will."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        check()
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(POLL_S)
+        else:
+            return True
+    return False
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -6,20 +6,16 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.emulator import free_port
-from infra.processes import stopped_at_exit
+from infra.processes import answers, stopped_at_exit
 from tests.localstack import packages
 
 START_S = 60  # it is up in three seconds on an idle machine
-POLL_S = 0.1
 REGION = "us-east-1"
 
 
@@ -102,16 +98,8 @@ def wait(found: LocalStack, limit_s: float, check: Callable[[], None]) -> None:
     Raises:
         NotUp: it does not for *limit_s*.
     """
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        check()
-        try:
-            urllib.request.urlopen(f"{found.url}/_localstack/health", timeout=1).close()
-        except (urllib.error.URLError, OSError):
-            time.sleep(POLL_S)
-        else:
-            return
-    raise NotUp(f"LocalStack was not up after {limit_s} s")
+    if not answers(f"{found.url}/_localstack/health", limit_s, check):
+        raise NotUp(f"LocalStack was not up after {limit_s} s")
 
 
 def _check(process: subprocess.Popen[bytes], log: Path) -> None:

@@ -1,0 +1,46 @@
+"""Processes that the lanes start: waited for until they answer, and not a moment after they end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.emulator import free_port
+from infra.processes import answers, stopped_at_exit
+
+SERVER = "import http.server as s; s.test(s.SimpleHTTPRequestHandler, bind='127.0.0.1', port={})"
+
+
+class Ended(Exception):
+    """It will never answer."""
+
+
+def test_a_process_is_waited_for_and_stopped(tmp_path: Path) -> None:
+    """Nothing answers before it has begun, nor after the block."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/"
+    before = answers(url, 0.1, lambda: None)
+    command = [sys.executable, "-c", SERVER.format(port)]
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(
+            command, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True
+        ) as process,
+        stopped_at_exit(process),
+    ):
+        assert answers(url, 60, lambda: None)
+
+    assert (before, answers(url, 0.1, lambda: None)) == (False, False)
+
+
+def test_what_ended_is_not_waited_for() -> None:
+    """The caller says so, whatever time is left."""
+
+    def check() -> None:
+        raise Ended
+
+    with pytest.raises(Ended):
+        answers(f"http://127.0.0.1:{free_port()}/", 60, check)
