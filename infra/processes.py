@@ -21,11 +21,13 @@ def stopped_at_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
-        _signal(process, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_S)
-        _signal(process, signal.SIGKILL)
-        process.wait()
+        try:
+            _signal(process, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+        finally:  # also where somebody is impatient and interrupts us once more
+            _signal(process, signal.SIGKILL)
+            process.wait()
 
 
 def answers(url: str, limit_s: float, check: Callable[[], None]) -> bool:

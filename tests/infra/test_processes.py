@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,21 @@ def test_a_process_is_waited_for_and_stopped(tmp_path: Path) -> None:
         assert answers(url, 60, lambda: None)
 
     assert (before, answers(url, 0.1, lambda: None)) == (False, False)
+
+
+STUBBORN = "import signal, time; signal.signal(15, lambda *_: print('no', flush=True)); {}"
+
+
+def test_a_second_interruption_leaves_nothing_behind() -> None:
+    """While one that does not want to end is waited for."""
+    command = [sys.executable, "-c", STUBBORN.format("print('up', flush=True); time.sleep(30)")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        impatient = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt), stopped_at_exit(process):
+            impatient.start()
+
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_what_ended_is_not_waited_for() -> None:
