@@ -25,7 +25,7 @@ from tidings.local.running import Twin
 
 from . import results
 from .loading import reporting, running
-from .loading.plan import Place, Plan
+from .loading.plan import RATE, Place, Plan
 from .loading.running import Run, Unheard
 from .sections import Section
 
@@ -45,7 +45,7 @@ TARGET = "each consumer hears each operation once, in the one order; the fold is
 @click.option("--read-password-file", type=_FILE, help="The password of its readers.")
 @click.option("--ingest-password-file", type=_FILE, help="The password of its producers.")
 @click.option("--producers", default=4, type=_POSITIVE, help="Who share the rate.")
-@click.option("--rate", default=50.0, type=_SECONDS, help="Operations a second, all together.")
+@click.option("--rate", default=RATE, type=_SECONDS, help="Operations a second, all together.")
 @click.option("--batch", default=1, type=click.IntRange(1, 1000), help="Operations a request.")
 @click.option("--consumers", default=8, type=_POSITIVE, help="Who listen.")
 @click.option("--transport", default="both", type=click.Choice(["both", *_BOTH]), help="How.")
