@@ -36,7 +36,15 @@ from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
 from tidings.aws.items import letter as letters
-from tidings.core import change_ports, consumer_ports, key_ports, ports, relay_ports, restoring
+from tidings.core import (
+    change_ports,
+    consumer_ports,
+    key_ports,
+    ports,
+    relay_ports,
+    restoring,
+    watch_ports,
+)
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
@@ -97,7 +105,7 @@ class Stores:
     tallies: ports.Tallies
     connections: Connections
     inbox: ports.Inbox
-    watches: ports.WatchStore
+    watches: watch_ports.WatchStore
     tags: change_ports.TagStore
     sheets: change_ports.Sheets
     registry: ports.Registry

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,18 @@ def test_a_process_is_waited_for_and_stopped(tmp_path: Path) -> None:
     assert (before, answers(url, 0.1, lambda: None)) == (False, False)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A signal interrupts us, whatever a library that was here before us made of it."""
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, kept)
+
+
 STUBBORN = "import signal, time; signal.signal(15, lambda *_: print('no', flush=True)); {}"
 
 
-def test_a_second_interruption_leaves_nothing_behind() -> None:
+def test_a_second_interruption_leaves_nothing_behind(interruptible: None) -> None:
     """While one that does not want to end is waited for."""
     command = [sys.executable, "-c", STUBBORN.format("print('up', flush=True); time.sleep(30)")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:

@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 from tidings.client import NamedConsumers, Poster
 from tidings.core.pages import Page
-from tidings.lake import cloud
+from tidings.lake import bounds, cloud
 from tidings.local.running import Twin
 from tidings.pipeline.place import on_twin
 
 from infra import build_job
 from tests.lake.parts import Scene
+from tests.oplog.wire import until
 
 pytestmark = pytest.mark.java
 
@@ -88,7 +89,9 @@ def _archived(twin: Twin, scene: Scene, feed: str) -> None:
         for _ in range(4):
             poster.post([{"event": "update", "type": "t", "id": "x"}])
     scene.feed = feed
-    for page in on_twin(feed, twin.dynamodb_url).log().read(feed, 0):
+    place = on_twin(feed, twin.dynamodb_url)
+    until(lambda: bounds.in_tables(place) == 4)
+    for page in place.log().read(feed, 0):
         scene.put(page)
 
 

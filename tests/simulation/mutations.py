@@ -209,7 +209,9 @@ MUTATIONS = (
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
     Mutation("the lease ends before its holder", Parts(around=short_lease), 2, 400),
-    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 6, 20, clear=True),
+    Mutation(
+        "let go in spite of a mark", Parts(followers=ForgetfulFollowers), 103, 400, clear=True
+    ),
     Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 5, 100),
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 14, 60),
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 2, 200),

@@ -15,7 +15,7 @@ from . import archives, copies, listening, named, relays, syncs
 from .story import Outcome, Plan, tell
 from .weather import MANNERS, RATES
 
-SEEDS = 40
+SEEDS = 60
 SEEDS_OF_COPIES = 10  # each is several times the work
 SEEDS_OF_ARCHIVES = 6
 SEEDS_OF_SYNCS = 8

@@ -16,6 +16,7 @@ from tidings.core import (
     ports,
     relay_ports,
     restoring,
+    watch_ports,
 )
 
 MODULES = (
@@ -26,6 +27,7 @@ MODULES = (
     key_ports,
     relay_ports,
     restoring,
+    watch_ports,
 )
 
 PORTS = {

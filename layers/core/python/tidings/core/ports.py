@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .claims import Claim
-    from .connections import Change, Connection, Outcome, Watch
+    from .connections import Change, Connection, Outcome
     from .departures import Departures
     from .leases import Lease
     from .outboxes import Letter
@@ -336,38 +336,6 @@ class Outbox(Protocol):
 
     def put_aside(self, feed: str, letter: Letter, reason: str) -> None:
         """Remove it and keep it elsewhere, with the reason why it never can be appended."""
-        ...
-
-
-class WatchIndex(Protocol):
-    """Live subscriptions as they are filed under each value they filter on. Strongly consistent."""
-
-    def find(self, feed: str, key: str) -> Sequence[Watch]:
-        """The subscriptions filed under *key*."""
-        ...
-
-    def all(self, feed: str) -> Sequence[Watch]:
-        """Every subscription of *feed*, once each."""
-        ...
-
-    def few(self, feed: str, at_most: int) -> Sequence[Watch] | None:
-        """
-        The same by one read; None if more than *at_most* are filed.
-
-        A subscription counts once for each key that it is filed under.
-        """
-        ...
-
-
-class WatchStore(WatchIndex, Protocol):
-    """Where they are filed."""
-
-    def add(self, feed: str, watch: Watch) -> None:
-        """File *watch* under each of its keys."""
-        ...
-
-    def remove(self, feed: str, watch: Watch) -> None:
-        """Take it out again; nothing happens when it is not there."""
         ...
 
 

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from .departures import Left
     from .filters import Filter
     from .pages import Page
-    from .ports import ConnectionStore, Inbox, Profiles, Spread, WatchStore
+    from .ports import ConnectionStore, Inbox, Profiles, Spread
     from .profiles import Profile
     from .reader import Reader
+    from .watch_ports import WatchStore
 
 _SOMEBODY = Watch("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 
