@@ -63,7 +63,8 @@ def terminal(command: Sequence[str], **options: Any) -> Iterator[Terminal]:
         return seen.decode()
 
     with ThreadPoolExecutor(1) as threads:
-        given = {"stdout": theirs, "stderr": theirs, "text": True} | options
+        shown = {"env": os.environ | {"TERM": "xterm"}, "stdout": theirs, "stderr": theirs}
+        given: dict[str, Any] = {"text": True} | shown | options
         with subprocess.Popen(command, **given) as process:
             os.close(theirs)
             yield Terminal(process, threads.submit(watch))
