@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
@@ -11,16 +12,16 @@ pytestmark = pytest.mark.java
 
 
 def test_a_worker_has_all_it_needs_and_no_archive(spark: SparkSession) -> None:
-    """PySpark is the installed one, and boto3 is there before a task asks for it."""
+    """PySpark is the installed one; boto3 is there before a task asks, and taken for no garbage."""
 
-    def seen(_: int) -> tuple[str, list[str], bool]:
+    def seen(_: int) -> tuple[str, list[str], bool, int]:
         import pyspark
 
-        archives = [each for each in sys.path_importer_cache if "pyspark.zip" in each]
-        return str(pyspark.__file__), archives, "boto3" in sys.modules
+        archives = [each for each in sys.path_importer_cache if ".zip" in each or ".jar" in each]
+        return str(pyspark.__file__), archives, "boto3" in sys.modules, gc.get_freeze_count()
 
-    ((file, archives, prepared),) = spark.sparkContext.parallelize([0], 1).map(seen).collect()
+    ((file, archives, prepared, kept),) = spark.sparkContext.parallelize([0], 1).map(seen).collect()
 
     assert ".zip" not in file
     assert archives == []
-    assert prepared
+    assert (prepared, kept > 0) == (True, True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from tidings.client.cli import main
 from tidings.local.running import Twin
 
 from tests.oplog.feed import Feed
@@ -59,7 +60,9 @@ def test_killed_at_every_step_it_ends_the_same(
     assert len(events(twin, feed)) == 1 + 2
 
 
-def test_a_killed_process_leaves_nothing_half(twin: Twin, feed: str, tmp_path: Path) -> None:
+def test_a_killed_process_leaves_nothing_half(
+    twin: Twin, feed: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
     In the midst of applying: what was applied is not applied again, and the rest is.
 
@@ -68,17 +71,17 @@ def test_a_killed_process_leaves_nothing_half(twin: Twin, feed: str, tmp_path: P
     names = [f"x{number}" for number in range(OBJECTS)]
     dump = written(tmp_path / "dump", [line(name, 5) for name in names])
     where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
-    command = [*COMMAND, dump, *where, "--expect", str(OBJECTS), "--json"]
-    with terminal(command) as run:
+    words = [dump, *where, "--expect", str(OBJECTS), "--json"]
+    with terminal([*COMMAND, *words]) as run:
         # A number drawn is no page yet: what is waited for is one that can be read.
         until(lambda: run.process.poll() is not None or bool(events(twin, feed)), COLD_S)
         run.process.kill()
     before = len(events(twin, feed))
 
-    with terminal(command, stdout=subprocess.PIPE) as again:
-        said, _ = again.process.communicate()
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what is shown on a terminal, to the end of a run
+    again = CliRunner().invoke(main, ["sync", *words])
 
     assert (0 < before < OBJECTS, run.seen) == (True, "")
-    assert (again.process.returncode, again.seen) == (0, "")
-    assert json.loads(said)["applied"] == OBJECTS - before
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert json.loads(again.stdout)["applied"] == OBJECTS - before
     assert sorted(events(twin, feed)) == sorted(f"insert {name}" for name in names)
