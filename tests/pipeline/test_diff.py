@@ -127,6 +127,17 @@ def test_O71_by_the_oracle_alone(dump: list[bytes], rows: list[Row]) -> None:
     assert reconciled(dump, after(rows, reconciled(dump, rows))) == []
 
 
+@pytest.mark.parametrize("stood", [None, 2], ids=["not-in-the-state", "in-the-state"])
+def test_of_an_object_that_comes_twice_the_last_line_counts(
+    spark: SparkSession, tmp_path: Path, stood: float | None
+) -> None:
+    """Though nothing else in the dump says that there is one."""
+    rows = [row(line("a", 1)), *([] if stood is None else [row(line("x", stood))])]
+    found, summary = planned(spark, tmp_path, [line("a", 1), line("x", 5), line("x", 2)], rows)
+    assert found == ordered(reconciled([line("x", 2)], rows[1:]))
+    assert (summary.corrections, summary.untouched) == (len(found), len(rows))
+
+
 def test_part_of_a_feed(spark: SparkSession, tmp_path: Path) -> None:
     """With types, all others are left alone, and their times decide nothing."""
     dump = [line("a", 2), line("u", 50, type="user")]

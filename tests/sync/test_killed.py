@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from tidings.client.cli import main
 from tidings.local.running import Twin
+from tidings.pipeline.place import on_twin
 
 from tests.oplog.feed import Feed
 from tests.oplog.wire import until
@@ -72,9 +73,10 @@ def test_a_killed_process_leaves_nothing_half(
     dump = written(tmp_path / "dump", [line(name, 5) for name in names])
     where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
     words = [dump, *where, "--expect", str(OBJECTS), "--json"]
+    log = on_twin(feed, twin.dynamodb_url).log()
     with terminal([*COMMAND, *words]) as run:
         # A number drawn is no page yet: what is waited for is one that can be read.
-        until(lambda: run.process.poll() is not None or bool(events(twin, feed)), COLD_S)
+        until(lambda: run.process.poll() is not None or any(log.read(feed, 0)), COLD_S)
         run.process.kill()
     before = len(events(twin, feed))
 

@@ -19,7 +19,8 @@ def compared(dump: DataFrame, rows: DataFrame, *, newest: str, deletes: bool = T
     Every object with its *event*: insert, update, delete, or null where nothing has to happen.
 
     *dump* has one line for each object, *newest* is the latest moment in it. *text* is the
-    line of the dump, for a delete that of the state; *at* is the position of the object's row.
+    line of the dump, for a delete that of the state; *at* is the position of the object's row,
+    empty where it has none.
     """
     told = dump.select("key", F.col("moment").alias("told"), "text")
     known = rows.select("key", "at", "deleted", "moment", F.col("line").cast("binary"))

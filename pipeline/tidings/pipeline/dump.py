@@ -68,10 +68,8 @@ def latest(lines: DataFrame) -> DataFrame:
     Only the keys that come twice are sorted; they are found by a hash, which is a third of the
     work, and a hash that two keys share does no harm.
     """
-    hashed = lines.withColumn("hash", F.xxhash64("key"))
+    hashed = lines.withColumn("hash", hash_of_key())
     repeated = hashed.groupBy("hash").count().where("count > 1").select("hash")
-    if repeated.isEmpty():
-        return lines
     twice = hashed.join(repeated, "hash", "left_semi")
     last_first = Window.partitionBy("key").orderBy(
         F.desc("path"), F.desc("block"), F.desc("number")
@@ -79,6 +77,10 @@ def latest(lines: DataFrame) -> DataFrame:
     last = twice.withColumn("rank", F.row_number().over(last_first)).where("rank = 1").drop("rank")
     once = hashed.join(repeated, "hash", "left_anti")
     return once.unionByName(last).drop("hash")
+
+
+def hash_of_key() -> Column:
+    return F.xxhash64("key")
 
 
 def of_types(table: DataFrame, types: frozenset[str]) -> DataFrame:

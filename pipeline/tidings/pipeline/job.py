@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
 ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: some 200 MB
+# What is kept is written once and read once, whole: what helps to find a part of it would take
+# a tenth of the time.
+_KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,42 @@ class _Told:
     newest: str | None = None
     bad: int = 0
     declared: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """*rows* are those of the types in question, *count* in all; *objects* of them live."""
+
+    rows: DataFrame
+    count: int = 0
+    objects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Where not every object of the dump came *once*, none of it holds."""
+
+    changes: DataFrame
+    by_type: dict[str, dict[str, int]]
+    untouched: int
+    once: bool
+
+    def summed(self, summary: Summary) -> Summary:
+        """*summary* with these numbers."""
+        totals = {
+            event: sum(each.get(event, 0) for each in self.by_type.values()) for event in NAMES
+        }
+        return replace(
+            summary,
+            creates=totals["insert"],
+            updates=totals["update"],
+            deletes=totals["delete"],
+            untouched=self.untouched,
+            by_type={
+                name: {NAMES[event]: count for event, count in sorted(each.items())}
+                for name, each in sorted(self.by_type.items())
+            },
+        )
 
 
 class BadDump(Exception):
@@ -105,15 +144,16 @@ class Job:
         self.phase("reading the dump")
         lines, summary = self._read_dump(paths)
         self.phase("reading the state")
-        rows, objects = self._read_state(source)
+        state = self._read_state(source)
         self.phase("comparing")
-        summary = replace(summary, through=through, objects=objects)
-        changes, summary = self._compare(lines, rows, summary)
+        self._divide(max(summary.lines, state.objects))
+        found = self._compare(lines, state, summary.newest)
+        summary = found.summed(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
         objection = guards.check_plan(planned, share_max=self.wishes.delete_share_max)
         if objection is None or self.for_approval:
             self.phase("writing the plan")
-            plan.write_parts(changes, self.plan or f"{self.folder}/plan", summary.events)
+            plan.write_parts(found.changes, self.plan or f"{self.folder}/plan", summary.events)
         self._guard(objection, summary)
         return summary
 
@@ -153,13 +193,13 @@ class Job:
         span = [F.min(moment).alias("oldest"), F.max(moment).alias("newest")]
         return [F.count("key").alias("objects"), *span]
 
-    def _read_state(self, source: StateSource) -> tuple[DataFrame, int]:
-        """The rows of the types in question, and how many of them live."""
-        lives = ~F.col("deleted") & dump.is_of(self.wishes.types)
-        count = F.count(F.when(lives, True)).alias("objects")
-        rows, told = self._observed(source.table(self.spark), "rows", count)
+    def _read_state(self, source: StateSource) -> _State:
+        asked = dump.is_of(self.wishes.types)
+        count = F.count_if(asked).alias("count")
+        objects = F.count_if(~F.col("deleted") & asked).alias("objects")
+        rows, told = self._observed(source.table(self.spark), "rows", count, objects)
         source.check()
-        return dump.of_types(rows, self.wishes.types), told.get("objects", 0)
+        return _State(dump.of_types(rows, self.wishes.types), **told)
 
     def _check(self, summary: Summary, declared: int | None) -> None:
         found = Found(summary.lines + summary.bad_lines, declared)
@@ -167,30 +207,28 @@ class Job:
         if not summary.newest:  # nothing is left of the types in question, or nothing was good
             self._guard(guards.check_dump(Found(0)), summary)
 
-    def _compare(
-        self, lines: DataFrame, rows: DataFrame, summary: Summary
-    ) -> tuple[DataFrame, Summary]:
-        """What has to be changed, kept, and its numbers."""
-        self._divide(max(summary.lines, summary.objects))
-        newest = summary.newest.removesuffix("Z")
-        found = diff.compared(dump.latest(lines), rows, newest=newest, deletes=self.wishes.deletes)
-        agreeing = Observation()
-        agrees = F.expr("IF(event IS NULL AND NOT deleted, 1, NULL)")
-        seen = found.observe(agreeing, F.count(agrees).alias("count"))
-        changes = self._kept(seen.where("event IS NOT NULL"), "changes")
-        by_type = _by_type(changes)
-        totals = {event: sum(each.get(event, 0) for each in by_type.values()) for event in NAMES}
-        return changes, replace(
-            summary,
-            creates=totals["insert"],
-            updates=totals["update"],
-            deletes=totals["delete"],
-            untouched=int(agreeing.get["count"]),
-            by_type={
-                name: {NAMES[event]: count for event, count in sorted(each.items())}
-                for name, each in sorted(by_type.items())
-            },
-        )
+    def _compare(self, lines: DataFrame, state: _State, newest: str) -> _Compared:
+        """
+        What has to be changed, kept, and its numbers.
+
+        In most dumps an object comes once. Whether it does shows in what is found, which takes
+        less than to look for the others before; only then the last lines are looked for.
+        """
+        found = self._joined(lines, state, newest)
+        return found if found.once else self._joined(dump.latest(lines), state, newest)
+
+    def _joined(self, lines: DataFrame, state: _State, newest: str) -> _Compared:
+        moment, deletes = newest.removesuffix("Z"), self.wishes.deletes
+        found = diff.compared(lines, state.rows, newest=moment, deletes=deletes)
+        seen = Observation()
+        agrees = F.col("event").isNull() & ~F.col("deleted")
+        untouched = F.count_if(agrees).alias("untouched")
+        met = F.count_if(F.col("at") != "").alias("met")  # a row is, by each line of its object
+        observed = found.observe(seen, untouched, met)
+        changes = self._kept(observed.where("event IS NOT NULL"), "changes")
+        by_type, once = _by_type(changes)
+        told = seen.get
+        return _Compared(changes, by_type, told["untouched"], once and told["met"] == state.count)
 
     def _divide(self, size: int) -> None:
         """So many partitions that a part of either side fits into memory."""
@@ -201,7 +239,7 @@ class Job:
     def _kept(self, table: DataFrame, name: str) -> DataFrame:
         """*table*, computed once."""
         path = f"{self.folder}/{name}"
-        table.write.mode("overwrite").parquet(path)
+        table.write.mode("overwrite").options(**_KEPT).parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
 
     def _observed(
@@ -229,11 +267,13 @@ def _summed(known: _Told, told: _Told, *, expected: int | None) -> Summary:
     )
 
 
-def _by_type(changes: DataFrame) -> dict[str, dict[str, int]]:
-    """How many of each event, for each type that has any."""
+def _by_type(changes: DataFrame) -> tuple[dict[str, dict[str, int]], bool]:
+    """How many of each event, for each type that has any; and whether each object comes once."""
     kind = F.substring_index("key", "/", 1).alias("type")
+    different = F.count_distinct(dump.hash_of_key())
+    found = changes.groupBy(kind, "event").agg(F.count(F.lit(1)), different).collect()
     counts: dict[str, dict[str, int]] = {}
-    for name, event, count in changes.groupBy(kind, "event").count().collect():
+    for name, event, count, _ in found:
         plain = name.replace("%2F", "/").replace("%25", "%")
         counts.setdefault(plain, {})[event] = count
-    return counts
+    return counts, all(count == objects for *_, count, objects in found)

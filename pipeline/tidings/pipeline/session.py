@@ -29,6 +29,7 @@ _CONFIG = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.daemon.module": daemon.MODULE,
+    "spark.sql.files.maxPartitionBytes": "32m",  # the last parts keep one core busy, not the other
 }
 SMALL_BYTES = 8_000_000  # of a dump: some 60,000 lines, gzipped ten times as many
 # Of little work most is to compile for much: measured with three lines, half of the CPU time.
