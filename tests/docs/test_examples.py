@@ -66,7 +66,7 @@ def _until(true: Callable[[], object]) -> None:
 @pytest.mark.java
 def test_a_copy_in_sqlite(twin: Twin, tmp_path: Path) -> None:
     """It holds what the feed holds, killed in between or not, and does not copy twice."""
-    file = tmp_path / "copy.sqlite"
+    file, seen = tmp_path / "copy.sqlite", tmp_path / "copy.sqlite.seen"
 
     def films() -> set[str]:
         with closing(sqlite3.connect(file)) as database:
@@ -76,8 +76,12 @@ def test_a_copy_in_sqlite(twin: Twin, tmp_path: Path) -> None:
     with _running("python/keep_copy.py", twin.url, str(file)) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("live: ")
+        _until(seen.exists)
+        begun = seen.read_text()
         _post(twin, "delete", "b")
         _until(lambda: "b" not in films())
+        # Where it stands is saved once a second; killed before that, it would begin again.
+        _until(lambda: seen.read_text() != begun)
     _post(twin, "insert", "d")
     _post(twin, "delete", "a")
     with _running("python/keep_copy.py", twin.url, str(file)):
