@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from tidings.core import corrections, limits
 from tidings.core.corrections import NOWHERE
-from tidings.core.errors import Unavailable
-from tidings.core.followers import STATE
-from tidings.core.memory import MemoryFollowers, MemoryLog
+from tidings.core.errors import PlanTooOld, Unavailable
+from tidings.core.memory import MemoryLog
 from tidings.core.operations import event_of, parse_line
 from tidings.core.pages import Page
-from tidings.pipeline import applying
+from tidings.pipeline import applying, sync_command
 from tidings.pipeline.applying import Applied, NotFollowing
+from tidings.pipeline.plan import Summary
+from tidings.pipeline.shown import Phases
 
 from tests.unit.scene import FEED, Scene, op
 from tests.unit.test_correcting import correct, corrector, through
@@ -69,7 +73,8 @@ def test_a_part_goes_on_where_a_run_ended(tmp_path: Path, monkeypatch: pytest.Mo
     names = [f"x{number}" for number in range(5)]
     plan = planned(tmp_path, ("2-update", ["u"]), ("1-insert", names), ("1-insert", ["last"]))
 
-    done = applying.apply(corrector(scene), FEED, plan, through(scene), told.append)
+    done = Applied()
+    applying.apply(corrector(scene), FEED, plan, through(scene), done, told.append)
 
     assert done == Applied(applied=7)
     assert said(scene) == [*(f"insert {name}" for name in names), "insert last", "update u"]
@@ -80,7 +85,8 @@ def test_an_answer_that_was_lost_is_found_out(tmp_path: Path) -> None:
     """What was applied is done; after three losses in a row the command gives up."""
     scene = scene_of(Slow(lost=[1]))
     plan = planned(tmp_path, ("1-insert", ["a", "b"]))
-    done = applying.apply(corrector(scene), FEED, plan, through(scene), lambda count: None)
+    done = Applied()
+    applying.apply(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
     assert done == Applied(done=2)
     assert said(scene) == ["insert a", "insert b"]
 
@@ -94,37 +100,83 @@ def test_a_log_that_is_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.Mon
         raise Unavailable("no answer")
 
     monkeypatch.setattr(scene.log, "take", away)
-    plan = planned(tmp_path, ("1-insert", ["a"]))
+    plan, done = planned(tmp_path, ("1-insert", ["a"])), Applied()
     with pytest.raises(Unavailable):
-        applying.apply(corrector(scene), FEED, plan, through(scene), lambda count: None)
+        applying.apply(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
     assert len(asked) == applying.ATTEMPTS_MAX
 
 
-@dataclass(frozen=True)
+@dataclass
 class Here:
-    """As much of a `Place` as waiting for the state needs."""
+    """A feed whose follower `state` handles a page each time somebody asks, if it *moves*."""
 
     scene: Scene
+    moves: bool = True
     feed: str = FEED
+    reached: int = 0
 
-    def log(self) -> MemoryLog:
-        return self.scene.log
+    def checkpoint(self) -> int:
+        self.reached += self.moves and self.reached < self.end()
+        return self.reached
 
-    def followers(self) -> MemoryFollowers:
-        return self.scene.followers
+    def end(self) -> int:
+        return self.scene.reader.frontier(self.feed, 0).page
 
 
-def test_a_number_that_a_dead_writer_took_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As a killed sync leaves it on a feed where nobody posts; a page that is there, is."""
-    monkeypatch.setattr(applying, "FOLLOW_MS", 0)
-    scene = Scene()
+def test_a_state_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes in all: what ends the wait is that it stands still."""
+    scene, slept = Scene(), list[int]()
+    monkeypatch.setattr(applying, "sleep_ms", slept.append)
+    for number in range(20):
+        scene.post(op(f"x{number}"))
+    assert applying.through(Here(scene), stall_ms=2_000) == 20
+    assert sum(slept) > 5 * 2_000
+
+
+def test_a_state_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the bound, with where it is; a number that a dead writer took is not waited for."""
+    scene, slept = Scene(), list[int]()
+    monkeypatch.setattr(applying, "sleep_ms", slept.append)
     scene.post(op("a"))
-    with pytest.raises(NotFollowing, match="stands at page 0, its log at 1"):
-        applying.through(Here(scene))  # type: ignore[arg-type]
-    lease = scene.followers.take(FEED, STATE, owner="state", now_ms=scene.now_ms)
-    assert lease is not None
-    scene.followers.save(lease, 1, now_ms=scene.now_ms)
+    with pytest.raises(NotFollowing, match="stands at page 0, its log at 1, for 3 s"):
+        applying.through(Here(scene, moves=False), stall_ms=3_000)
+    assert 3_000 <= sum(slept) < 3_000 + applying.POLL_MS_MAX
     scene.log.take(FEED, 1)
-    assert applying.through(Here(scene)) == 1  # type: ignore[arg-type]
+    assert applying.through(Here(scene, moves=False, reached=1), stall_ms=0) == 1
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A run that has made its plan and applied some of it when *error* ends it."""
+
+    error: Exception
+
+    def run(self, phases: Phases, folder: Path, told: sync_command.Told) -> None:
+        told.summary, told.applied = Summary(creates=5, lines=5), Applied(applied=3)
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (sync_command.Lags("all is applied, but the state stands"), sync_command.LAGS),
+        (Unavailable("no answer"), 1),
+        (PlanTooOld(feed=FEED, through=1), 1),
+    ],
+)
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_run_that_fails_shows_what_it_did(error: Exception, code: int, as_json: bool) -> None:
+    """The summary, with why in its JSON; the exit code says whether anything is left to do."""
+
+    @click.command()
+    @click.pass_context
+    def command(ctx: click.Context) -> None:
+        sync_command._report(ctx, Ending(error), as_json)
+
+    ended = CliRunner().invoke(command)
+    assert (ended.exit_code, str(error) in ended.stderr) == (code, True)
+    if as_json:
+        told = json.loads(ended.stdout)
+        assert (told["creates"], told["applied"], told["failed"]) == (5, 3, str(error))
+    else:
+        assert "applied 3" in ended.stdout

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.aws.clock import sleep_ms
 from tidings.core.errors import Unavailable
-from tidings.core.followers import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,15 +15,29 @@ if TYPE_CHECKING:
 
     from tidings.core.correcting import Corrector, Outcome
 
-    from .place import Place
-
 ATTEMPTS_MAX = 3  # of a batch whose answer was lost; what was applied is found as done
-FOLLOW_MS = 60_000  # a follower that starts cold needs two seconds; behind an outage it needs more
-POLL_MS = 50
+STALL_MS = 300_000  # a follower that died goes on within two sweeps: five have found it still
+POLL_MS = 50  # at first: a follower that runs is there at once
+POLL_MS_MAX = 1_000  # doubled up to here: one that catches up is asked once a second
 
 
 class NotFollowing(Exception):
-    """The follower `state` does not get to the end of the log; the message says how far it is."""
+    """The follower `state` stands still before the end of the log; the message says where."""
+
+
+class Progress(Protocol):
+    """How far the log of *feed* goes, and its state."""
+
+    @property
+    def feed(self) -> str: ...
+
+    def checkpoint(self) -> int:
+        """The last page that is in the state."""
+        ...
+
+    def end(self) -> int:
+        """The last page that can be read: behind it there is none, or a writer in flight."""
+        ...
 
 
 @dataclass(slots=True)
@@ -39,40 +52,47 @@ class Applied:
         self.done += outcome.done
 
 
-def through(place: Place) -> int:
+def through(progress: Progress, *, stall_ms: int = STALL_MS) -> int:
     """
     The checkpoint of the follower `state`, once everything that is in the log now is behind it.
-    A number that a writer took is not in the log: it may have died since.
+    It is waited for as long as it moves, however far it has to go.
 
     Raises:
-        NotFollowing: it does not get there.
+        NotFollowing: it stood still for *stall_ms*.
     """
-    log, followers = place.log(), place.followers()
-    head, waited = log.head(place.feed), 0
-    while (found := followers.checkpoints(place.feed).get(STATE, 0)) < head:
-        if not log.read(place.feed, found, 1):
-            return found
-        if waited >= FOLLOW_MS:
-            sentence = f"the state of {place.feed} stands at page {found:,}, its log at {head:,}"
-            raise NotFollowing(f"{sentence}: see `tidings status`")
-        sleep_ms(POLL_MS)
-        waited += POLL_MS
-    return found
+    end, reached = progress.end(), progress.checkpoint()
+    waited, poll = 0, POLL_MS
+    while reached < end:
+        if waited >= stall_ms:
+            sentence = (
+                f"the state of {progress.feed} stands at page {reached:,}, its log at {end:,}"
+            )
+            raise NotFollowing(f"{sentence}, for {stall_ms // 1000} s: see `tidings status`")
+        sleep_ms(poll)
+        found = progress.checkpoint()
+        waited = 0 if found > reached else waited + poll
+        reached, poll = found, min(2 * poll, POLL_MS_MAX)
+    return reached
 
 
 def apply(
-    corrector: Corrector, feed: str, plan: Path, since: int, advance: Callable[[int], None]
-) -> Applied:
+    corrector: Corrector,
+    feed: str,
+    plan: Path,
+    since: int,
+    total: Applied,
+    advance: Callable[[int], None],
+) -> None:
     """
     Apply the parts below *plan* in their order; *advance* is told how many lines are done.
+
+    *total* counts what became of them, also where it ends early.
 
     Raises:
         PlanTooOld, Unavailable: as `Corrector.apply`.
     """
-    total = Applied()
     for part in sorted(plan.glob("*/part-*.gz")):
         _apply_part(corrector, feed, part, since, total, advance)
-    return total
 
 
 def _apply_part(

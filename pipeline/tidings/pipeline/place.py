@@ -12,6 +12,7 @@ from tidings.aws.clock import now_ms, sleep_ms
 from tidings.aws.items import served
 from tidings.core.correcting import Corrector
 from tidings.core.feeds import check_known, check_name
+from tidings.core.followers import STATE
 from tidings.core.masters import Masters
 from tidings.core.reader import Filler, Reader
 
@@ -88,6 +89,13 @@ class Place:
         from tidings.aws.dynamodb_followers import DynamoDBFollowers
 
         return DynamoDBFollowers(self.client(), self.settings.control_table)
+
+    def checkpoint(self) -> int:
+        return self.followers().checkpoints(self.feed).get(STATE, 0)
+
+    def end(self) -> int:
+        log = self.log()
+        return Reader(log, log).frontier(self.feed, self.checkpoint()).page
 
     def corrector(self) -> Corrector:
         log = self.log()

@@ -29,12 +29,30 @@ if TYPE_CHECKING:
     from .plan import Summary
 
 STOPPED = 3
-_EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
+LAGS = 4
+_EPILOG = (
+    f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is applied and in the log, but"
+    " the state does not follow."
+)
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of a run, whenever it ends: it is shown also where something fails."""
+
+    summary: Summary | None = None
+    applied: Applied | None = None
+
+
+class Lags(click.ClickException):
+    """All of a plan is applied, and the state stands still before it."""
+
+    exit_code = LAGS
 
 
 class Run(Protocol):
-    def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
-        """Everything, in *folder*, which is given up afterwards."""
+    def run(self, phases: Phases, folder: Path, told: Told) -> None:
+        """Everything, in *folder*, which is given up afterwards; *told* is filled on the way."""
         ...
 
 
@@ -48,7 +66,7 @@ class Sync:
     dry_run: bool
     plan: Path | None
 
-    def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
+    def run(self, phases: Phases, folder: Path, told: Told) -> None:
         from . import job, session
         from .bad_files import BadFile
         from .plan import SUMMARY
@@ -69,18 +87,20 @@ class Sync:
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
             shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
-        if self.dry_run:
-            return summary, None
-        return summary, self._applied(phases, folder / "plan", summary)
+        told.summary = summary
+        if not self.dry_run:
+            told.applied = applying.Applied()
+            self._apply(phases, folder / "plan", summary, told.applied)
 
-    def _applied(self, phases: Phases, plan: Path, summary: Summary) -> Applied:
+    def _apply(self, phases: Phases, plan: Path, summary: Summary, applied: Applied) -> None:
         phases.begin("applying", summary.corrections)
-        applied = applying.apply(
-            self.place.corrector(), self.place.feed, plan, summary.through, phases.advance
-        )
+        place, corrector = self.place, self.place.corrector()
+        applying.apply(corrector, place.feed, plan, summary.through, applied, phases.advance)
         phases.begin("waiting for the state")
-        applying.through(self.place)
-        return applied
+        try:
+            applying.through(place)
+        except applying.NotFollowing as error:
+            raise Lags(f"all is applied, but {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +111,7 @@ class CloudSync:
     dump: str
     request: dict[str, Any]
 
-    def run(self, phases: Phases, folder: Path) -> tuple[Summary, Applied | None]:
+    def run(self, phases: Phases, folder: Path, told: Told) -> None:
         from .machine import new_id
 
         id, dump = new_id(), self.dump
@@ -99,7 +119,8 @@ class CloudSync:
             phases.begin("uploading the dump")
             dump = intake.uploaded(dump, sys.stdin.buffer, folder, self.machine.folder(id))
         phases.begin("starting")
-        return self.machine.run(id, self.request | {"dump": dump}, phases.begin)
+        request = self.request | {"dump": dump}
+        told.summary, told.applied = self.machine.run(id, request, phases.begin)
 
 
 @click.command(cls=WithAnswers, epilog=_EPILOG)
@@ -194,19 +215,23 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
 def _report(ctx: click.Context, wanted: Run, as_json: bool) -> None:
     from .plan import Stopped
 
+    told = Told()
     try:
-        summary, applied = _run(wanted, silent=as_json)
+        _run(wanted, told, silent=as_json)
     except Stopped as stopped:
-        _show(stopped.summary, None, as_json)
+        _show(Told(stopped.summary), as_json)
         click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)
         ctx.exit(STOPPED)
-    if not summary.known_whole:
+    except click.ClickException as failed:
+        _show(told, as_json, failed=failed.message)
+        raise
+    if told.summary is not None and not told.summary.known_whole:
         sentence = "nothing says how long the dump is; an end line or --expect would"
         click.echo(f"Note: {sentence}.", err=True)
-    _show(summary, applied, as_json)
+    _show(told, as_json)
 
 
-def _run(wanted: Run, *, silent: bool) -> tuple[Summary, Applied | None]:
+def _run(wanted: Run, told: Told, *, silent: bool) -> None:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -220,7 +245,7 @@ def _run(wanted: Run, *, silent: bool) -> tuple[Summary, Applied | None]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-sync-")))
         phases = stack.enter_context(Phases(silent=silent))
         try:
-            return wanted.run(phases, folder)
+            wanted.run(phases, folder, told)
         except BadDump as bad:
             first = "\n".join(map(str, bad.first))
             raise click.ClickException(f"the dump has {bad}; nothing was done\n{first}") from None
@@ -240,16 +265,20 @@ def _of_spark(said: str, folder: Path) -> str:
     return f"Spark failed: {said.strip().splitlines()[0]} (more in {kept})"
 
 
-def _show(summary: Summary, applied: Applied | None, as_json: bool) -> None:
+def _show(told: Told, as_json: bool, *, failed: str = "") -> None:
+    """Nothing where no plan was made; *failed* says why not all of it was done."""
+    if told.summary is None:
+        return
     if as_json:
-        done = {} if applied is None else asdict(applied)
-        click.echo(json.dumps(asdict(summary) | done))
+        done = {} if told.applied is None else asdict(told.applied)
+        why = {"failed": failed} if failed else {}
+        click.echo(json.dumps(asdict(told.summary) | done | why))
         return
     from rich.console import Console
 
     from .shown import table
 
-    Console(highlight=False).print(table(summary, applied))
+    Console(highlight=False).print(table(told.summary, told.applied))
 
 
 def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place:
