@@ -24,6 +24,37 @@ export function placeOf(id) {
 const isAfter = (place, last) =>
   place.page > last.page || (place.page === last.page && place.slot > last.slot);
 
+// Page, then copies before the end of the page that the log goes on behind, then slot; null for no place.
+function rankOf(id) {
+  if (!/^[0-9a-f]{24}$/i.test(id)) return null;
+  const slot = parseInt(id.slice(18), 16);
+  return [parseInt(id.slice(8, 18), 16), slot < REPLICATION_SLOT ? 1 : 0, slot];
+}
+
+// What a connection has told so far: nothing that comes late leads back (8.8).
+export class Ascent {
+  #last = [0, 0, -1];
+
+  // Rows of a copy share an id, so they may come under the same one again; an operation may not.
+  rises(event, cursor) {
+    if (event.event === "reset") return this.#rank(cursor, true);
+    return this.#rank(event.id, event.event !== "live" && placeOf(event.id) !== null);
+  }
+
+  moves(cursor) {
+    return this.#rank(cursor, false);
+  }
+
+  #rank(id, above) {
+    const rank = rankOf(id);
+    if (rank === null) return true; // no place at all: nothing can be said of it
+    const at = rank.findIndex((part, index) => part !== this.#last[index]);
+    if (at < 0 ? above : rank[at] < this.#last[at]) return false;
+    this.#last = rank;
+    return true;
+  }
+}
+
 // What was handled last, to know a repeated operation (6.4). A copy starts anew (5.6).
 export class Handled {
   constructor(cursor = "") {
@@ -67,6 +98,7 @@ export class Feed {
   #timers = new Map();
   #attempt = 0;
   #handled;
+  #ascent = new Ascent();
   #resuming = null;
   #moved = false;
   #stopped = false;
@@ -105,6 +137,7 @@ export class Feed {
     if (this.#stopped) return;
     this.#tell.state("connecting");
     this.#moved = !["", "now"].includes(this.cursor); // only the end has no cursor of its own yet
+    this.#ascent = new Ascent();
     const socket = new WebSocket(this.#url);
     this.#socket = socket;
     this.#after("answer", SUBSCRIBED_WITHIN_MS, () => this.#lost("no answer"));
@@ -223,6 +256,7 @@ export class Feed {
     const fresh = [];
     for (const raw of message.events) {
       const event = { id: String(raw.id ?? ""), event: String(raw.event ?? ""), data: raw.data ?? {} };
+      if (!this.#ascent.rises(event, String(message.cursor ?? ""))) continue;
       if (this.#handled.repeats(event)) continue;
       this.#handled.note(event);
       fresh.push(event);
@@ -233,7 +267,7 @@ export class Feed {
       this.cursor = fresh[fresh.length - 1].id || this.cursor;
       this.#tell.events(fresh);
     }
-    if (message.cursor) this.#move(message.cursor);
+    if (message.cursor && this.#ascent.moves(String(message.cursor))) this.#move(message.cursor);
     else this.#tell.cursor(this.cursor);
   }
 

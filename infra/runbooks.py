@@ -26,6 +26,7 @@ SECTIONS = {
     "ThrottleEvents": "throttles",
     "Throttles": "throttles",
     "Http5xx": "a-function-fails",
+    "SendsRefused": "a-function-fails",
     "Errors": "a-function-fails",
 }
 

@@ -115,12 +115,13 @@ class Alarms(Construct):
                 self._any(f"{name.title()}{metric}", refused)
 
     def watch_apis(self, http: FeedHttpApi, sockets: FeedSocketApi) -> None:
-        """Answers of 5xx, and WebSocket messages whose function failed."""
+        """Answers of 5xx, WebSocket messages whose function failed, or that are refused to us."""
         self._any("Http5xx", http.api.metric_server_error(period=measures.PERIOD))
         failed = sockets.deployed.metric(
             "IntegrationError", statistic="Sum", period=measures.PERIOD
         )
         self._any("SocketErrors", failed)
+        self._any("SendsRefused", measures.of_feed("SendsRefused", self.stage))
 
     def watch_syncs(self, machine: str) -> None:
         """Syncs that failed; what a guard stopped did not."""

@@ -136,3 +136,56 @@ def test_a_server_that_dies_amid_the_handshake_is_tried_again(error: Exception) 
     """However the library says so, it is a connection that was lost."""
     with pytest.raises(Lost), failures("ws://127.0.0.1:1/"):
         raise error
+
+
+def _told(event: str, event_id: str, name: str = "") -> dict[str, Any]:
+    return {"id": event_id, "event": event, "data": {"id": name} if name else {}}
+
+
+def _names(signs: list[Event | Moved]) -> list[str]:
+    return [
+        sign.cursor if isinstance(sign, Moved) else str(sign.data.get("id", sign.name))
+        for sign in signs
+    ]
+
+
+def _at(page: int, slot: int, seconds: int = 1) -> str:
+    return f"{seconds:08x}{page:010x}{slot:06x}"
+
+
+def test_what_comes_late_leads_nowhere() -> None:
+    """P8.8: a message that is behind the one before is left out, its cursor too."""
+    reader = _reader()
+    first = {"events": [_told("update", _at(7, 0), "a")], "cursor": _at(7, 0x7FFFFF)}
+    second = {"events": [_told("update", _at(8, 0), "b")], "cursor": _at(8, 0x7FFFFF)}
+
+    assert _names(_signs(reader, **second)) == ["b", _at(8, 0x7FFFFF)]
+    assert _signs(reader, **first) == []
+    assert _names(_signs(reader, **second)) == [_at(8, 0x7FFFFF)]
+
+
+def test_a_copy_ascends_to_the_log_behind_it() -> None:
+    """P8.8: `reset`, rows under one id, `live` at the page the copy began at, the log."""
+    reader = _reader("0")
+    bucket = [f"{0:08x}{9:010x}{0x800000 + number:06x}" for number in range(3)]
+    reset = {"events": [_told("reset", "1")], "cursor": bucket[0]}
+    rows = {"events": [_told("insert", bucket[0], "a")]}
+    more = {"events": [_told("insert", bucket[1], "b")], "cursor": bucket[2]}
+    live = {"events": [_told("live", _at(9, 0x7FFFFF))], "cursor": _at(9, 0x7FFFFF)}
+    log = {"events": [_told("update", _at(10, 0), "c")], "cursor": _at(10, 0x7FFFFF)}
+    messages: list[dict[str, Any]] = [reset, rows, rows, more, live, log]
+
+    heard = [_names(_signs(reader, **message)) for message in messages]
+
+    assert [names[0] for names in heard] == ["reset", "a", "a", "b", "live", "c"]
+    for late in (reset, rows, more, live, log):
+        assert [name for name in _names(_signs(reader, **late)) if name != _at(10, 0x7FFFFF)] == []
+    assert _names(_signs(_reader("0"), **reset)) == ["reset", bucket[0]]
+
+
+def test_a_later_page_of_an_earlier_second_ascends() -> None:
+    """P5.1: the seconds of an id are in no order."""
+    reader = _reader()
+    _signs(reader, events=[], cursor=_at(7, 0x7FFFFF, seconds=99))
+
+    assert _names(_signs(reader, events=[], cursor=_at(8, 0x7FFFFF, seconds=98))) != []

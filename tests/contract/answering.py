@@ -26,6 +26,7 @@ class Asked:
     path: str
     body: bytes
     headers: dict[str, str]
+    port: int = 0  # of the caller: one a connection
 
     @property
     def json(self) -> Any:
@@ -59,7 +60,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        asked = Asked(self.command, self.path, body, dict(self.headers.items()))
+        asked = Asked(
+            self.command, self.path, body, dict(self.headers.items()), self.client_address[1]
+        )
         answer = self.server.next_answer(asked)
         text = json.dumps(
             {**answer.body, **({"__type": answer.error} if answer.error else {})}

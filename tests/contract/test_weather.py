@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -29,6 +31,7 @@ from urllib3 import Timeout
 
 from tests.contract.answering import Answer, answering
 
+SOON = "execute-api", Timeout(connect=1, read=0.2), 1
 ONCE = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
 TWICE = Config(retries={"total_max_attempts": 2, "mode": "standard"})
 CONNECTION = Connection("c1", 1_763_000_000_123)
@@ -195,7 +198,11 @@ class TestSockets:
             (410, "GoneException", Outcome.GONE),
             (429, "LimitExceededException", Outcome.BUSY),
             (429, "TooManyRequestsException", Outcome.BUSY),
-            (500, "InternalServerError", Outcome.BUSY),
+            (500, "InternalServerError", Outcome.UNKNOWN),
+            (504, "GatewayTimeout", Outcome.UNKNOWN),
+            (400, "BadRequestException", Outcome.REFUSED),
+            (403, "ForbiddenException", Outcome.REFUSED),
+            (413, "PayloadTooLargeException", Outcome.REFUSED),
         ],
     )
     def test_refusals_are_outcomes(self, status: int, error: str, outcome: Outcome) -> None:
@@ -204,15 +211,47 @@ class TestSockets:
             assert ApiGatewaySockets(sockets(server.url)).send("c1", "{}") is outcome
         assert len(server.asked) == 1
 
-    def test_silence_is_busy(self, nobody: str) -> None:
-        """The client may still be there."""
+    def test_a_refused_connect_is_busy(self, nobody: str) -> None:
+        """Nothing was sent, so it may be repeated."""
         assert ApiGatewaySockets(sockets(nobody)).send("c1", "{}") is Outcome.BUSY
 
-    def test_our_mistakes_pass_through(self) -> None:
-        """A permission we lack is no state of the connection."""
-        answer = Answer(403, error="ForbiddenException")
-        with answering(answer) as server, pytest.raises(ClientError, match="Forbidden"):
-            ApiGatewaySockets(sockets(server.url)).send("c1", "{}")
+    def test_silence_is_unknown(self) -> None:
+        """Asked once: what was sent may still arrive."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes requests into its backlog
+            http = SignedHttp(f"http://127.0.0.1:{silent.getsockname()[1]}", *SOON)
+            assert ApiGatewaySockets(http).send("c1", "{}") is Outcome.UNKNOWN
+
+    def test_a_connection_that_breaks_is_unknown(self) -> None:
+        """The request was read before."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def cut() -> None:
+                connection, _ = server.accept()
+                connection.recv(65536)
+                connection.close()
+
+            cutting = threading.Thread(target=cut)
+            cutting.start()
+            http = SignedHttp(f"http://127.0.0.1:{server.getsockname()[1]}", *SOON)
+            assert ApiGatewaySockets(http).send("c1", "{}") is Outcome.UNKNOWN
+            cutting.join()
+
+    def test_what_was_idle_is_not_sent_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The other side may have closed it; while the sandbox was frozen nobody saw it."""
+        with answering(Answer()) as server:
+            http = sockets(server.url)
+            for idle_s in (0.0, 1.0, 30.0):
+                monkeypatch.setattr(http, "_used_s", time.monotonic() - idle_s)
+                http.ask("POST", "c1", body=b"{}")
+        first, second, third = (asked.port for asked in server.asked)
+        assert first == second != third
+
+    @pytest.mark.parametrize("status", [400, 403])
+    def test_closing_what_is_not_there_is_fine(self, status: int) -> None:
+        """Others must not wait for it."""
+        with answering(Answer(status, error="ForbiddenException")) as server:
+            ApiGatewaySockets(sockets(server.url)).close("c1")
+        assert len(server.asked) == 1
 
     def test_closing_twice_is_fine(self) -> None:
         """The second time it is gone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidings.core import limits
 from tidings.core.connections import Outcome
+from tidings.core.errors import Unavailable
 from tidings.core.memory import MemorySockets
 
 from tests.unit.scene import Scene
@@ -53,6 +54,45 @@ def test_who_stays_busy_is_cut(scene: Scene) -> None:
     assert scene.connections.get("c") is None
     assert scene.waits == [50, 100, 200]
     assert scene.counted == {"ConnectionsClosed": 1}
+
+
+def test_what_may_have_arrived_is_not_repeated(scene: Scene) -> None:
+    """Its client is cut at once: the message may land behind whatever would follow it."""
+    scene.connect("c")
+    scene.sockets.unknown.add("c")
+
+    assert not scene.delivery.send("c", ["1", "2"])
+
+    assert scene.sockets.late == [("c", "1")]
+    assert scene.sockets.closed == ["c"] and scene.waits == []
+    assert scene.connections.get("c") is None
+    assert scene.counted == {"SendsUnknown": 1, "ConnectionsClosed": 1}
+
+
+def test_who_refuses_for_good_is_cut_and_counted(scene: Scene) -> None:
+    """It is no error, so nobody else waits for it."""
+    scene.connect("c")
+    scene.sockets.refused.add("c")
+
+    assert not scene.delivery.send("c", ["1", "2"])
+
+    assert scene.sockets.closed == ["c"] and scene.waits == []
+    assert scene.counted == {"SendsRefused": 1, "ConnectionsClosed": 1}
+
+
+def test_who_cannot_be_closed_is_forgotten_all_the_same() -> None:
+    """After bounded attempts: what is sent to it later could pass what it was sent before."""
+
+    class Stuck(MemorySockets):
+        def close(self, connection_id: str) -> None:
+            raise Unavailable("no answer")
+
+    scene = Scene(sockets=Stuck())
+    scene.connect("c")
+    scene.delivery.cut("c")
+
+    assert scene.waits == [50, 100, 200, 400]
+    assert scene.connections.get("c") is None
 
 
 def test_who_is_gone_is_forgotten_and_nobody_else(scene: Scene) -> None:

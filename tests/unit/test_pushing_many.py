@@ -56,3 +56,20 @@ def test_a_turn_sends_no_more_than_it_has_time_for(
     assert scene.events("c") == scene.events("d") == ["a", "b"]
     scene.push()
     assert scene.events("c")[2:] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("trouble", ["unknown", "refused"])
+def test_one_clients_trouble_is_not_that_of_others(scene: Scene, trouble: str) -> None:
+    """Its connection is cut; the turn goes on, and the others hear everything in order."""
+    for name in ("a", "b", "c"):
+        live(scene, name)
+    getattr(scene.sockets, trouble).add("b")
+
+    scene.post(op("1"))
+    scene.push()
+    scene.post(op("2"))
+    scene.push()
+
+    assert scene.events("a") == scene.events("c") == ["1", "2"]
+    assert scene.sockets.closed == ["b"]
+    assert len(scene.sockets.late) == (trouble == "unknown")

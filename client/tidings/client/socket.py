@@ -14,12 +14,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tidings.core import cursors
 from tidings.core.cursors import NOW
+from tidings.core.errors import InvalidCursor
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
 from .errors import Lost, Refused, WrongUrl
-from .events import Event, Moved
+from .events import LIVE, RESET, Event, Moved
 from .refusals import error_of, error_of_code
 from .subscription import Subscription
 
@@ -91,17 +93,68 @@ class Watch:
             raise Lost("the server does not answer")
 
 
+class Ascent:
+    """
+    What a connection has told so far: nothing that comes late leads back (PROTOCOL 8.8).
+
+    A copy stands before the end of the page that the log goes on behind. Its rows share an id, so
+    they may be told under the same one again; an operation may not.
+    """
+
+    def __init__(self) -> None:
+        self._last = (0, False, -1)
+
+    def rises(self, event: Event, cursor: str) -> bool:
+        """Whether *event*, of a message with *cursor*, is not behind what was told."""
+        if event.name == RESET:
+            return self._rank(cursor, above=True)
+        return self._rank(event.id, above=event.name != LIVE and not _is_copied(event.id))
+
+    def moves(self, cursor: str) -> bool:
+        """Whether the *cursor* of a message does not lead back."""
+        return self._rank(cursor, above=False)
+
+    def _rank(self, text: str, *, above: bool) -> bool:
+        place = _parsed(text)
+        if not isinstance(place, cursors.Place | cursors.Replication):
+            return True  # no place at all: nothing can be said of it
+        rank = _rank_of(place)
+        if rank < self._last or (above and rank == self._last):
+            return False
+        self._last = rank
+        return True
+
+
+def _rank_of(place: cursors.Place | cursors.Replication) -> tuple[int, bool, int]:
+    if isinstance(place, cursors.Place):
+        return place.page, True, place.slot
+    return place.page, False, place.bucket
+
+
+def _is_copied(event_id: str) -> bool:
+    return isinstance(_parsed(event_id), cursors.Replication)
+
+
+def _parsed(text: str) -> cursors.Cursor | None:
+    try:
+        return cursors.parse(text)
+    except InvalidCursor:
+        return None
+
+
 class Reader:
     """
     Messages to events, for a subscription from *cursor*.
 
-    The cursor of `subscribed` counts only for one from the end of the log, which has no cursor
-    of its own yet, and only before anything else moved it.
+    What does not ascend is left out (`Ascent`). The cursor of `subscribed` counts only for one
+    from the end of the log, which has no cursor of its own yet, and only before anything else
+    moved it.
     """
 
     def __init__(self, watch: Watch, cursor: str) -> None:
         self._watch = watch
         self._moved = cursor not in ("", NOW)
+        self._ascent = Ascent()
 
     def signs(self, text: str | bytes) -> Iterator[Event | Moved]:
         """
@@ -133,10 +186,13 @@ class Reader:
 
     def _events(self, message: dict[str, Any]) -> Iterator[Event | Moved]:
         self._moved = True
+        told = message.get("cursor")
+        cursor = told if isinstance(told, str) else ""
         for raw in message["events"]:
-            yield _event(raw)
-        cursor = message.get("cursor")
-        if isinstance(cursor, str) and cursor:
+            event = _event(raw)
+            if self._ascent.rises(event, cursor):
+                yield event
+        if cursor and self._ascent.moves(cursor):
             yield Moved(cursor)
 
 

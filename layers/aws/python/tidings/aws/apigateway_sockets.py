@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError, HTTPClientError
 from tidings.core.connections import Outcome
 
+from .signed_http import NOT_SENT
 from .weather import is_busy, status_of, translated
 
 if TYPE_CHECKING:
@@ -27,19 +28,25 @@ class ApiGatewaySockets:
         try:
             self._http.ask("POST", _CONNECTIONS, connection_id, body=frame.encode())
         except ClientError as error:
-            if status_of(error) == _GONE:
-                return Outcome.GONE
-            if is_busy(error) or status_of(error) >= _FAULT:
-                return Outcome.BUSY
-            raise
-        except HTTPClientError:
+            return _outcome_of(error)
+        except NOT_SENT:
             return Outcome.BUSY
+        except HTTPClientError:
+            return Outcome.UNKNOWN
         return Outcome.SENT
 
     def close(self, connection_id: str) -> None:
         try:
             with translated():
                 self._http.ask("DELETE", _CONNECTIONS, connection_id)
-        except ClientError as error:
-            if status_of(error) != _GONE:
-                raise
+        except ClientError:
+            return  # gone, or never there: there is nothing to close
+
+
+def _outcome_of(refusal: ClientError) -> Outcome:
+    """A fault may come after the message was passed on; a throttle comes before."""
+    if is_busy(refusal):
+        return Outcome.BUSY
+    if status_of(refusal) == _GONE:
+        return Outcome.GONE
+    return Outcome.UNKNOWN if status_of(refusal) >= _FAULT else Outcome.REFUSED

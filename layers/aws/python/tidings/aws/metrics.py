@@ -30,6 +30,10 @@ METRICS = (
     Metric("HolesFilled", "Count", "page numbers whose writer never came back"),
     Metric("FollowerFellOff", "Count", "a follower's next page is no longer in the log"),
     Metric("FramesSent", "Count", "WebSocket messages delivered"),
+    Metric(
+        "SendsUnknown", "Count", "WebSocket messages that may have arrived: their client was cut"
+    ),
+    Metric("SendsRefused", "Count", "WebSocket messages refused for good: their client was cut"),
     Metric("LettersForwarded", "Count", "letters of the outbox that are in the log"),
     Metric("LettersRefused", "Count", "letters of the outbox put aside: their feed refuses them"),
     Metric("WritesCaptured", "Count", "writes in tables that produce that are in the log"),

@@ -7,7 +7,9 @@ whatever it holds; signed by botocore and sent by urllib3, which botocore is mad
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
+from threading import Lock
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -15,11 +17,23 @@ import boto3
 import urllib3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.exceptions import ClientError, HTTPClientError, NoCredentialsError, NoRegionError
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+)
 from botocore.httpsession import get_cert_path
 
 _REFUSED = 300
 _ERROR_HEADER = "x-amzn-errortype"
+_IDLE_S_MAX = 20.0  # the other side may close what is idle, and a frozen sandbox would not see it
+NOT_SENT = (
+    EndpointConnectionError,
+    ConnectTimeoutError,
+)  # what `ask` raises where none got through
 
 
 class SignedHttp:
@@ -32,9 +46,9 @@ class SignedHttp:
     def __init__(self, url: str, service: str, timeout: urllib3.Timeout, connections: int) -> None:
         self._url, self._service = urlsplit(url), service
         self._session = boto3.Session()
-        self._pool = urllib3.connection_from_url(
-            url, timeout=timeout, maxsize=connections, retries=False, **self._trust()
-        )
+        self._timeout, self._connections = timeout, connections
+        self._lock = Lock()
+        self._pool, self._used_s = self._new_pool(), 0.0
 
     def ask(self, method: str, *path: str, body: bytes = b"") -> None:
         """
@@ -42,16 +56,36 @@ class SignedHttp:
 
         Raises:
             ClientError: the answer is a refusal, with its status and AWS's name for it.
-            HTTPClientError: there is no answer.
+            EndpointConnectionError, ConnectTimeoutError: no connection was made; nothing was sent.
+            HTTPClientError: there is no answer; nobody knows what became of it.
         """
         target = "/".join((self._url.path.rstrip("/"), *(quote(part, safe="@") for part in path)))
         headers = self._signed(method, target, body)
         try:
-            answer = self._pool.urlopen(method, target, body=body, headers=headers)
+            answer = self._fresh_pool().urlopen(method, target, body=body, headers=headers)
+        except urllib3.exceptions.ConnectTimeoutError as error:
+            raise ConnectTimeoutError(endpoint_url=self._origin, error=error) from error
+        except urllib3.exceptions.NewConnectionError as error:
+            raise EndpointConnectionError(endpoint_url=self._origin, error=error) from error
         except urllib3.exceptions.HTTPError as error:
             raise HTTPClientError(error=error) from error
         if answer.status >= _REFUSED:
             raise _refusal(method, answer)
+
+    def _fresh_pool(self) -> urllib3.HTTPConnectionPool:
+        """Connections that were idle for long are left: one that broke would lose its request."""
+        now_s = time.monotonic()
+        with self._lock:
+            if now_s - self._used_s > _IDLE_S_MAX:
+                self._pool = self._new_pool()
+            self._used_s = now_s
+            return self._pool
+
+    def _new_pool(self) -> urllib3.HTTPConnectionPool:
+        url = self._url.geturl()
+        return urllib3.connection_from_url(
+            url, timeout=self._timeout, maxsize=self._connections, retries=False, **self._trust()
+        )
 
     def _signed(self, method: str, target: str, body: bytes) -> dict[str, str]:
         credentials = self._session.get_credentials()

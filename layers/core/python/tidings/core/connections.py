@@ -16,7 +16,9 @@ class Outcome(Enum):
 
     SENT = "sent"
     GONE = "gone"  # nobody is there any more
-    BUSY = "busy"  # refused for now: throttled, or the client does not read
+    BUSY = "busy"  # it did not arrive and may be repeated: throttled, or no connection was made
+    UNKNOWN = "unknown"  # no answer, or a fault on the other side: it may arrive late or never
+    REFUSED = "refused"  # for good: repeating it would not help
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import frames, limits
 from .connections import Outcome
-from .errors import KeyEnded
+from .errors import KeyEnded, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,9 @@ class Delivery:
         """
         Send *messages*; False when the connection is gone or had to be cut.
 
-        A client that does not take a message after bounded attempts is cut, so that it comes
-        back and resumes from its cursor: nothing is ever skipped on an open connection.
+        Only what is known not to have arrived is repeated, with bounded attempts. Any other
+        failure cuts the client, so that it comes back and resumes from its cursor: nothing is
+        ever skipped on an open connection, and nothing follows a message that may still arrive.
         """
         for message in messages:
             outcome = self._send(connection_id, message)
@@ -47,10 +48,24 @@ class Delivery:
         return outcome
 
     def cut(self, connection_id: str) -> None:
-        """Close the connection, then forget it: its client knows before we do."""
-        self.sockets.close(connection_id)
+        """
+        Close the connection, then forget it: its client knows before we do.
+
+        Where it cannot be closed it is forgotten all the same: it must not be sent anything
+        more. Its client's next ping is answered with another state than it expects.
+        """
+        self._close(connection_id)
         self.count("ConnectionsClosed", 1)
         self.connections.remove(connection_id)
+
+    def _close(self, connection_id: str) -> None:
+        for attempt in range(limits.SEND_ATTEMPTS_MAX):
+            try:
+                self.sockets.close(connection_id)
+            except Unavailable:
+                self.sleep(limits.SEND_BACKOFF_MS << attempt)
+            else:
+                return
 
     def end(self, connection_id: str) -> None:
         """As `cut`, for the key it was let in with has ended; its client hears so first."""
@@ -60,8 +75,12 @@ class Delivery:
 
     def _forget(self, connection_id: str, outcome: Outcome) -> None:
         """Exactly this connection, never the one whose message led here."""
-        if outcome is Outcome.BUSY:
-            self.cut(connection_id)
-        else:
+        if outcome is Outcome.GONE:
             self.count("ConnectionsGone", 1)
             self.connections.remove(connection_id)
+            return
+        if outcome is Outcome.REFUSED:
+            self.count("SendsRefused", 1)
+        elif outcome is Outcome.UNKNOWN:
+            self.count("SendsUnknown", 1)
+        self.cut(connection_id)

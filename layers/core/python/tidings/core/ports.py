@@ -343,11 +343,20 @@ class Sockets(Protocol):
     """The way to a connected client."""
 
     def send(self, connection_id: str, frame: str) -> Outcome:
-        """Send one text message, at most `limits.FRAME_BYTES_MAX` or one operation."""
+        """
+        Send one text message, at most `limits.FRAME_BYTES_MAX` or one operation.
+
+        Whatever becomes of it is an outcome: one client's trouble is never an error to others.
+        """
         ...
 
     def close(self, connection_id: str) -> None:
-        """Cut the connection; nothing happens when it is gone."""
+        """
+        Cut the connection; nothing happens when it is gone, or was never there.
+
+        Raises:
+            Unavailable: nobody knows whether it was cut.
+        """
         ...
 
 

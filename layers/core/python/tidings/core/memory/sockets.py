@@ -11,13 +11,17 @@ class MemorySockets:
     """
     Implements `Sockets`: keeps each connection's messages in the order they were sent.
 
-    A connection whose id is in *gone* has left; one in *busy* takes nothing for now.
+    A connection whose id is in *gone* has left; one in *busy* takes nothing for now, one in
+    *refused* never. What is sent to one in *unknown* is held in *late*, and nobody knows of it.
     """
 
     def __init__(self) -> None:
         self.sent: defaultdict[str, list[str]] = defaultdict(list)
         self.gone: set[str] = set()
         self.busy: set[str] = set()
+        self.refused: set[str] = set()
+        self.unknown: set[str] = set()
+        self.late: list[tuple[str, str]] = []
         self.closed: list[str] = []
 
     def send(self, connection_id: str, frame: str) -> Outcome:
@@ -25,6 +29,11 @@ class MemorySockets:
             return Outcome.GONE
         if connection_id in self.busy:
             return Outcome.BUSY
+        if connection_id in self.refused:
+            return Outcome.REFUSED
+        if connection_id in self.unknown:
+            self.late.append((connection_id, frame))
+            return Outcome.UNKNOWN
         self.sent[connection_id].append(frame)
         return Outcome.SENT
 
