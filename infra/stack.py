@@ -5,6 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 from tidings.aws import blueprint
+from tidings.aws.settings import origins
 from tidings.aws.stages import (
     ARCHIVE_OUTPUT,
     SETTING_OUTPUTS,
@@ -64,7 +65,7 @@ class TidingsStack(cdk.Stack):
             "Http",
             stage=stage,
             functions=self.functions,
-            cors_origins=self.values["TIDINGS_CORS_ORIGINS"].split(","),
+            cors_origins=origins(self.values["TIDINGS_CORS_ORIGINS"]),
         )
         self.sockets.connect(self.functions)
         self.sources = self._sources()

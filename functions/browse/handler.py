@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws import app, changefeeds_http, http, listeners_app
-from tidings.aws.telemetry import edge
+from tidings.aws.http_edge import http_edge
 from tidings.core.errors import TidingsError
 
 
-@edge
+@http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     origins = app.settings().cors_origins
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws import app, http
-from tidings.aws.telemetry import edge
+from tidings.aws.http_edge import http_edge
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 
 
-@edge
+@http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     origins = app.settings().cors_origins
     if event["routeKey"] == "GET /openapi.json":

@@ -14,8 +14,10 @@ FEEDS = [f"a{number:02}" for number in range(90)]
 
 @pytest.fixture(scope="package")
 def twin() -> Iterator[Twin]:
-    settings = ("--setting", "TIDINGS_HOOKS_PRIVATE=true", "--setting", "TIDINGS_URL_PREFIX=foo")
-    with Twin("--feeds", ",".join(["main", *FEEDS]), *settings) as running:
+    options = ["--allow-origin", "https://ops.example"]
+    for setting in ("TIDINGS_HOOKS_PRIVATE=true", "TIDINGS_URL_PREFIX=foo"):
+        options += ["--setting", setting]
+    with Twin("--feeds", ",".join(["main", *FEEDS]), *options) as running:
         yield running
 
 

@@ -35,6 +35,7 @@ UNSEEN = {
 }
 UNSEEN_CODES = {
     "wrong_password": "the suite's target is open; tests/oplog has one that is not",
+    "unknown_host": "only twins and agents have names of their own; tests/local",
     "no_password_set": "only a deployed stage is closed; tests/functions has one",
     "invalid_change": "told in changeagent's form: tests/changeagent",
     "unknown_change": "told in changeagent's form: tests/changeagent",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -98,6 +99,7 @@ class Client:
 
     secret: str
     bearer: bool
+    more: Mapping[str, str] = field(default_factory=dict)
 
     def status(self, asked: Asked) -> int:
         if asked.route.function == "stream":
@@ -120,7 +122,7 @@ class Client:
             "routeKey": asked.route.key,
             "rawPath": asked.path,
             "requestContext": {**base["requestContext"], "http": http},
-            "headers": {"host": "h", "content-type": asked.kind, **shown},
+            "headers": {"host": "h", "content-type": asked.kind, **shown, **self.more},
             "pathParameters": dict(asked.parameters),
             "queryStringParameters": dict(parse_qsl(asked.query)),
             "body": asked.body,

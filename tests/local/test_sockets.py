@@ -16,6 +16,7 @@ from tidings.local.http_gateway import HttpGateway
 from tidings.local.internal_apis import InternalApis
 from tidings.local.runtime_api import Answer, failure
 from tidings.local.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
+from tidings.local.visitors import Visitors
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -72,7 +73,7 @@ def run(
         sockets = SocketGateway(blueprint.SOCKET_ROUTES, api.invoke, idle_s=idle_s, life_s=life_s)
         apis.serve(ConnectionsApi(sockets).handle)
         http = HttpGateway([], api.invoke, {}, console=_NOWHERE, origins=["*"])
-        async with public_server.serving(http, sockets, listener):
+        async with public_server.serving(http, sockets, listener, Visitors()):
             await asyncio.wait_for(scenario(api), 20)
         await apis.stop()
 

@@ -43,7 +43,8 @@ class Heartbeats(threading.Thread):
 
 @pytest.fixture(scope="package")
 def started() -> Iterator[Twin]:
-    with Twin("--feeds", ",".join(["main", QUIET, SHARED, BEREFT, *FEEDS])) as running:
+    feeds = ",".join(["main", QUIET, SHARED, BEREFT, *FEEDS])
+    with Twin("--feeds", feeds, "--allow-origin", "*") as running:
         yield running
 
 

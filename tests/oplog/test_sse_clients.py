@@ -116,7 +116,10 @@ def test_a_browser_from_another_origin(
     browser: ClientConnection, elsewhere: str, tmp_path: Path
 ) -> None:
     """It copies, goes live, and across a restart of the feed misses nothing and repeats nothing."""
-    with Twin(data=tmp_path / "data") as twin, chromium.tab(browser) as page:
+    with (
+        Twin("--allow-origin", elsewhere.rstrip("/"), data=tmp_path / "data") as twin,
+        chromium.tab(browser) as page,
+    ):
         feed = Feed(twin.port, "main")
         feed.post(op("x1"), op("x2"))
         page.open(f"{elsewhere}?feed={twin.url}feeds/main/ops")

@@ -16,7 +16,9 @@ RESOURCES = ("vm:nic,alias=/vms", "network:routes,name=/networks", "own:a,b")
 @pytest.fixture(scope="package")
 def twin() -> Iterator[Twin]:
     declared = [part for resource in RESOURCES for part in ("--resource", resource)]
-    with Twin("--feeds", ",".join(["main", *FEEDS]), *declared, "--max-age", "3600") as running:
+    with Twin(
+        "--feeds", ",".join(["main", *FEEDS]), *declared, "--max-age", "3600", "--allow-origin", "*"
+    ) as running:
         yield running
 
 

@@ -52,6 +52,13 @@ def _default_folder() -> Path:
     help="Where UDP and HTTP are taken; `:8042` is every address of this machine.",
 )
 @click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Answer HTTP as this host too, beside localhost and addresses; may be repeated.",
+)
+@click.option(
     "--queue-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the queue in this folder; default: tidings/agent below ~/.local/state.",
@@ -82,6 +89,7 @@ def agent(
     feed: str,
     password: str,
     listen: tuple[str, int],
+    allow_hosts: tuple[str, ...],
     queue_dir: Path | None,
     max_queued_events: int,
     max_queued_bytes: int,
@@ -120,6 +128,7 @@ def agent(
         bound=Bound(max_queued_events, max_queued_bytes),
         drain_s=drain_seconds,
         password=password,
+        allow_hosts=allow_hosts,
     )
     try:
         left = asyncio.run(_run(wanted))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidings.core.browsers import check_change, check_host, check_page
 from tidings.core.errors import Rejected, WrongContentType
 from tidings.core.limits import REQUEST_BYTES_MAX
 from tidings.core.requests import lines_from
@@ -26,8 +27,6 @@ _ALWAYS = {
     "server": f"tidings/{VERSION}",
     "cache-control": "no-cache, no-store, must-revalidate",
 }
-# Rule 4.7. A page elsewhere still cannot post, for nobody answers what its browser asks before.
-_POSTED = {"access-control-allow-origin": "*"}
 
 
 class UnknownPath(Rejected):
@@ -49,13 +48,17 @@ class Answer:
 
 class Application:
     """
-    The ASGI application. *status* makes the body of `/status`.
+    The ASGI application. *status* makes the body of `/status`, *hosts* are names that we have.
 
+    No page has a browser ask here: the password of the feed is behind us, and producers have none.
     *errors* counts what was refused for its content, as oplog counted it.
     """
 
-    def __init__(self, committing: Committing, status: Callable[[], object]) -> None:
+    def __init__(
+        self, committing: Committing, status: Callable[[], object], hosts: Collection[str] = ()
+    ) -> None:
         self.errors = 0
+        self._hosts = hosts
         self._committing = committing
         self._status = status
 
@@ -67,9 +70,12 @@ class Application:
         except Rejected as error:
             answer = _refused(error, scope["path"])
         if answer is not None:
-            await _send(send, answer, _POSTED if scope["method"] == "POST" else {})
+            await _send(send, answer)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
+        headers = _headers(scope)
+        check_host(headers, self._hosts)
+        check_page(headers, ())
         wanted = _METHODS.get(scope["path"])
         if wanted is None:
             raise UnknownPath("no such path", field="path", value=scope["path"])
@@ -79,7 +85,10 @@ class Application:
         if wanted == "GET":
             return Answer(200, self._status())
         body = await _body(receive)
-        return None if body is None else await self._take(_content_type(scope), body)
+        if body is None:
+            return None
+        check_change(headers, (), has_body=bool(body))
+        return await self._take(headers.get("content-type", ""), body)
 
     async def _take(self, content_type: str, body: bytes) -> Answer:
         try:
@@ -96,9 +105,8 @@ class Application:
         return Answer(204) if kept else _unavailable("the queue is full; try again later")
 
 
-def _content_type(scope: Scope) -> str:
-    found = (value for name, value in scope["headers"] if name == b"content-type")
-    return str(next(found, b"").decode("latin-1"))
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -124,8 +132,8 @@ def _unavailable(message: str) -> Answer:
     return Answer(503, body, {"retry-after": str(RETRY_AFTER_S)})
 
 
-async def _send(send: Send, answer: Answer, more: Mapping[str, str]) -> None:
-    headers = {**_ALWAYS, **more, **answer.headers}
+async def _send(send: Send, answer: Answer) -> None:
+    headers = {**_ALWAYS, **answer.headers}
     content = b""
     if answer.body is not None:
         content = json.dumps(answer.body, separators=(",", ":")).encode()

@@ -31,3 +31,4 @@ class Options:
     bound: Bound
     drain_s: float
     password: str = field(repr=False)
+    allow_hosts: tuple[str, ...] = ()

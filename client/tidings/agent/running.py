@@ -64,7 +64,8 @@ class Agent:
             Store(options.folder), self._receiving.bell, notices, self._sender.more
         )
         committing = Committing(Store(options.folder), options.bound, self._sender.more)
-        self._application = Application(committing, lambda: self._status(target).body())
+        hosts = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
+        self._application = Application(committing, lambda: self._status(target).body(), hosts)
         self._checking = threading.Thread(target=self._checker.run, daemon=True)
         self._sending = threading.Thread(target=self._sender.run, daemon=True)
 

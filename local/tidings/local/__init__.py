@@ -19,6 +19,7 @@ It emulates what lies around the functions and nothing inside them:
     stream_function.py      the streaming function's server (upstream.py: the way to it)
 
     public_server.py        the public port: HTTP and WebSocket (asgi.py: what both share)
+    visitors.py             who may come to it
     http_gateway.py         the HTTP API (http_events.py: its events)
     console_files.py        the live page
     socket_gateway.py       the WebSocket API (socket_events.py: its events)

@@ -21,6 +21,20 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8042, show_default=True, help="Port to listen on; 0: a free one.")
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Answer as this host too, beside localhost and addresses; may be repeated.",
+)
+@click.option(
+    "--allow-origin",
+    "allow_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of http://HOST:PORT read and post; `*`: all may read. May be repeated.",
+)
 @click.option("--endpoint-url", help="Use this DynamoDB instead of starting DynamoDB Local.")
 @click.option("--dynamodb-port", default=0, help="Port of DynamoDB Local; 0: a free one.")
 @click.option(

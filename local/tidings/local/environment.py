@@ -19,6 +19,7 @@ from tidings.core.sources import Sources
 from tidings.local import chaining, engine, installed, table_producers, tables
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
+from tidings.local.visitors import Visitors
 from tidings.local.workers import Program
 
 
@@ -89,6 +90,12 @@ def origins(options: Options) -> tuple[str, ...]:
     return settings.parse(_settings(options, _NOWHERE, None)).cors_origins
 
 
+def visitors(options: Options) -> Visitors:
+    """Under which names this twin answers, and whose pages."""
+    names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
+    return Visitors(names, origins(options))
+
+
 def url_prefix(options: Options) -> str:
     """The path below which this twin serves the feed too."""
     return settings.parse(_settings(options, _NOWHERE, None)).url_prefix
@@ -131,6 +138,7 @@ def _settings(
         "TIDINGS_FUNCTION_PREFIX": PREFIX,
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true",
+        "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
     }
     values |= {table.setting: tables.name_of(table.name) for table in blueprint.TABLES}
     archive = options.archive or options.data

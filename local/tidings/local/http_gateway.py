@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from tidings.aws import http
 from tidings.aws.blueprint import DEFAULT_PATH, HttpRoute
+from tidings.core.browsers import cors_headers
 from tidings.core.errors import Rejected, TooLarge
 from tidings.local import asgi, clock, console_files, http_events
 from tidings.local.http_events import HttpRequest, HttpResponse
@@ -112,7 +113,7 @@ class HttpGateway:
     def _refusal(self, scope: asgi.Scope, error: Rejected) -> HttpResponse:
         body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
         headers = [("content-type", "application/json")]
-        headers += http.cors_headers(_origin(scope), self._origins).items()
+        headers += cors_headers(_origin(scope), self._origins).items()
         return HttpResponse(error.status, headers, body)
 
 

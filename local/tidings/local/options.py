@@ -16,6 +16,7 @@ ACCOUNT = "000000000000"
 @dataclass(frozen=True, slots=True)
 class Options:
     """
+    *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
     `tidings.aws.settings`. *archive* is the folder of the archive; None is *data*, if there is one.
@@ -27,6 +28,8 @@ class Options:
 
     host: str = "127.0.0.1"
     port: int = 8042
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
     endpoint_url: str | None = None
     dynamodb_port: int = 0
     data: Path | None = None

@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import uvicorn
-from tidings.local import asgi
+from tidings.core.errors import Rejected
+from tidings.local import asgi, visitors
 from tidings.local.http_gateway import HttpGateway
 from tidings.local.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
+from tidings.local.visitors import Visitors
 
 GRACE_S = 1  # for requests in flight when the twin ends; event streams never end by themselves
 STARTED_EVERY_S = 0.005
@@ -26,11 +28,16 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serving(
-    http: HttpGateway, sockets: SocketGateway, listener: socket.socket
+    http: HttpGateway, sockets: SocketGateway, listener: socket.socket, allowed: Visitors
 ) -> AsyncIterator[None]:
-    """Serve both on *listener* while the context is open."""
+    """Serve both on *listener* to who is *allowed* while the context is open."""
 
     async def app(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        try:
+            allowed.check(scope)
+        except Rejected as error:
+            await visitors.refuse(scope, receive, send, error)
+            return
         gateway = sockets.serve if scope["type"] == "websocket" else http.serve
         await gateway(scope, receive, send)
 

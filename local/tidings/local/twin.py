@@ -114,7 +114,8 @@ async def _compose(
         origins=environment.origins(options),
         prefix=environment.url_prefix(options),
     )
-    await stack.enter_async_context(public_server.serving(http, sockets, listener))
+    visitors = environment.visitors(options)
+    await stack.enter_async_context(public_server.serving(http, sockets, listener, visitors))
     followed = [(tables.name_of(source.table), source) for source in blueprint.STREAM_SOURCES]
     followed += [(each.table, each.source) for each in table_producers.wanted(options)]
     for table, source in followed:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.access import credential_from
+from tidings.core.browsers import cors_headers
 from tidings.core.errors import Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.ingesting import Request
@@ -197,18 +198,6 @@ def refusal_of(error: TidingsError, *, as_oplog: bool = False) -> Refusal:
 def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
     """What every answer to a page from *origin* carries, whatever it says."""
     return {**_ALWAYS, **cors_headers(origin, origins)}
-
-
-def cors_headers(origin: str, origins: Sequence[str]) -> dict[str, str]:
-    """
-    Whether a page from *origin* may read an answer, told to its browser.
-
-    Where it depends on who asks, no cache may give one page's answer to another.
-    """
-    if "*" in origins:
-        return {"access-control-allow-origin": "*"}
-    allowed = {"access-control-allow-origin": origin} if origin in origins else {}
-    return {**allowed, "vary": "Origin"}
 
 
 def preflight_headers(

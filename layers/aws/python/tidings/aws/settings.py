@@ -32,6 +32,8 @@ class Setting:
     meaning: str
 
 
+NO_ORIGINS = "none"  # an empty value is the default, as of every setting
+
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
     Setting("TIDINGS_LOG_TABLE", None, "table of the log's pages"),
@@ -49,7 +51,9 @@ SETTINGS = (
     Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
     Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
     Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
-    Setting("TIDINGS_CORS_ORIGINS", "*", "origins a browser may read from, comma-separated"),
+    Setting(
+        "TIDINGS_CORS_ORIGINS", "*", "origins whose pages may read, and change if named; or none"
+    ),
     Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
     Setting("TIDINGS_OIDC", "", "JSON of whose tokens are taken: issuer, audience, claim"),
     Setting("TIDINGS_URL_PREFIX", "", "path below which a custom domain serves the feed"),
@@ -132,13 +136,18 @@ def parse(environment: Mapping[str, str]) -> Settings:
         archive=_archive(values),
         capture=values["TIDINGS_CAPTURE"],
         open=_yes_or_no(values, "TIDINGS_OPEN"),
-        cors_origins=tuple(_list(values["TIDINGS_CORS_ORIGINS"])),
+        cors_origins=origins(values["TIDINGS_CORS_ORIGINS"]),
         hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
         url_prefix=_prefix(values),
         sources=_sources(values, feeds, coordinated=coordinator is not None),
         coordinator=coordinator,
         issuer=_issuer(values["TIDINGS_OIDC"]),
     )
+
+
+def origins(text: str) -> tuple[str, ...]:
+    """What TIDINGS_CORS_ORIGINS names."""
+    return () if text == NO_ORIGINS else tuple(_list(text))
 
 
 def _value(environment: Mapping[str, str], setting: Setting) -> str:

@@ -1,0 +1,65 @@
+"""What a page of another origin makes a browser ask changes nothing, on any route."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from tidings.aws import app
+from tidings.core.browsers import READING
+
+from functions.ingest.handler import handle as ingest
+from tests.functions.authorization import Asked, requests
+from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.test_authorization import Client
+
+EVIL = "https://evil.example"
+FOREIGN: Mapping[str, Mapping[str, str]] = {
+    "origin": {"origin": EVIL},
+    "site": {"sec-fetch-site": "cross-site"},
+    "form": {"origin": EVIL, "content-type": "application/x-www-form-urlencoded"},
+    "rebound": {"origin": "null"},
+}
+
+
+def changing() -> list[Asked]:
+    return [each for each in requests() if each.method not in READING]
+
+
+def statuses(client: Client) -> dict[str, int]:
+    return {each.name: client.status(each) for each in changing()}
+
+
+@pytest.mark.parametrize("how", FOREIGN)
+def test_every_route_that_changes_something_refuses_it(cloud: Cloud, how: str) -> None:
+    """Also where the feed is open, and before anybody is asked for a password."""
+    found = statuses(Client("", bearer=False, more=FOREIGN[how]))
+    assert found == dict.fromkeys(found, 403)
+    assert len(found) > 20
+    assert app.log().head("main") == 0
+
+
+def test_machines_and_pages_that_are_named_may(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine sends what it likes; a browser for a page nothing that a form could send."""
+    machines = statuses(Client("", bearer=False))
+    assert set(machines.values()).isdisjoint({401, 403, 415, 421})
+    monkeypatch.setenv("TIDINGS_CORS_ORIGINS", f"*,{EVIL}")
+    start_anew()
+    pages = statuses(Client("", bearer=False, more={"origin": EVIL}))
+    assert pages == machines | {"PUT /health": 415, "POST /health": 415}
+
+
+def test_the_refusal_says_who_and_what(cloud: Cloud) -> None:
+    """In the words of every error."""
+    sent = event("http_post")
+    answer = ingest({**sent, "headers": {**sent["headers"], "origin": EVIL}}, None)
+    error = json.loads(answer["body"])["error"]
+    assert (answer["statusCode"], error["code"], error["field"]) == (
+        403,
+        "foreign_origin",
+        "Origin",
+    )
+    assert EVIL in error["value"]
