@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tidings.aws import app
 from tidings.core import passwords
+from tidings.core.cursors import PAGE_END, START
 from tidings.core.profiles import Profile
 
 from tests.functions.cloud import Cloud, start_anew
@@ -72,10 +73,11 @@ def test_T34_consumers_are_listed(cloud: Cloud) -> None:
 
 
 def test_T32_T33_the_log(cloud: Cloud) -> None:
-    """Its ends, null where it is empty; and its messages from X to Y."""
-    assert ask("GET", LOG) == (200, {"oldest": None, "current": None})
+    """Its ends, null where it is empty, and what is behind it; and its messages from X to Y."""
+    assert ask("GET", LOG) == (200, {"oldest": None, "current": None, "end": START.encode()})
     ids = post("a", "b", "c")
-    assert ask("GET", LOG) == (200, {"oldest": ids[0], "current": ids[2]})
+    end = ids[2][:18] + f"{PAGE_END:06x}"
+    assert ask("GET", LOG) == (200, {"oldest": ids[0], "current": ids[2], "end": end})
     found = ask("GET", LOG, query={"from": ids[1], "to": ids[2]})[1]["entries"]
     assert [(each["id"], each["event"], each["data"]["type"]) for each in found] == [
         (ids[1], "update", "b"),

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from tidings.core.corrections import Correction, read
+from tidings.core.corrections import Correction, Position, read
 from tidings.core.dumps import Described, read_line
 from tidings.core.operations import EVENTS, event_of
 from tidings.core.reconciling import reconcile
 from tidings.core.state import Row
+from tidings.core.watermarks import Moment, Reached, Watermark
 from tidings.pipeline.job import BadDump, Job, Wishes
 from tidings.pipeline.plan import Stopped, Summary
 
@@ -46,10 +47,13 @@ def planned(
     return found, summary
 
 
-def reconciled(dump: Iterable[bytes], rows: Iterable[Row]) -> list[Correction]:
+def reconciled(
+    dump: Iterable[bytes], rows: Iterable[Row], watermark: Watermark | None = None
+) -> list[Correction]:
     """The same by the core alone."""
     described = [read_line(text) for text in dump]
-    return reconcile([each.line for each in described if isinstance(each, Described)], rows)
+    lines = [each.line for each in described if isinstance(each, Described)]
+    return reconcile(lines, rows, watermark)
 
 
 def ordered(found: Iterable[Correction]) -> list[Correction]:
@@ -149,6 +153,50 @@ def test_part_of_a_feed(spark: SparkSession, tmp_path: Path) -> None:
         "video/gone": "delete",
     }
     assert (summary.lines, summary.objects, summary.newest) == (2, 3, "2026-01-01T00:00:02Z")
+
+
+LINE_OF_2099 = line("late", 1).replace(b"2026", b"2099")
+
+
+@pytest.mark.parametrize(
+    "watermark", [Reached(Position(3, 3)), Moment(3_003)], ids=["place", "moment"]
+)
+def test_what_is_newer_than_the_dump_stands(
+    spark: SparkSession, tmp_path: Path, watermark: Watermark
+) -> None:
+    """By where or when it changed, as the core says it, with a line of 2099 in the dump."""
+    dump = [line("a", 5), line("b", 5), line("back", 5), LINE_OF_2099]
+    rows = [
+        replace(row(line(name, 1), event, page=page, slot=slot), at_ms=1_000 * page + slot)
+        for name, event, page, slot in [
+            ("a", "update", 3, 2),
+            ("b", "update", 3, 4),
+            ("gone", "update", 2, 9),
+            ("new", "insert", 4, 0),
+            ("back", "delete", 5, 0),
+            ("away", "delete", 1, 0),
+            ("late", "update", 9, 0),
+        ]
+    ]
+    found, summary = planned(spark, tmp_path, dump, rows, replace(ALL, as_of=watermark))
+    events = {each.key: event_of(each.line) for each in found}
+    assert events == {"video/a": "update", "video/gone": "delete"}
+    assert found == ordered(reconciled(dump, rows, watermark))
+    assert (summary.untouched, summary.newest) == (3, "2099-01-01T00:00:01Z")
+
+
+def test_a_line_from_the_future_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """Where it would decide what is deleted: without a word on when the dump began."""
+    dump = [line("a", 1), b"", LINE_OF_2099, line("b", 1)]
+    rows = [row(line("gone", 1))]
+    with pytest.raises(BadDump) as caught:
+        planned(spark, tmp_path, dump, rows)
+    (bad,) = caught.value.first
+    said = f"{tmp_path}/dump:3: timestamp: 2099-01-01T00:00:01Z must not lie in the future, it is 2"
+    assert (caught.value.count, str(bad).startswith(said)) == (1, True)
+    assert "unless --as-of says when the dump began" in str(bad)
+    found, _ = planned(spark, tmp_path, dump, rows, replace(ALL, deletes=False))
+    assert len(found) == 3
 
 
 def test_nothing_is_deleted_where_that_is_wished(spark: SparkSession, tmp_path: Path) -> None:

@@ -123,6 +123,32 @@ def test_O71_a_second_run_does_nothing(synced: Synced) -> None:
     assert synced.events() == events
 
 
+def test_what_changes_while_a_dump_is_made_stands(synced: Synced) -> None:
+    """
+    An exporter asks for the end of the log, makes its dump, and the feed goes on: what came since
+    is neither deleted nor overwritten, though a line of the dump comes from 2099.
+    """
+    synced.feed.post(*(op(name, timestamp=at(1)) for name in ("gone", "kept", "both")))
+    place = ["--url", synced.twin.url, "--feed", synced.name]
+    began = CliRunner().invoke(main, ["log", "end", *place]).stdout.strip()
+    synced.feed.post(op("new", timestamp=at(1)), op("both", "update", timestamp=at(2)))
+    dump = [line("kept", 3), line("both", 5), line("late", 1).replace(b"2026", b"2099")]
+
+    refused = synced.sync(*dump)
+    assert (refused.exit_code, "timestamp: 2099-01-01T00:00:01Z must" in refused.stderr) == (
+        1,
+        True,
+    )
+    for wrong in ("yesterday", "2099-01-01T00:00:00Z", f"{began[:17]}9{began[18:]}"):
+        other = synced.sync(*dump, options=f"--as-of {wrong}")
+        assert (other.exit_code, "as_of: " in other.stderr) == (1, True)
+    assert len(synced.events()) == 5
+
+    done = synced.sync(*dump, options=f"--as-of {began} --max-delete-share 1")
+    assert done.exit_code == 0, done.output
+    assert sorted(synced.events()[5:]) == ["delete gone", "insert late", "update kept"]
+
+
 def test_a_guard_stops_with_a_code_of_its_own(synced: Synced) -> None:
     """The summary is shown, the reason is said, and nothing is done."""
     synced.feed.post(*(op(name, timestamp=at(1)) for name in "abc"))

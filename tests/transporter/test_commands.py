@@ -45,6 +45,11 @@ def test_T33_oldest_and_current(pipe: Pipe) -> None:
     pipe.post("aba")
     assert said(pipe, "log", "oldest") == pipe.ids[0]
     assert said(pipe, "log", "current") == pipe.ids[2]
+    end = said(pipe, "log", "end")
+    assert (end[:18], json.loads(said(pipe, "log", "end", "--json"))) == (
+        pipe.ids[2][:18],
+        {"end": end},
+    )
 
 
 def test_T32_messages_from_x_to_y(pipe: Pipe) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tidings.core.corrections import NOWHERE, Correction, Position
 from tidings.core.operations import event_of, line_from, parse_line
 from tidings.core.reconciling import Standing, dump_line, event_for, reconcile
 from tidings.core.state import Row, object_key
+from tidings.core.watermarks import Moment, Reached, Watermark
 
 from tests.unit.scene import NOW
 
@@ -51,26 +53,70 @@ def told(found: list[Correction]) -> list[str]:
 )
 def test_O66_what_a_dump_has(in_dump: int, standing: Standing | None, event: str | None) -> None:
     """Missing: insert. Strictly newer: update, or insert of what was deleted. Else nothing."""
-    assert event_for(in_dump, standing, NEWEST) == event
+    assert event_for(in_dump, standing) == event
+
+
+@pytest.mark.parametrize("in_dump", [None, T - 1, T, T + 1])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_changed_behind_the_watermark_is_left_alone(
+    in_dump: int | None, deleted: bool
+) -> None:
+    """Whatever the times of dump and state are, and whether it was deleted there."""
+    assert event_for(in_dump, Standing(T, deleted=deleted, later=True)) is None
 
 
 @pytest.mark.parametrize(
-    ("standing", "newest", "event"),
+    ("ms", "event", "corrected"),
     [
-        (Standing(NEWEST - 1, deleted=False), NEWEST, "delete"),
-        (Standing(NEWEST, deleted=False), NEWEST, None),
-        (Standing(NEWEST + 1, deleted=False), NEWEST, None),
-        (Standing(NEWEST - 1, deleted=True), NEWEST, None),
-        (Standing(NEWEST + 1, deleted=True), NEWEST, None),
-        (Standing(0, deleted=False), None, None),
-        (None, NEWEST, None),
+        (NEWEST - 1, "update", True),
+        (NEWEST, "update", False),
+        (NEWEST + 1, "update", False),
+        (NEWEST - 1, "delete", False),
+        (NEWEST + 1, "delete", False),
     ],
 )
-def test_O67_what_a_dump_lacks(
-    standing: Standing | None, newest: int | None, event: str | None
+def test_O67_what_a_dump_lacks(ms: int, event: str, corrected: bool) -> None:
+    """Strictly older than the newest line: delete, once."""
+    found = reconcile([dumped("new", ms=NEWEST)], [row("a", event, ms=ms), row("new", ms=NEWEST)])
+    assert told(found) == (["delete video/a"] if corrected else [])
+
+
+def test_O67_an_empty_dump_deletes_nothing() -> None:
+    """Neither by a watermark nor without one."""
+    for watermark in (None, Reached(Position(99, 0)), Moment(NEWEST)):
+        assert reconcile([], [row("a", ms=0)], watermark) == []
+
+
+DAY, YEAR = 24 * 3600 * 1000, 365 * 24 * 3600 * 1000
+WATERMARKS = [Reached(Position(7, 0)), Moment(NOW + 7)]
+
+
+@pytest.mark.parametrize("watermark", WATERMARKS, ids=["place", "moment"])
+@pytest.mark.parametrize("off", [DAY, -YEAR, 73 * YEAR], ids=["ahead", "behind", "2099"])
+def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
+    watermark: Watermark, off: int
 ) -> None:
-    """Strictly older than the newest line: delete, once. An empty dump deletes nothing."""
-    assert event_for(None, standing, newest) == event
+    """
+    All times of the dump are off, or those of the feed: what changed there while the dump was
+    made, pages 8 and 9, stands; what stood before and is not in the dump goes.
+    """
+    for wrong, right in ((off, 0), (0, off)):
+        dump = [dumped(name, ms=T + wrong) for name in ("kept", "again", "missed")]
+        rows = [
+            stood("kept", 6, ms=T + right),
+            stood("gone", 7, ms=T + right),
+            stood("again", 8, ms=T + right),
+            stood("new", 9, ms=T + right),
+            stood("removed", 9, "delete", ms=T + right),
+        ]
+        found = reconcile([*dump, dumped("removed", ms=T + wrong)], rows, watermark)
+        updated = ["update video/kept"] if wrong > right else []
+        assert told(found) == ["insert video/missed", *updated, "delete video/gone"]
+
+
+def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
+    """A row whose page was committed so many milliseconds behind `NOW` as its number says."""
+    return replace(row(name, event, ms=ms, page=page), slot=0, at_ms=NOW + page - (page <= 7))
 
 
 def test_corrections_come_as_inserts_updates_deletes() -> None:

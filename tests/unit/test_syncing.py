@@ -48,6 +48,14 @@ def test_arguments_are_words_of_their_own() -> None:
     assert words[-1] == "--types=-x,y"
 
 
+@pytest.mark.parametrize("as_of", ["65f00000000000000700002a", "2026-11-21T03:00:00+01:00"])
+def test_the_job_is_told_when_the_dump_began(as_of: str) -> None:
+    """As it was said: whether it is a place of the feed the job sees, which has its log."""
+    request = read({"dump": DUMP, "as_of": as_of})
+    assert request is not None
+    assert request.options == (f"--as-of={as_of}",)
+
+
 @pytest.mark.parametrize(
     ("raw", "field"),
     [
@@ -59,6 +67,8 @@ def test_arguments_are_words_of_their_own() -> None:
         ({"dump": DUMP, "feed": 7}, "feed"),
         ({"dump": DUMP, "types": "video"}, "types"),
         ({"dump": DUMP, "types": ["a,b"]}, "types"),
+        ({"dump": DUMP, "as_of": "yesterday"}, "as_of"),
+        ({"dump": DUMP, "as_of": 1700000000}, "as_of"),
         ({"dump": DUMP, "deletes": "no"}, "deletes"),
         ({"dump": DUMP, "expect": -1}, "expect"),
         ({"dump": DUMP, "skip_bad": True}, "skip_bad"),

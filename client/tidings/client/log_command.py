@@ -25,6 +25,7 @@ def log() -> None:
     \b
     Examples:
       tidings log oldest                  the first message that is still there
+      tidings log end                     the cursor behind all of it, for --as-of of a sync
       tidings log show ID                 one message
       tidings log show ID..OTHER --json   from one to another, a line of JSON each
     """
@@ -44,6 +45,20 @@ def current(place: Place) -> None:
     """Print the id of the last message in the log; -1 where it is empty."""
     with place.asking() as api:
         click.echo(api.log()["current"] or EMPTY)
+
+
+@log.command(epilog=EXIT_CODES)
+@click.option("--json", "as_json", is_flag=True, help='{"end": "..."}')
+@place_options
+def end(as_json: bool, place: Place) -> None:
+    """
+    Print the cursor behind everything in the log.
+
+    Whoever makes a dump for `tidings sync` asks for it before, and names it with --as-of.
+    """
+    with place.asking() as api:
+        found = api.log()["end"]
+    click.echo(json.dumps({"end": found}) if as_json else found)
 
 
 @log.command(epilog=EXIT_CODES)

@@ -32,7 +32,7 @@ import argparse
 import json
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
@@ -71,6 +71,7 @@ class Request:
     through: int
     plan: str
     wishes: Wishes
+    as_of: str = ""
 
     def run(self, spark: SparkSession) -> None:
         """
@@ -78,7 +79,8 @@ class Request:
 
         Raises:
             NoDump, BadDump, BadFile, BadExport: the dump or the export is not as it must be.
-            NotFollowing: the state is behind the log for longer than it may be.
+            NotFollowing: the state stands still behind the log.
+            InvalidSync: *as_of* is no place or time of the feed.
         """
         self._clear()
         paths = intake.in_place(self.dump)
@@ -92,7 +94,10 @@ class Request:
 
     def _planned(self, spark: SparkSession, paths: list[str]) -> Summary:
         plan = self.plan.rstrip("/")
-        job = Job(spark, self._below(_WORK), self.wishes, _say, plan, for_approval=True)
+        wishes = self.wishes
+        if self.as_of:
+            wishes = replace(wishes, as_of=self.place.watermark(self.as_of))
+        job = Job(spark, self._below(_WORK), wishes, _say, plan, for_approval=True)
         if self.state == SCAN:
             through = applying.through(self.place)
             return job.make_plan(paths, self.place.source(), through=through)
@@ -165,6 +170,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
     parser.add_argument("--skip-bad", type=int, default=0)
     parser.add_argument("--expect", type=int)
     parser.add_argument("--max-delete-share", type=float, default=DELETE_SHARE_MAX)
+    parser.add_argument("--as-of", default="", help="when the dump began: a place or a time")
     found = parser.parse_args(arguments)
     if found.state != SCAN and found.through is None:
         parser.error("--state with an export needs --through")
@@ -190,7 +196,8 @@ def _request(found: argparse.Namespace) -> Request:
         found.expect,
         found.max_delete_share,
     )
-    return Request(where, found.dump, found.state, found.through or 0, found.plan, wishes)
+    through = found.through or 0
+    return Request(where, found.dump, found.state, through, found.plan, wishes, found.as_of)
 
 
 def _failed(request: Request, sentence: str) -> int:

@@ -9,25 +9,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from tidings.core import timestamps
+from tidings.core.dumps import moment
+from tidings.core.watermarks import Moment, Reached
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from tidings.core.watermarks import Watermark
 
 
-def compared(dump: DataFrame, rows: DataFrame, *, newest: str, deletes: bool = True) -> DataFrame:
+def judged(rows: DataFrame, watermark: Watermark) -> DataFrame:
+    """*rows* (`schemas.ROWS`), *later* those that changed behind *watermark*."""
+    return rows.withColumn("later", _later(watermark)).drop("committed")
+
+
+def compared(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataFrame:
     """
     Every object with its *event*: insert, update, delete, or null where nothing has to happen.
 
-    *dump* has one line for each object, *newest* is the latest moment in it. *text* is the
-    line of the dump, for a delete that of the state; *at* is the position of the object's row,
-    empty where it has none.
+    *dump* has one line for each object, *rows* are `judged`. *text* is the line of the dump, for a
+    delete that of the state; *at* is the position of the object's row, empty where it has none.
     """
     told = dump.select("key", F.col("moment").alias("told"), "text")
-    known = rows.select("key", "at", "deleted", "moment", F.col("line").cast("binary"))
+    known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
     joined = told.join(known.hint("shuffle_hash"), "key", "full_outer")
-    event = F.when(F.col("told").isNotNull(), _told())
+    event = F.when(F.col("later"), F.lit(None)).when(F.col("told").isNotNull(), _told())
     if deletes:
-        event = event.when(~F.col("deleted") & (F.col("moment") < newest), "delete")
+        event = event.when(~F.col("deleted"), "delete")
     return joined.select(
         "key",
         event.alias("event"),
@@ -35,6 +43,18 @@ def compared(dump: DataFrame, rows: DataFrame, *, newest: str, deletes: bool = T
         F.coalesce("at", F.lit("")).alias("at"),
         F.coalesce("deleted", F.lit(False)).alias("deleted"),
     )
+
+
+def _later(watermark: Watermark) -> Column:
+    """As `precedes` of it. Of a row that does not say when it changed nothing is known."""
+    match watermark:
+        case Reached(position):
+            later = F.col("at") > position.encode()
+        case Moment(ms):
+            later = F.col("committed") >= ms
+        case newest:
+            later = F.col("moment") >= moment(timestamps.from_ms(newest.ms))
+    return F.coalesce(later, F.lit(True))
 
 
 def _told() -> Column:

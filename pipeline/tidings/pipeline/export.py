@@ -79,6 +79,7 @@ def _columns() -> list[Column]:
     return [
         F.col("key.S").alias("key"),
         F.concat(_hexadecimal("page", 10), _hexadecimal("slot", 6)).alias("at"),
+        F.col("at.N").cast("long").alias("committed"),
         (F.substring(line, 11, 6) == "delete").alias("deleted"),
         F.regexp_extract(line, _MOMENT, 1).alias("moment"),
         line.alias("line"),

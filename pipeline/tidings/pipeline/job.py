@@ -14,10 +14,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from tidings.core import guards
-from tidings.core.dumps import timestamp_of
+from tidings.aws.clock import now_ms
+from tidings.core import guards, timestamps, watermarks
+from tidings.core.dumps import moment, timestamp_of
+from tidings.core.errors import InvalidOperation
 from tidings.core.guards import Found, Objection, Planned
 from tidings.core.operations import lower_case
+from tidings.core.watermarks import Newest
 
 from . import bad_files, bad_lines, diff, dump, plan
 from .plan import NAMES, Stopped, Summary
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from tidings.core.watermarks import Watermark
 
     from .bad_lines import BadLine
     from .state import StateSource
@@ -39,13 +43,18 @@ _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enable
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What whoever runs a sync may ask for. *types* are spelled as in a key; none means all."""
+    """
+    What whoever runs a sync may ask for. *types* are spelled as in a key; none means all.
+
+    *as_of* says when the dump began; None: its newest line has to.
+    """
 
     types: frozenset[str] = frozenset()
     deletes: bool = True
     skip_bad: int = 0
     expected: int | None = None
     delete_share_max: float = guards.DELETE_SHARE_MAX
+    as_of: Watermark | None = None
 
 
 def types_named(text: str) -> frozenset[str]:
@@ -136,18 +145,19 @@ class Job:
         Write the plan.
 
         Raises:
-            BadDump: a line of the dump breaks a rule.
+            BadDump: a line of the dump breaks a rule, or comes from the future and nobody said
+                when the dump began.
             BadFile: a file of it cannot be read.
             Stopped: a guard objects. The parts are not written, but see *for_approval*.
             BadExport: the export that is the source is not whole.
         """
         self.phase("reading the dump")
-        lines, summary = self._read_dump(paths)
+        lines, summary, watermark = self._read_dump(paths)
         self.phase("reading the state")
-        state = self._read_state(source)
+        state = self._read_state(source, watermark)
         self.phase("comparing")
         self._divide(max(summary.lines, state.objects))
-        found = self._compare(lines, state, summary.newest)
+        found = self._compare(lines, state)
         summary = found.summed(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
         objection = guards.check_plan(planned, share_max=self.wishes.delete_share_max)
@@ -157,8 +167,8 @@ class Job:
         self._guard(objection, summary)
         return summary
 
-    def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary]:
-        """The lines of the types in question, checked as a whole."""
+    def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary, Watermark]:
+        """The lines of the types in question, checked as a whole, and when they were true."""
         lines, known = self._all_lines(paths)
         asked, told = None, _Told()
         if known.lines > known.objects:
@@ -168,7 +178,8 @@ class Job:
         summary = _summed(known, told, expected=self.wishes.expected)
         self._check(summary, told.declared)
         found = lines if asked is None else dump.described(lines, asked)
-        return dump.of_types(found, self.wishes.types), summary
+        found = dump.of_types(found, self.wishes.types)
+        return found, summary, self._watermark(found, lines, summary)
 
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
         lines = F.count(F.lit(1)).alias("lines")
@@ -189,15 +200,36 @@ class Job:
 
     def _objects(self) -> list[Column]:
         """All objects are counted; the span is that of the types in question."""
-        moment = F.when(dump.is_of(self.wishes.types), F.col("moment"))
-        span = [F.min(moment).alias("oldest"), F.max(moment).alias("newest")]
+        of_types = F.when(dump.is_of(self.wishes.types), F.col("moment"))
+        span = [F.min(of_types).alias("oldest"), F.max(of_types).alias("newest")]
         return [F.count("key").alias("objects"), *span]
 
-    def _read_state(self, source: StateSource) -> _State:
+    def _watermark(self, found: DataFrame, lines: DataFrame, summary: Summary) -> Watermark:
+        """
+        That of *found*, which are some of all *lines*. Where nothing is deleted, the newest one
+        decides nothing, whatever time it tells.
+        """
+        if self.wishes.as_of is not None:
+            return self.wishes.as_of
+        newest_ms, now = timestamps.to_ms(summary.newest), now_ms()
+        if not self.wishes.deletes:
+            return Newest(newest_ms)
+        try:
+            return watermarks.newest(newest_ms, now_ms=now)
+        except InvalidOperation as error:
+            latest = moment(timestamps.from_ms(watermarks.latest_ms(now)))
+            bad = found.where(F.col("moment") > latest)
+            told = F.concat(F.lit("timestamp: "), "moment", F.lit(f"Z {error.rule}"))
+            raise BadDump(
+                bad.count(), bad_lines.first(bad.withColumn("error", told), lines)
+            ) from None
+
+    def _read_state(self, source: StateSource, watermark: Watermark) -> _State:
         asked = dump.is_of(self.wishes.types)
         count = F.count_if(asked).alias("count")
         objects = F.count_if(~F.col("deleted") & asked).alias("objects")
-        rows, told = self._observed(source.table(self.spark), "rows", count, objects)
+        rows = diff.judged(source.table(self.spark), watermark)
+        rows, told = self._observed(rows, "rows", count, objects)
         source.check()
         return _State(dump.of_types(rows, self.wishes.types), **told)
 
@@ -207,19 +239,18 @@ class Job:
         if not summary.newest:  # nothing is left of the types in question, or nothing was good
             self._guard(guards.check_dump(Found(0)), summary)
 
-    def _compare(self, lines: DataFrame, state: _State, newest: str) -> _Compared:
+    def _compare(self, lines: DataFrame, state: _State) -> _Compared:
         """
         What has to be changed, kept, and its numbers.
 
         In most dumps an object comes once. Whether it does shows in what is found, which takes
         less than to look for the others before; only then the last lines are looked for.
         """
-        found = self._joined(lines, state, newest)
-        return found if found.once else self._joined(dump.latest(lines), state, newest)
+        found = self._joined(lines, state)
+        return found if found.once else self._joined(dump.latest(lines), state)
 
-    def _joined(self, lines: DataFrame, state: _State, newest: str) -> _Compared:
-        moment, deletes = newest.removesuffix("Z"), self.wishes.deletes
-        found = diff.compared(lines, state.rows, newest=moment, deletes=deletes)
+    def _joined(self, lines: DataFrame, state: _State) -> _Compared:
+        found = diff.compared(lines, state.rows, deletes=self.wishes.deletes)
         seen = Observation()
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")

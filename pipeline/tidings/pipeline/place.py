@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tidings.aws import stages, wire
 from tidings.aws.clock import now_ms, sleep_ms
 from tidings.aws.items import served
+from tidings.core import watermarks
 from tidings.core.correcting import Corrector
 from tidings.core.feeds import check_known, check_name
 from tidings.core.followers import STATE
 from tidings.core.masters import Masters
 from tidings.core.reader import Filler, Reader
+from tidings.core.watermarks import Moment
 
 from .state import Buckets
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb_log import DynamoDBLog
     from tidings.aws.dynamodb_state import DynamoDBState
     from tidings.aws.settings import Settings
+    from tidings.core.watermarks import Reached
 
 _TWIN = "local"
 _TABLES = "tables"  # where no stage is named
@@ -89,6 +92,20 @@ class Place:
         from tidings.aws.dynamodb_followers import DynamoDBFollowers
 
         return DynamoDBFollowers(self.client(), self.settings.control_table)
+
+    def watermark(self, as_of: str) -> Reached | Moment:
+        """
+        What *as_of* says of when a dump began.
+
+        Raises:
+            InvalidSync: nothing, or nothing of this feed.
+        """
+        asked = watermarks.parse(as_of, now_ms=now_ms())
+        if isinstance(asked, Moment):
+            return asked
+        log = self.log()
+        page = Reader(log, log).at(self.feed, asked.page)
+        return watermarks.reached(asked, page, floor=log.floor(self.feed), end=self.end())
 
     def checkpoint(self) -> int:
         return self.followers().checkpoints(self.feed).get(STATE, 0)

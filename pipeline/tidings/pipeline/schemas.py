@@ -56,6 +56,7 @@ EXPORT = StructType(
                         ("key", "S"),
                         ("page", "N"),
                         ("slot", "N"),
+                        ("at", "N"),
                         ("line", "S"),
                     ]
                 ]
@@ -67,11 +68,13 @@ EXPORT = StructType(
 # What an export says of each of its files.
 EXPORT_FILES = StructType([StructField("itemCount", _LONG), StructField("dataFileS3Key", _TEXT)])
 
-# A row of the state; *at* is its position as corrections spell it.
+# A row of the state; *at* is its position as corrections spell it, *committed* the time of its
+# page in milliseconds.
 ROWS = StructType(
     [
         StructField("key", _TEXT),
         StructField("at", _TEXT),
+        StructField("committed", _LONG),
         StructField("deleted", BooleanType()),
         StructField("moment", _TEXT),
         StructField("line", _TEXT),

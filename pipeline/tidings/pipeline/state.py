@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidings.core.ports import StateStore
     from tidings.core.state import Row
 
-    Columns = tuple[str, str, bool, str, str]
+    Columns = tuple[str, str, int, bool, str, str]
 
 TASKS_PER_CORE = 2  # so that no core waits long for the last one; each costs a fifth of a second
 
@@ -77,4 +77,4 @@ def columns(row: Row) -> Columns:
     if not row.whole:
         raise ValueError(f"the row of {row.key} is broken: `tidings verify` says more")
     at = Position(row.page, row.slot).encode()
-    return row.key, at, row.deleted, moment_of(row.line), row.line
+    return row.key, at, row.at_ms, row.deleted, moment_of(row.line), row.line

@@ -6,7 +6,8 @@ import json
 import shutil
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from tidings.client.cli import EXIT_CODES
 from tidings.core import guards
-from tidings.core.errors import Rejected, TidingsError
+from tidings.core.errors import TidingsError
 from tidings.core.feeds import DEFAULT_FEED
 
 from . import applying, intake
@@ -131,6 +132,11 @@ class CloudSync:
 @click.option("--cloud", is_flag=True, help="By the stage's own Spark: nothing is compared here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
+@click.option(
+    "--as-of",
+    metavar="CURSOR|TIME",
+    help="The end of the log (`tidings log end`), or the moment, when the dump began.",
+)
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
 @click.option("--skip-bad", type=click.IntRange(0), default=0, help="Pass over so many bad lines.")
 @click.option("--expect", type=click.IntRange(0), help="How many objects the dump must have.")
@@ -161,11 +167,14 @@ def sync(
     quotes, s3://bucket/key or s3://bucket/folder, gzipped or not, or - for stdin.
 
     What the feed lacks is inserted, what is newer in the dump is updated, what is missing there
-    is deleted if it is older than the dump. Nothing that changes meanwhile is overwritten.
+    is deleted if it is older than the dump. Nothing that changes meanwhile is overwritten, nor,
+    with --as-of, what changed since the dump began.
 
     \b
     Examples:
       tidings sync videos.json.gz --stage dev --dry-run
+      began=$(tidings log end --stage dev); ./export > videos.json
+      tidings sync videos.json --stage dev --as-of "$began"
       tidings sync s3://exports/videos/2026-11-21/ --stage prod --cloud
       psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
 
@@ -180,20 +189,24 @@ def sync(
     if cloud and stage is not None:
         wanted = _cloud_sync(dump, feed, stage, wishes)
     else:
-        dry_run = wishes["dry_run"]
-        wanted = Sync(_place(feed, stage, endpoint_url), dump, _wishes(wishes), dry_run, plan)
+        place = _place(feed, stage, endpoint_url)
+        wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan)
     _report(ctx, wanted, as_json)
 
 
-def _wishes(wishes: dict[str, Any]) -> Wishes:
+def _wishes(wishes: dict[str, Any], place: Place) -> Wishes:
     from .job import Wishes, types_named
 
+    as_of = wishes["as_of"]
+    with _told():
+        watermark = None if as_of is None else place.watermark(as_of)
     return Wishes(
         types_named(wishes["types"]),
         not wishes["no_deletes"],
         wishes["skip_bad"],
         wishes["expect"],
         wishes["max_delete_share"],
+        watermark,
     )
 
 
@@ -204,6 +217,8 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
     from . import machine
 
     same = {name: wishes[name] for name in ("dry_run", "skip_bad", "expect", "max_delete_share")}
+    if wishes["as_of"] is not None:
+        same["as_of"] = wishes["as_of"]
     types = [name.strip() for name in wishes["types"].split(",") if name.strip()]
     request = same | {"feed": feed, "types": types, "deletes": not wishes["no_deletes"]}
     try:
@@ -282,14 +297,21 @@ def _show(told: Told, as_json: bool, *, failed: str = "") -> None:
 
 
 def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-    from tidings.aws.stages import NoStage
-
     from . import place
 
-    try:
+    with _told():
         found = place.on_stage(feed, stage) if stage else place.on_twin(feed, str(endpoint_url))
         found.masters.check(feed)  # before hours of work on a plan that nobody may apply
         return found
-    except (Rejected, NoStage, BotoCoreError, ClientError) as error:
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong before anything is read is said in one sentence."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.stages import NoStage
+
+    try:
+        yield
+    except (TidingsError, NoStage, BotoCoreError, ClientError) as error:
         raise click.ClickException(str(error)) from None

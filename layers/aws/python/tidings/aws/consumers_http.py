@@ -103,6 +103,7 @@ class Desk:
             ends = {
                 "oldest": oldest.place.encode() if oldest else None,
                 "current": current.encode() if current else None,
+                "end": view.frontier(asked.feed).encode(),
             }
             return 200, ends
         first = positions.entry(asked.query["from"], "from")

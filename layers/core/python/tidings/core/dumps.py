@@ -60,6 +60,11 @@ def moment_of(line: str) -> str:
     return line[start : line.index('"', start) - 1]
 
 
+def moment(timestamp: str) -> str:
+    """*timestamp*, in the normal form, cut likewise."""
+    return timestamp.removesuffix("Z")
+
+
 def timestamp_of(moment: str) -> str:
     """The timestamp again."""
     return timestamps.normal_form(f"{moment}Z")

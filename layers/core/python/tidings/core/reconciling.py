@@ -6,12 +6,13 @@ side is tested against them. All times are milliseconds since 1970.
 
 | dump | state | correction |
 |---|---|---|
+| has the object or not | changed behind the dump's watermark (`watermarks`) | nothing |
 | has the object | no row | insert |
 | is newer | tombstone | insert |
 | is newer | row | update |
 | is not newer | row or tombstone | nothing |
-| lacks the object | row older than the newest line of the dump | delete |
-| lacks the object | row not older, tombstone, or the dump is empty | nothing |
+| lacks the object | row | delete |
+| lacks the object | tombstone, or the dump is empty | nothing |
 """
 
 from __future__ import annotations
@@ -24,35 +25,38 @@ from . import timestamps
 from .corrections import NOWHERE, Correction, Position, correction
 from .operations import EVENTS, as_event, event_of, line_from, parse_line
 from .state import object_key
+from .watermarks import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from .state import Row
+    from .watermarks import Watermark
 
 _YEAR_ONE_MS = -62_135_596_800_000  # the earliest timestamp there is
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the state knows of an object."""
+    """What the state knows of an object; *later*: it changed behind the watermark of the dump."""
 
     ms: int
     deleted: bool
+    later: bool = False
 
 
-def event_for(dumped: int | None, standing: Standing | None, newest: int | None) -> str | None:
+def event_for(dumped: int | None, standing: Standing | None) -> str | None:
     """
     What has to happen to one object; None: nothing.
 
-    *dumped* is its time in the dump (None: not in it), *newest* that of the dump's newest line
-    (None: the dump is empty).
+    *dumped* is its time in the dump (None: not in it), *standing* what the state has (None: no
+    row).
     """
+    if standing is not None and standing.later:
+        return None
     if dumped is not None:
         return _told(dumped, standing)
-    if standing is None or standing.deleted or newest is None:
-        return None
-    return "delete" if standing.ms < newest else None
+    return None if standing is None or standing.deleted else "delete"
 
 
 def _told(dumped: int, standing: Standing | None) -> str | None:
@@ -76,33 +80,41 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
     return line_from(fields | {"event": "insert"}, now_ms=_YEAR_ONE_MS, where=where)
 
 
-def reconcile(dump: Iterable[str], rows: Iterable[Row]) -> list[Correction]:
+def reconcile(
+    dump: Iterable[str], rows: Iterable[Row], watermark: Watermark | None = None
+) -> list[Correction]:
     """
     The corrections that *dump*, lines of `dump_line`, asks for: inserts, updates, deletes.
 
-    Of the lines of one object the last counts. A delete is the object's row once more, with its
-    time: it is as old as what it deletes, so that a dump of later data may bring it back.
+    Of the lines of one object the last counts. Without a *watermark* that is the newest line's. A
+    delete is the object's row once more, with its time: it is as old as what it deletes, so that
+    a dump of later data may bring it back.
     """
     dumped = {}
-    newest: int | None = None
+    newest = _YEAR_ONE_MS
     for line in dump:
-        ms = _ms(line)
         dumped[object_key(parse_line(line))] = line
-        newest = ms if newest is None else max(newest, ms)
+        newest = max(newest, _ms(line))
+    if watermark is None or not dumped:
+        watermark = Newest(newest)
     known = {row.key: row for row in rows}
-    found = [_correct(dumped.get(key), known.get(key), newest) for key in known | dumped]
+    found = [_correct(dumped.get(key), known.get(key), watermark) for key in known | dumped]
     asked = [each for each in found if each is not None]
     return sorted(asked, key=lambda each: (EVENTS.index(event_of(each.line)), each.key))
 
 
-def _correct(line: str | None, row: Row | None, newest: int | None) -> Correction | None:
-    standing = None if row is None else Standing(_ms(row.line), row.deleted)
-    event = event_for(None if line is None else _ms(line), standing, newest)
+def _correct(line: str | None, row: Row | None, watermark: Watermark) -> Correction | None:
+    standing = None if row is None else _standing(row, watermark)
+    event = event_for(None if line is None else _ms(line), standing)
     source = line if line is not None else row.line if row is not None else None
     if event is None or source is None:
         return None
     at = NOWHERE if row is None else Position(row.page, row.slot)
     return correction(as_event(source, event), at)
+
+
+def _standing(row: Row, watermark: Watermark) -> Standing:
+    return Standing(_ms(row.line), row.deleted, later=watermark.precedes(row))
 
 
 def _ms(line: str) -> int:

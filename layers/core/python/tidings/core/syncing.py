@@ -4,7 +4,8 @@ A sync in the cloud: what its state machine is asked, and what it decides betwee
 A request names a dump, or is the object that was uploaded:
 
     {"feed": "main", "dump": "s3://bucket/dumps/main/today.json.gz", "types": ["video"],
-     "deletes": true, "expect": 1000, "max_delete_share": 0.1, "skip_bad": 0, "dry_run": false}
+     "as_of": "2026-11-21T03:00:00Z", "deletes": true, "expect": 1000, "max_delete_share": 0.1,
+     "skip_bad": 0, "dry_run": false}
     {"key": "dumps/main/today.json.gz"}
 
 Only `feed` and `dump` are needed. A file right below `dumps/<feed>/` is a dump; a folder there is
@@ -17,7 +18,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import limits
+from . import limits, watermarks
 from .errors import InvalidSync, PlanMissing
 from .feeds import DEFAULT_FEED, check_known
 
@@ -195,7 +196,17 @@ def total(judged: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> di
 
 _PLANNED = ("creates", "updates", "deletes", "untouched")
 _FIELDS = frozenset(
-    {"feed", "dump", "types", "deletes", "expect", "max_delete_share", "skip_bad", "dry_run"}
+    {
+        "feed",
+        "dump",
+        "types",
+        "as_of",
+        "deletes",
+        "expect",
+        "max_delete_share",
+        "skip_bad",
+        "dry_run",
+    }
 )
 
 
@@ -227,6 +238,9 @@ def _options(raw: Mapping[str, Any]) -> tuple[str, ...]:
     types = _types(raw)
     if types:
         words += [f"--types={types}"]  # one may begin with a dash
+    if raw.get("as_of") is not None:
+        watermarks.parse(raw["as_of"])
+        words += [f"--as-of={raw['as_of']}"]
     if not _flag(raw, "deletes", True):
         words += ["--no-deletes"]
     for name in ("expect", "skip_bad"):
