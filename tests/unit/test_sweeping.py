@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tidings.core import limits
 from tidings.core.connections import Connection
+from tidings.core.errors import Unavailable
 from tidings.core.memory import MemoryRelays
 from tidings.core.relay_watch import RelayWatch
 from tidings.core.session import State
@@ -58,6 +60,69 @@ def test_a_chained_feed_is_rung_each_minute(scene: Scene) -> None:
     watch = RelayWatch(store, sources, scene.bells, lambda: NOW, scene.count)
     replace(scene.sweeper, relays=watch).run(FEEDS)
     assert scene.bells.rings == [(FEED, "relay")]
+
+
+def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
+    """Nor its other steps, nor connections; the sweep ends with all errors, each with its name."""
+    for feed in ("main", "other"):
+        scene.post(op(), feed=feed)
+    failing = {"main"}
+    checkpoints = scene.followers.checkpoints
+
+    def throttled(feed: str) -> dict[str, int]:
+        if feed in failing:
+            raise Unavailable("a hot partition")
+        return checkpoints(feed)
+
+    scene.followers.checkpoints = throttled  # type: ignore[method-assign]
+    old = Connection("old", NOW - limits.CONNECTION_MS_MAX - 1)
+    scene.connections.open(old)
+    for minute in range(2):
+        scene.now_ms += minute * limits.SWEEP_EVERY_MS
+        scene.bells.rings.clear()
+        with pytest.raises(ExceptionGroup) as failed:
+            scene.sweeper.run(FEEDS)
+        notes = {note for error in failed.value.exceptions for note in error.__notes__}
+        assert notes == {"the followers of the feed main", "the retention of the feed main"}
+        assert scene.bells.rings == [("other", "state"), ("other", "push")]
+
+    assert scene.counted["SweepStepsFailed"] == 4
+    assert scene.connections.get("old") is None
+
+
+def test_a_connection_that_fails_stops_no_other(scene: Scene) -> None:
+    """Of many that fail some are raised, all are counted."""
+    late = NOW - limits.CONNECTION_MS_MAX - 1
+    for number in range(limits.SWEEP_ERRORS_MAX + 5):
+        scene.connections.open(Connection(f"c{number:02}", late))
+    scene.connections.open(Connection("z", late))
+    remove = scene.connections.remove
+
+    def throttled(connection_id: str) -> None:
+        if connection_id != "z":
+            raise Unavailable("throttled")
+        remove(connection_id)
+
+    scene.connections.remove = throttled  # type: ignore[method-assign]
+    with pytest.raises(ExceptionGroup) as failed:
+        scene.sweeper.run(FEEDS)
+
+    assert len(failed.value.exceptions) == limits.SWEEP_ERRORS_MAX
+    assert scene.counted["SweepStepsFailed"] == limits.SWEEP_ERRORS_MAX + 5
+    assert scene.connections.get("z") is None
+
+
+def test_each_minute_another_feed_is_the_first(scene: Scene) -> None:
+    """A sweep that is killed for its time limit has come to every feed after some minutes."""
+    for feed in FEEDS:
+        scene.post(op(), feed=feed)
+    firsts = set()
+    for _ in FEEDS:
+        sweep(scene)
+        firsts.add(scene.bells.rings[0][0])
+        scene.now_ms += limits.SWEEP_EVERY_MS
+
+    assert firsts == FEEDS
 
 
 def test_nothing_to_do(scene: Scene) -> None:

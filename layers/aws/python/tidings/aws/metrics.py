@@ -57,5 +57,6 @@ METRICS = (
     Metric("CoordinatorLost", "Count", "times that the coordination of a cluster did not answer"),
     Metric("RelayUpstreamAge", "Seconds", "time since a chained feed last read its upstream"),
     Metric("RelayMasterAge", "Seconds", "time since anybody on its way last read the master"),
+    Metric("SweepStepsFailed", "Count", "feeds, their steps and connections a sweep failed on"),
     Metric("FloorRaised", "Count", "pages given up by retention"),
 )

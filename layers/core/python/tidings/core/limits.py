@@ -46,6 +46,9 @@ FOLLOW_RUN_MS = 10_000  # one run yields after this, so that the lease moves on
 FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # outlives any run: a holder is dead before its lease can be taken
 
+SWEEP_EVERY_MS = 60_000  # the schedule's pace
+SWEEP_ERRORS_MAX = 20  # raised together: their tracebacks are one line of a log
+
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # of text, packed one: a reader holds a part, in 512 MB
 ARCHIVE_PART_OPERATIONS = 80_000  # small ones, of as many bytes; a second to pack

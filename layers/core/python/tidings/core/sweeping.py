@@ -8,7 +8,8 @@ left half way when a function died.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import limits
@@ -19,7 +20,7 @@ from .replaying import serves
 from .session import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .connections import Connection
     from .consumer_holds import ConsumerWatch
@@ -42,6 +43,25 @@ if TYPE_CHECKING:
 SOCKETS = "sockets"  # the place of those who are connected by WebSocket
 
 
+@dataclass(slots=True)
+class Failures:
+    """What failed of many things that do not depend on each other: all are counted, some kept."""
+
+    errors: list[Exception] = field(default_factory=list)
+    count: int = 0
+
+    @contextmanager
+    def kept(self, what: str) -> Iterator[None]:
+        """Go on behind an error of *what* is done in this context."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (raised with the others at the end)
+            self.count += 1
+            if len(self.errors) < limits.SWEEP_ERRORS_MAX:
+                error.add_note(what)
+                self.errors.append(error)
+
+
 @dataclass(frozen=True, slots=True)
 class Sweeper:
     log: LogStore
@@ -61,17 +81,42 @@ class Sweeper:
     profiles: Profiles | None = None
 
     def run(self, feeds: frozenset[str]) -> None:
-        """One sweep over every feed and connection."""
-        for feed in sorted(feeds):
-            if self.relays:
-                self.relays.run(feed)
-            self._ring_late(feed)
-            self.trimmer.run(feed)
-            if self.watch:
-                self.watch.run(feed)
+        """
+        One sweep over every feed and connection. What fails stops nothing else.
+
+        Raises:
+            ExceptionGroup: what failed, each with a note that names it.
+        """
+        failures = Failures()
+        for feed in self._in_turn(feeds):
+            for name, step in self._steps():
+                with failures.kept(f"{name} of the feed {feed}"):
+                    step(feed)
+        with failures.kept("connections"):
+            self._connections(failures)
+        if failures.count:
+            self.count("SweepStepsFailed", failures.count)
+            raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
+
+    def _in_turn(self, feeds: frozenset[str]) -> list[str]:
+        """Each minute another feed is the first: one that uses up our time starves no other."""
+        ordered = sorted(feeds)
+        first = self.clock() // limits.SWEEP_EVERY_MS % len(ordered) if ordered else 0
+        return ordered[first:] + ordered[:first]
+
+    def _steps(self) -> Iterator[tuple[str, Callable[[str], object]]]:
+        if self.relays:
+            yield "the relay", self.relays.run
+        yield "the followers", self._ring_late
+        yield "the retention", self.trimmer.run
+        if self.watch:
+            yield "the consumers", self.watch.run
+
+    def _connections(self, failures: Failures) -> None:
         connections = self.roster.connections()
         for connection in connections:
-            self._look_after(connection)
+            with failures.kept(f"the connection {connection.id}"):
+                self._look_after(connection)
         self._tell(connections)
 
     def _ring_late(self, feed: str) -> None:
