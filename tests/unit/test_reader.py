@@ -174,6 +174,15 @@ def test_an_overdue_hole_is_filled_whole(scene: Scene) -> None:
     assert scene.counted["HolesFilled"] == 3
 
 
+def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
+    """A cursor on it is taken as a time once it is gone: not that at which the outage ended."""
+    put(scene, 1, 3)
+    scene.now_ms += 6 * 3_600_000
+    scene.filler.close_hole(FEED, 1)
+
+    assert [found.at_ms for found in scene.log.read(FEED, 0)] == [NOW, NOW, NOW]
+
+
 def test_a_hole_at_the_end_is_none(scene: Scene) -> None:
     """A number without a page behind it is a writer in flight, however long ago it was taken."""
     put(scene, 1)

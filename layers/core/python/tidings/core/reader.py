@@ -145,7 +145,8 @@ class Filler:
         if feed in self.chained or gap is not Gap.OVERDUE:
             return False
         for number in range(after + 1, beyond.number):
-            page = filler(number, at_ms=now, expires_ms=now + self.page_ms)
+            # As old as what follows it: a cursor on it falls back by when its writer died.
+            page = filler(number, at_ms=beyond.at_ms, expires_ms=now + self.page_ms)
             if self.log.put(feed, page) == page.append_id:
                 self.count("HolesFilled", 1)
         return True
