@@ -77,10 +77,13 @@ def record(folder: Path) -> dict[str, Any]:
     with Twin(*SETTINGS, *_passwords(folder)) as twin:
         ids = [post(twin.url, operation)[0] for operation in OPERATIONS]
         with client(twin.url, READER) as asking:
-            asking.put(CONSUMER, json={"from": "oldest"}, auth=("", PRODUCER)).raise_for_status()
-            lease = asking.post(f"{CONSUMER}/lease", json=WORKER).raise_for_status().json()
+            steers = "", PRODUCER
+            asking.put(CONSUMER, json={"from": "oldest"}, auth=steers).raise_for_status()
+            lease = (
+                asking.post(f"{CONSUMER}/lease", json=WORKER, auth=steers).raise_for_status().json()
+            )
             said = {"fence": lease["fence"], "through": ids[1]}
-            asking.post(f"{CONSUMER}/ack", json=said).raise_for_status()
+            asking.post(f"{CONSUMER}/ack", json=said, auth=steers).raise_for_status()
         log = told(twin.url, ids[0], ids[-1])
         copy = told(twin.url, "0", "live")
         return {"ids": ids, "log": log, "copy": copy, "tables": _stored(twin.dynamodb_url)}

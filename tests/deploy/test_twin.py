@@ -82,7 +82,9 @@ def test_a_named_consumer_is_where_it_was(twin: Twin, old: dict[str, Any]) -> No
     """Its position and its fence go on: nothing it acknowledged comes again, nothing is skipped."""
     with stored.client(twin.url, stored.READER) as asking:
         shown = asking.get(stored.CONSUMER).raise_for_status().json()
-        leased = asking.post(f"{stored.CONSUMER}/lease", json=stored.WORKER).raise_for_status()
+        leased = asking.post(
+            f"{stored.CONSUMER}/lease", json=stored.WORKER, auth=("", stored.PRODUCER)
+        ).raise_for_status()
 
     behind = leased.json()["cursor"]
     assert shown["position"] == behind

@@ -48,6 +48,7 @@ ACTORS = (
     Actor("the ingest password", PRODUCER),
     _key("a read key", Role.READ),
     _key("an ingest key", Role.INGEST),
+    _key("a worker's key", Role.CONSUME),
     _key("an admin key", Role.ADMIN),
     _key("a key with all roles", *Role),
     _key("a key bounded by type", Role.READ, Role.INGEST, bound=VIDEOS),
@@ -64,11 +65,12 @@ def refused(actor: Actor, need: Need) -> int:
     if need.role is None:
         return 0
     if not actor.has_key:
-        opens = {READER: {Role.READ}, PRODUCER: {Role.INGEST, Role.ADMIN}}
-        return 0 if need.role in opens.get(actor.password, ()) else 401
+        whose = {READER: {Role.READ}, PRODUCER: {Role.INGEST, Role.CONSUME, Role.ADMIN}}
+        return 0 if need.role in whose.get(actor.password, ()) else 401
     if actor.ended:
         return 401
-    if need.role not in actor.roles:
+    steers = need.role is Role.CONSUME and Role.ADMIN in actor.roles
+    if need.role not in actor.roles and not steers:
         return 403
     if need.bounded is Bounded.REFUSED and actor.bound != EVERYTHING:
         return 403

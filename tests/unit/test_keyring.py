@@ -145,3 +145,16 @@ def test_a_rate_is_asked_last() -> None:
     with pytest.raises(TooManyRequests) as refused:
         scene.guard.check(FEED, Role.READ, shown(given))
     assert refused.value.status == 429 and isinstance(refused.value, Rejected)
+
+
+def test_a_reader_moves_no_consumer() -> None:
+    """Working for one is a role of its own, which who may steer has too."""
+    scene = Scene()
+    reader, worker = scene.key(Role.READ), scene.key(Role.READ, Role.CONSUME)
+    operator = scene.key(Role.ADMIN)
+    for given in (worker, operator):
+        scene.guard.check(FEED, Role.CONSUME, shown(given))
+    with pytest.raises(OutsideKey, match="has read, and this needs consume"):
+        scene.guard.check(FEED, Role.CONSUME, shown(reader))
+    with pytest.raises(OutsideKey, match="and this needs admin"):
+        scene.guard.check(FEED, Role.ADMIN, shown(worker))

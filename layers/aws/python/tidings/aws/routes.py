@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidings.core.needs import ANYBODY, COPIES, POSTS, PUBLISHES, READS, READS_ALL, STEERS, Need
+from tidings.core.needs import (
+    ANYBODY,
+    CONSUMES,
+    COPIES,
+    POSTS,
+    PUBLISHES,
+    READS,
+    READS_ALL,
+    STEERS,
+    Need,
+)
 
 DEFAULT_PATH = "$default"
 
@@ -110,7 +120,7 @@ NEEDS = {route.key: route.need for route in HTTP_ROUTES}
 
 # `POST /feeds/{feed}/consumers/{name}/{action}`: what workers say, and what operators do.
 CONSUMER_ACTIONS = {
-    **dict.fromkeys(("lease", "ack", "fail", "release"), READS_ALL),
+    **dict.fromkeys(("lease", "ack", "fail", "release"), CONSUMES),
     **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), STEERS),
 }
 

@@ -19,7 +19,7 @@ from .errors import LeaveNotKept, NoPasswordSet, OutsideKey, WrongPassword
 from .filters import EVERYTHING, Filter, within
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from .passwords import Verifier
     from .ports import Profiles
@@ -30,14 +30,25 @@ KEY_PREFIX = "tdk_"  # of each key, for scanners; and who shows none need not lo
 
 
 class Role(Enum):
-    """What a key allows. `admin` steers; for lack of a third password `ingest` does that too."""
+    """
+    What a key allows: `consume` moves named consumers by working for them, `admin` steers.
+
+    There is no password for these two: the one for `ingest` opens both.
+    """
 
     READ = "read"
     INGEST = "ingest"
+    CONSUME = "consume"
     ADMIN = "admin"
 
 
+WHOLE = frozenset({Role.CONSUME, Role.ADMIN})  # roles that mean all of a feed: no bound fits them
 PASSWORD_ROLES = (Role.READ, Role.INGEST)  # there is a password for; one is no use for the other
+
+
+def opens(roles: Collection[Role], wanted: Role) -> bool:
+    """Whether *roles* allow *wanted*; who may put a consumer anywhere may work for it, too."""
+    return wanted in roles or (wanted is Role.CONSUME and Role.ADMIN in roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +180,7 @@ class Guard:
 
 
 def password_role(role: Role) -> Role:
-    """Which password opens *role*: there is none of its own to steer with."""
+    """Which password opens *role*: there is none of its own to work for consumers or to steer."""
     return Role.READ if role is Role.READ else Role.INGEST
 
 

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from . import keys, limits
-from .access import Allowed
+from .access import Allowed, opens
 from .admissions import Admission
 from .errors import OutsideKey, WrongKey
 
@@ -47,7 +47,7 @@ class KeyRing:
         if shown is None or found is None or not found.matches(shown.secret):
             raise WrongKey(f"is no key of the feed {feed}", field="key")
         self._check_holds(found)
-        if role not in found.roles:
+        if not opens(found.roles, role):
             has = ", ".join(sorted(each.value for each in found.roles))
             raise OutsideKey(f"has {has}, and this needs {role.value}")
         if self._meter and found.rate:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .access import KEY_PREFIX as PREFIX
-from .access import Role
+from .access import WHOLE, Role
 from .errors import InvalidFilter, InvalidSetting
 from .filters import EVERYTHING, Filter, checked
 
@@ -122,8 +122,10 @@ def checked_key(key: Key) -> Key:
     """
     if not key.roles:
         raise InvalidSetting("must have one at least", field="roles")
-    if Role.ADMIN in key.roles and not key.bound.is_everything:
-        raise InvalidSetting("admin steers all of a feed: it goes with no bound", field="roles")
+    whole = sorted(role.value for role in key.roles & WHOLE)
+    if whole and not key.bound.is_everything:
+        rule = f"{' and '.join(whole)} moves all of a feed: it goes with no bound"
+        raise InvalidSetting(rule, field="roles")
     if key.rate < 0 or key.rate > limits.KEY_RATE_MAX:
         rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, 0 for no bound"
         raise InvalidSetting(rule, field="rate", value=key.rate)

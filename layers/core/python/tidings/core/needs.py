@@ -47,6 +47,7 @@ ANYBODY = Need()
 READS = Need(Role.READ)
 COPIES = Need(Role.READ, Bounded.BY_TYPE)  # of what left more would be told than may be seen
 READS_ALL = Need(Role.READ, Bounded.REFUSED)
+CONSUMES = Need(Role.CONSUME, Bounded.REFUSED)  # a consumer that moves is moved for everybody
 POSTS = Need(Role.INGEST)
 PUBLISHES = Need(Role.INGEST, Bounded.BY_TYPE)  # items name no parents
 STEERS = Need(Role.ADMIN, Bounded.REFUSED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import limits
-from .access import Allowed, Role
+from .access import WHOLE, Allowed, Role, opens
 from .admissions import Admission
 from .errors import InvalidFilter, InvalidSetting, OutsideKey
 from .filters import EVERYTHING, Filter, checked
@@ -78,7 +78,7 @@ def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> All
     for grant in grants:
         if _gives(grant, feed, role):
             bound = _bound(grant)
-            if role is Role.ADMIN and not bound.is_everything:
+            if role in WHOLE and not bound.is_everything:
                 continue  # who steers steers all of a feed
             return Allowed(bound, Admission(until_ms=until_ms))
     raise OutsideKey(f"has no grant of {role.value} on the feed {feed}", field="token")
@@ -88,7 +88,9 @@ def _gives(grant: object, feed: str, role: Role) -> bool:
     if not isinstance(grant, dict) or grant.get("feed") != feed:
         return False
     roles = grant.get("roles")
-    return isinstance(roles, list) and role.value in roles
+    if not isinstance(roles, list):
+        return False
+    return opens([each for each in Role if each.value in roles], role)
 
 
 def _bound(grant: Mapping[str, Any]) -> Filter:
