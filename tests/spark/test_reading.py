@@ -141,6 +141,24 @@ def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Pa
         told(options, since=ids[2])
 
 
+def test_an_address_without_an_archive_is_no_empty_feed(
+    twin: Twin, feed: str, tmp_path: Path
+) -> None:
+    """It is named, alone and beside tables; the folder `archive` is as good as the one above."""
+    ids = feeds.fill(twin, feed, 4)
+    archive = feeds.archived(twin, feed, tmp_path / "kept", pages=3)
+    feeds.trim(twin, feed, 3)
+    for wrong in (f"file://{tmp_path}/none", f"file://{tmp_path}/kept/archive/{feed}"):
+        for way in ({"feed": feed}, tables(twin, feed)):
+            with pytest.raises(WrongOption, match=f"'{wrong}': holds no part of the feed {feed}"):
+                told(way, archive=wrong)
+    with pytest.raises(WrongOption, match="holds no part of the feed another"):
+        told({"feed": "another", "archive": archive})
+    for right in (archive, f"{archive}/archive", f"{archive}/archive/"):
+        assert len(told({"feed": feed}, archive=right)) == len(ids)
+        assert len(told(tables(twin, feed), archive=right)) == len(ids)
+
+
 def test_T21_what_was_compacted_is_read_on_purpose(twin: Twin, feed: str, tmp_path: Path) -> None:
     """From a cursor whose own operation is gone too; unless that is asked for, it is refused."""
     ids = feeds.fill(twin, feed, 3)

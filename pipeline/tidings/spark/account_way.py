@@ -131,8 +131,9 @@ class AccountWay:
                 after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
-        first = self._archive.first() if self.where.archive and floor > 1 else 0
-        return min(floor, first or floor)
+        """What a log has given up is in its archive; one that has all is read without."""
+        needed = self.where.archive and floor > 1
+        return min(floor, self._archive.first()) if needed else floor
 
     def _archived(self, page: int) -> Place | None:
         if not self.where.archive:

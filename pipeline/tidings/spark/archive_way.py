@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidings.aws.archive_urls import WrongArchive, open_archive
+from tidings.aws.archive_urls import WrongArchive, holding
 from tidings.core import archives, limits
 from tidings.core.archive_reader import all_spans
 from tidings.core.cursors import PAGE_END, START, Place, Replication
@@ -32,11 +32,10 @@ class ArchiveWay:
 
     def ends(self) -> Ends:
         first, last = self.span()
-        end = self.end_of(last) if last else None
-        return Ends(max(first, 1), end or START, projected=0)
+        return Ends(first, self.end_of(last) or START, projected=0)
 
     def span(self) -> tuple[int, int]:
-        """The first page, and the last one before there is a hole; zeros where none is there."""
+        """The first page, and the last one before there is a hole."""
         first, last = 0, 0
         for span in all_spans(self._store(), self.where.feed):
             first = min(first, span.first) if first else span.first
@@ -45,9 +44,9 @@ class ArchiveWay:
         return first, last
 
     def first(self) -> int:
-        """The first page; 0 where nothing is there."""
+        """The first page."""
         listed = self._store().list(self.where.feed, 0, limits.ARCHIVE_LISTED)
-        return min((span.first for span in listed), default=0)
+        return min(span.first for span in listed)
 
     def end_of(self, page: int) -> Place | None:
         found = next(self.pages(page - 1, page), None) if page > 0 else None
@@ -109,8 +108,12 @@ class ArchiveWay:
             yield page
 
     def _store(self) -> ArchiveStore:
+        """
+        Raises:
+            WrongOption: nothing of the feed is there: the address is wrong, and no empty feed.
+        """
         try:
-            return open_archive(self.where.archive, self._objects)
+            return holding(self.where.archive, self.where.feed, self._objects)
         except WrongArchive as error:
             raise WrongOption("archive", str(error)) from None
 

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from .folder_archive import FolderArchive
     from .s3_archive import S3Archive
 
+FOLDER = "archive"  # where the feeds of an archive are, below its address
 RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
 
 
 class WrongArchive(Exception):
-    def __init__(self, url: str) -> None:
-        super().__init__(f"{url!r}: {RULE}")
+    def __init__(self, url: str, rule: str = RULE) -> None:
+        super().__init__(f"{url!r}: {rule}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,22 @@ def parse(url: str) -> ArchiveUrl:
     if parts.scheme == "file" and not parts.netloc and len(parts.path) > 1 and plain:
         return ArchiveUrl("", unquote(parts.path))
     raise WrongArchive(url)
+
+
+def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
+    """
+    The archive at *url* that has parts of *feed*. A url may name the folder `archive` in which the
+    feeds are, as whoever looks for parts finds it, or the one above.
+
+    Raises:
+        WrongArchive: it names none, or nothing of *feed* is there.
+    """
+    above, _, last = url.rstrip("/").rpartition("/")
+    for each in (url, above) if last == FOLDER else (url,):
+        found = open_archive(each, objects)
+        if found.list(feed, 0, 1):
+            return found
+    raise WrongArchive(url, f"holds no part of the feed {feed}")
 
 
 def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from tidings.core.archives import Span, span_of
 
+from .archive_urls import FOLDER
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -61,7 +63,7 @@ class FolderArchive:
         return self._of(feed) / span.name
 
     def _of(self, feed: str) -> Path:
-        return self._folder / "archive" / feed
+        return self._folder / FOLDER / feed
 
 
 def _sync(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 from tidings.core.archives import Span, span_of
 
+from .archive_urls import FOLDER
 from .s3_objects import read_whole
 from .weather import translated
 
@@ -91,4 +92,4 @@ class S3Archive:
         return self._folder(feed) + span.name
 
     def _folder(self, feed: str) -> str:
-        return f"{self._prefix}archive/{feed}/"
+        return f"{self._prefix}{FOLDER}/{feed}/"
