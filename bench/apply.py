@@ -46,7 +46,7 @@ def _corrector(running: engine.Engine) -> Corrector:
         _ignore,
         frozenset({_FEED}),
         engine.PAGE_MS,
-        engine.PAGE_MS,
+        running.tombstones,
     )
 
 

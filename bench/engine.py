@@ -20,6 +20,7 @@ from tidings.aws.dynamodb_claims import DynamoDBClaims
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
 from tidings.core.append import Appender
 from tidings.core.catchup import CatchUp
 from tidings.core.departure_reader import DepartureReader
@@ -60,18 +61,23 @@ class Engine:
     appender: Appender
 
     @property
+    def tombstones(self) -> DynamoDBTombstones:
+        return DynamoDBTombstones(self.client, tables.name_of("control"))
+
+    @property
     def reader(self) -> Reader:
         return Reader(self.log, self.log)
 
     @property
     def catch_up(self) -> CatchUp:
         kept = DepartureReader(MemoryDepartures(), self.followers)
-        return CatchUp(self.reader, self.state, self.followers, now_ms, PAGE_MS, kept)
+        stores = self.reader, self.state, self.followers
+        return CatchUp(*stores, now_ms, self.tombstones, kept)
 
     @property
     def projector(self) -> Projector:
         unset = MemoryDepartures(), MemoryProfiles(), MemoryBells()
-        return Projector(self.state, *unset, now_ms, PAGE_MS, PAGE_MS)
+        return Projector(self.state, *unset, now_ms, self.tombstones, PAGE_MS, PAGE_MS)
 
 
 def adapters(url: str) -> Engine:

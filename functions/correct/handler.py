@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from tidings.aws import app
+from tidings.aws import app, corrections_app
 from tidings.aws.telemetry import edge
 
 
@@ -18,4 +18,4 @@ from tidings.aws.telemetry import edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     part = app.parts().lines(event["bucket"], event["key"])
     behind = event.get("behind", 0)
-    return asdict(app.corrector().apply(event["feed"], event["through"], part, behind))
+    return asdict(corrections_app.corrector().apply(event["feed"], event["through"], part, behind))

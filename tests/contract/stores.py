@@ -35,6 +35,7 @@ from tidings.aws.dynamodb_sheets import DynamoDBSheets
 from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.dynamodb_tallies import DynamoDBTallies
+from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
 from tidings.aws.items import letter as letters
 from tidings.core import (
     change_ports,
@@ -43,6 +44,7 @@ from tidings.core import (
     ports,
     relay_ports,
     restoring,
+    tombstones,
     watch_ports,
 )
 from tidings.core.memory import (
@@ -64,6 +66,7 @@ from tidings.core.memory import (
     MemoryState,
     MemoryTags,
     MemoryTallies,
+    MemoryTombstones,
     MemoryWatches,
 )
 from tidings.core.outboxes import Letter
@@ -117,6 +120,7 @@ class Stores:
     numbers: restoring.Numbers
     keys: key_ports.Keys
     key_counts: key_ports.KeyCounts
+    tombstones: tombstones.TombstoneStore
 
 
 def in_memory() -> Stores:
@@ -145,6 +149,7 @@ def in_memory() -> Stores:
         log,
         MemoryKeys(),
         MemoryKeyCounts(),
+        MemoryTombstones(),
     )
 
 
@@ -172,6 +177,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBNumbers(client, "log", "control", lambda ms: None),
         DynamoDBKeys(client, "control"),
         DynamoDBKeyCounts(client, "control"),
+        DynamoDBTombstones(client, "control"),
     )
 
 

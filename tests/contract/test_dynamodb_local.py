@@ -47,6 +47,7 @@ from tests.contract.state_store import RepairsContract, StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
 from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
+from tests.contract.tombstone_store import TombstoneStoreContract
 
 pytestmark = pytest.mark.java
 
@@ -122,6 +123,9 @@ class TestClaims(ClaimStoreContract): ...
 
 
 class TestProfiles(ProfilesContract): ...
+
+
+class TestTombstones(TombstoneStoreContract): ...
 
 
 class TestKeys(KeysContract): ...

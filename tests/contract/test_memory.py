@@ -28,6 +28,7 @@ from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, in_memory
 from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
+from tests.contract.tombstone_store import TombstoneStoreContract
 from tests.contract.upstream import UpstreamContract
 from tests.unit.relay_scene import Net, Node, Time
 from tests.unit.scene import FEED, op
@@ -57,6 +58,9 @@ class TestClaims(ClaimStoreContract): ...
 
 
 class TestProfiles(ProfilesContract): ...
+
+
+class TestTombstones(TombstoneStoreContract): ...
 
 
 class TestKeys(KeysContract): ...

@@ -28,6 +28,7 @@ from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, client_in, on_dynamodb
 from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
+from tests.contract.tombstone_store import TombstoneStoreContract
 
 
 @pytest.fixture
@@ -55,6 +56,9 @@ class TestClaims(ClaimStoreContract): ...
 
 
 class TestProfiles(ProfilesContract): ...
+
+
+class TestTombstones(TombstoneStoreContract): ...
 
 
 class TestKeys(KeysContract): ...

@@ -19,7 +19,13 @@ from tidings.core.correcting import Corrector, Outcome
 from tidings.core.corrections import Position, correction
 from tidings.core.errors import Unavailable
 from tidings.core.followers import STATE
-from tidings.core.memory import MemoryClaims, MemoryFollowers, MemoryLog, MemoryState
+from tidings.core.memory import (
+    MemoryClaims,
+    MemoryFollowers,
+    MemoryLog,
+    MemoryState,
+    MemoryTombstones,
+)
 from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
 from tidings.core.reader import Filler, Reader
@@ -100,7 +106,7 @@ class CorrectingWorld:
                 _ignore,
                 frozenset({FEED}),
                 PAGE_MS,
-                PAGE_MS,
+                MemoryTombstones(),
             )
             with suppress(Unavailable):
                 self.outcomes[name] = made.apply(FEED, 1, PART)

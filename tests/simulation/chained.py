@@ -26,6 +26,7 @@ from tidings.core.memory import (
     MemoryProfiles,
     MemoryRelays,
     MemoryState,
+    MemoryTombstones,
     MemoryUpstream,
 )
 from tidings.core.pages import Page
@@ -161,6 +162,7 @@ class Deployment:
         self.relays = MemoryRelays(self.log)
         self.state, self.followers = MemoryState(), MemoryFollowers()
         self.departures, self.profiles = MemoryDepartures(), MemoryProfiles()
+        self.tombstones = MemoryTombstones()
         self.off = False
         self.processes: list[Process] = []
         network.portioners[self.address] = (
@@ -178,7 +180,8 @@ class Deployment:
         reader = Reader(self.log, self.log)
         departures = DepartureReader(self.departures, self.followers)
         clock = self._now
-        return CatchUp(reader, self.state, self.followers, clock, TOMBSTONE_MS, departures)
+        kept = self.tombstones, departures
+        return CatchUp(reader, self.state, self.followers, clock, *kept)
 
     def control(self) -> RelayControl:
         reader = Reader(self.log, self.log)
@@ -217,6 +220,7 @@ class Deployment:
             bells,
             process.clock,
             process.new_id,
+            process.through("tombstones", self.tombstones),
             TOMBSTONE_MS,
         )
         relayer = Relayer(
@@ -253,6 +257,7 @@ class Deployment:
             self.profiles,
             MemoryBells(),
             process.clock,
+            process.through("tombstones", self.tombstones),
             TOMBSTONE_MS,
             limits.TTL_SLACK_MS,
         )

@@ -13,7 +13,7 @@ from typing import Any
 from tidings.core import cursors, filters
 from tidings.core.catchup import CatchUp
 
-from tests.unit.scene import FEED, TOMBSTONE_MS, Scene
+from tests.unit.scene import FEED, Scene
 
 from .consumer import Consumer, Session
 from .model import Log, Position, Wanted
@@ -30,7 +30,7 @@ class Feed:
             scene.state,
             scene.followers,
             scene.clock,
-            TOMBSTONE_MS,
+            scene.tombstones,
             scene.departure_reader,
         )
         self._posts = 0

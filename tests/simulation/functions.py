@@ -114,7 +114,7 @@ class Functions:
             process.count,
             FEEDS,
             self.parts.page_ms,
-            TOMBSTONE_MS,
+            process.through("tombstones", self.stores.tombstones),
         )
 
     def connect(self, process: Process, connection_id: str) -> None:
@@ -227,7 +227,7 @@ class Functions:
             state,
             followers,
             process.clock,
-            TOMBSTONE_MS,
+            process.through("tombstones", self.stores.tombstones),
             self._departures(process),
             self._archive(process),
         )
@@ -262,6 +262,7 @@ class Functions:
             self._recent(process),
             process.through("bells", self.bells),
             process.clock,
+            process.through("tombstones", self.stores.tombstones),
             TOMBSTONE_MS,
             self.parts.page_ms,
         )

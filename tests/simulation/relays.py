@@ -21,7 +21,7 @@ from tidings.core.sources import Role, Source
 from tidings.core.telling import Portioner
 
 from .chained import Deployment, Network, WatchedSeats
-from .functions import FEED, TOMBSTONE_MS
+from .functions import FEED
 from .model import Broken
 from .wandering import Wanderer
 from .world import World
@@ -82,7 +82,8 @@ class Relays:
         def clock() -> int:
             return self.world.scheduler.now_ms
 
-        return CatchUp(reader, stores.state, stores.followers, clock, TOMBSTONE_MS, departures)
+        kept = stores.tombstones, departures
+        return CatchUp(reader, stores.state, stores.followers, clock, *kept)
 
     def _member(self, name: str) -> Deployment:
         address = f"https://{name}.example/feeds/main"

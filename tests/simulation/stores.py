@@ -17,6 +17,7 @@ from tidings.core.memory import (
     MemoryRegistry,
     MemoryState,
     MemoryTallies,
+    MemoryTombstones,
     MemoryWatches,
 )
 from tidings.core.pages import Page
@@ -139,6 +140,7 @@ class Stores:
         self.claims = MemoryClaims()
         self.consumers = WatchedConsumers()
         self.tallies = MemoryTallies()
+        self.tombstones = MemoryTombstones()
         self.inbox = MemoryInbox()
         self.watches = MemoryWatches()
         self.registry = MemoryRegistry()

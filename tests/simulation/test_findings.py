@@ -63,7 +63,7 @@ class Scene:
         reader = SOUND.reader(stores.log, stores.log)
         departures = DepartureReader(stores.departures, stores.followers)
         return CatchUp(
-            reader, stores.state, stores.followers, self._now_ms, TOMBSTONE_MS, departures
+            reader, stores.state, stores.followers, self._now_ms, stores.tombstones, departures
         )
 
     def _now_ms(self) -> int:

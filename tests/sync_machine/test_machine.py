@@ -8,7 +8,7 @@ from typing import Any
 
 import boto3
 import pytest
-from tidings.aws import app
+from tidings.aws import app, corrections_app
 from tidings.aws.sync_answers import NotWaiting, answer
 from tidings.core import limits
 from tidings.core.errors import Unavailable
@@ -129,7 +129,7 @@ def test_a_part_is_gone_on_with_until_it_is_complete(
     """A run that yields for want of time says how far it is; the counts are those of all runs."""
     monkeypatch.setattr(limits, "REQUEST_OPERATIONS_MAX", 1)
     moments = iter(range(0, 10**9, limits.CORRECT_RUN_MS // 2))
-    corrector = app.corrector()
+    corrector = corrections_app.corrector()
     object.__setattr__(corrector, "clock", lambda: next(moments))
     jobs.parts = {"insert": [planned("insert", *"abc")]}
 

@@ -134,6 +134,7 @@ class Node:
             scene.bells,
             scene.clock,
             scene.new_id,
+            scene.tombstones,
             TOMBSTONE_MS,
         )
 

@@ -41,6 +41,7 @@ from tidings.core.memory import (
     MemorySockets,
     MemoryState,
     MemoryTallies,
+    MemoryTombstones,
     MemoryWatches,
 )
 from tidings.core.metering import Meter
@@ -107,6 +108,7 @@ class Scene:
     keys: MemoryKeys = field(default_factory=MemoryKeys)
     key_counts: MemoryKeyCounts = field(default_factory=MemoryKeyCounts)
     tallies: MemoryTallies = field(default_factory=MemoryTallies)
+    tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
     counted: Counter[str] = field(default_factory=Counter)
     waits: list[int] = field(default_factory=list)
     retention: Retention = RETENTION
@@ -129,7 +131,7 @@ class Scene:
             self.state,
             self.followers,
             self.clock,
-            TOMBSTONE_MS,
+            self.tombstones,
             self.departure_reader,
             ArchiveReader(self.archive, self.count),
             Losses(self.profiles),
@@ -179,7 +181,8 @@ class Scene:
 
     def _followers(self) -> None:
         stores = self.state, self.departures, self.profiles
-        self.projector = Projector(*stores, self.bells, self.clock, TOMBSTONE_MS, PAGE_MS)
+        kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
+        self.projector = Projector(*stores, self.bells, self.clock, *kept)
         self.pusher = Pusher(
             self.connections,
             self.inbox,

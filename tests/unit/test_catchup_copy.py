@@ -10,6 +10,8 @@ from tidings.core.catchup import RESET
 from tidings.core.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.filters import EVERYTHING
 from tidings.core.frames import Event
+from tidings.core.memory import MemoryTombstones
+from tidings.core.tombstones import Remembered
 
 from tests.unit.following import SECOND, caught_up, filled, follow, names, trimmed
 from tests.unit.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
@@ -225,7 +227,9 @@ def test_expired_tombstones_are_not_told(scene: Scene) -> None:
     """DynamoDB deletes them some time or other; they count as gone from their time on."""
     filled(scene)
     later = NOW + TOMBSTONE_MS + 2000
-    catch_up = replace(scene.catch_up, clock=lambda: later, tombstone_ms=2**50)
+    scene.tombstones = MemoryTombstones()
+    scene.tombstones.remember(FEED, None, Remembered(2**50, 2**50, 0))
+    catch_up = replace(scene.catch_up, clock=lambda: later, tombstones=scene.tombstones)
     started = catch_up.start(FEED, Place(99, 0, SECOND))
 
     found: list[str] = []

@@ -25,5 +25,5 @@ def test_each_change_is_the_next_version() -> None:
 
 
 def test_what_became_of_a_message() -> None:
-    """Sent, gone, or busy: only the last is worth another try."""
-    assert {outcome.value for outcome in Outcome} == {"sent", "gone", "busy"}
+    """Of those that failed only the busy one is worth another try."""
+    assert {outcome.value for outcome in Outcome} == {"sent", "gone", "busy", "unknown", "refused"}

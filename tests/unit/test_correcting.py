@@ -36,7 +36,7 @@ def corrector(scene: Scene) -> Corrector:
         scene.count,
         FEEDS,
         PAGE_MS,
-        TOMBSTONE_MS,
+        scene.tombstones,
     )
 
 

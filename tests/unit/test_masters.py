@@ -23,7 +23,7 @@ from tidings.core.requests import JSON_TYPE
 from tidings.core.sources import Source
 from tidings.core.users import Gate, UserVerifier
 
-from tests.unit.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op
+from tests.unit.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
 
 UPSTREAM = "https://b.example/feeds/main"
 MASTER = "https://a.example/feeds/main"
@@ -105,7 +105,7 @@ def _correct(scene: Scene) -> None:
         scene.count,
         FEEDS,
         PAGE_MS,
-        TOMBSTONE_MS,
+        scene.tombstones,
         COPIES,
     )
     made.apply(FEED, 0, [wanted])

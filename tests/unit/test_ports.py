@@ -16,6 +16,7 @@ from tidings.core import (
     ports,
     relay_ports,
     restoring,
+    tombstones,
     watch_ports,
 )
 
@@ -27,6 +28,7 @@ MODULES = (
     key_ports,
     relay_ports,
     restoring,
+    tombstones,
     watch_ports,
 )
 

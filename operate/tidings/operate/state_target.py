@@ -14,6 +14,7 @@ from tidings.aws.clock import now_ms
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
 from tidings.core.feeds import check_known
 from tidings.core.reader import Reader
 from tidings.core.verifying import Verifier
@@ -55,10 +56,16 @@ class StateTarget:
             Reader(log, log),
             spill,
             now_ms,
-            self.settings.tombstone_ms,
+            self.tombstone_ms(),
             buckets,
             archive,
         )
+
+    def tombstone_ms(self) -> int:
+        """How long a tombstone that is put right lives: as long as readers count on, or longer."""
+        store = DynamoDBTombstones(self.client, self.settings.control_table)
+        found = store.remembered(self.feed)
+        return max(self.settings.tombstone_ms, found.life_ms if found else 0)
 
     def log(self) -> DynamoDBLog:
         return DynamoDBLog(self.client, self.settings.log_table, self.settings.control_table)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb_followers import DynamoDBFollowers
     from tidings.aws.dynamodb_log import DynamoDBLog
     from tidings.aws.dynamodb_state import DynamoDBState
+    from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
     from tidings.aws.settings import Settings
     from tidings.core.watermarks import Reached
 
@@ -114,6 +115,11 @@ class Place:
         log = self.log()
         return Reader(log, log).frontier(self.feed, self.checkpoint()).page
 
+    def tombstones(self) -> DynamoDBTombstones:
+        from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
+
+        return DynamoDBTombstones(self.client(), self.settings.control_table)
+
     def corrector(self) -> Corrector:
         log = self.log()
         page_ms = self.settings.page_ms
@@ -129,7 +135,7 @@ class Place:
             _uncounted,
             self.settings.feeds,
             page_ms,
-            self.settings.tombstone_ms,
+            self.tombstones(),
             self.masters,
         )
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.clock import now_ms
 from tidings.aws.stages import NoStage
-from tidings.core import limits
-from tidings.core.catchup import forgotten, in_copy, margin
+from tidings.core.catchup import in_copy, margin
 from tidings.core.cursors import PAGE_END, Place, Replication
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers import STATE
 from tidings.core.operations import as_event
 from tidings.core.reader import Reader
+from tidings.core.tombstones import forgotten, known_since
 from tidings.pipeline import place as places
 
 from .archive_way import ArchiveWay
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
     from .options import Where
 
 
-def found(where: Where) -> tuple[places.Place, int]:
+def found(where: Where) -> places.Place:
     """
-    The tables that the options name, and how long deleted objects are surely remembered there.
+    The tables that the options name.
 
     Raises:
         WrongOption: there is no such stage or feed.
     """
     try:
         if where.stage:
-            place = places.on_stage(where.feed, where.stage)
-            return place, place.settings.tombstone_ms
-        return _named(where), limits.TOMBSTONE_SLACK_MS
+            return places.on_stage(where.feed, where.stage)
+        return _named(where)
     except NoStage as error:
         raise WrongOption("stage", str(error)) from None
     except (InvalidFeed, UnknownFeed) as error:
@@ -66,7 +65,6 @@ class AccountWay:
 
     place: places.Place
     where: Where
-    tombstone_ms: int
 
     def ends(self) -> Ends:
         if self.where.from_archive:
@@ -97,7 +95,7 @@ class AccountWay:
         followers = self.place.followers()
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
         since_s = margin(place.seconds)
-        if forgotten(since_s, now_ms=now_ms(), tombstone_ms=self.tombstone_ms):
+        if forgotten(since_s, known_since(self.place.tombstones(), self.where.feed, now_ms())):
             return Replication(0, projected, 0, tombstones=False)
         return Replication(since_s, projected, 0, tombstones=True)
 

@@ -135,8 +135,7 @@ def opened(where: Where, wanted: Filter) -> Way:
     if where.stage or where.tables or where.endpoint:
         from .account_way import AccountWay, found
 
-        place, tombstone_ms = found(where)
-        return AccountWay(place, where, tombstone_ms)
+        return AccountWay(found(where), where)
     from .archive_way import ArchiveWay
 
     return ArchiveWay(where)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tidings.core.access import Guard
     from tidings.core.append import Appender
     from tidings.core.catchup import CatchUp
-    from tidings.core.correcting import Corrector
     from tidings.core.delivery import Delivery
     from tidings.core.departure_reader import DepartureReader
     from tidings.core.followers import Follower, Handler
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from .dynamodb_log import DynamoDBLog
     from .dynamodb_state import DynamoDBState
     from .dynamodb_tallies import DynamoDBTallies
+    from .dynamodb_tombstones import DynamoDBTombstones
     from .lambda_bells import LambdaBells
     from .s3_documents import S3Documents
     from .s3_parts import S3Parts
@@ -115,6 +115,13 @@ def state() -> DynamoDBState:
     from .dynamodb_state import DynamoDBState
 
     return DynamoDBState(clients.dynamodb_once(), settings().state_table)
+
+
+@cache
+def tombstones() -> DynamoDBTombstones:
+    from .dynamodb_tombstones import DynamoDBTombstones
+
+    return DynamoDBTombstones(clients.dynamodb(), settings().control_table)
 
 
 @cache
@@ -202,7 +209,7 @@ def catch_up() -> CatchUp:
     from . import archive_app
 
     kept = departure_reader(), archive_app.reader(), Losses(profiles())
-    return CatchUp(reader(), state(), followers(), now_ms, settings().tombstone_ms, *kept)
+    return CatchUp(reader(), state(), followers(), now_ms, tombstones(), *kept)
 
 
 @cache
@@ -271,7 +278,7 @@ def _projector() -> Handler:
     from tidings.core.projecting import Projector
 
     kept_ms = settings().tombstone_ms, settings().page_ms
-    return Projector(state(), departures(), profiles(), bells(), now_ms, *kept_ms)
+    return Projector(state(), departures(), profiles(), bells(), now_ms, tombstones(), *kept_ms)
 
 
 def _pusher() -> Handler:
@@ -289,29 +296,6 @@ def _pusher() -> Handler:
         departure_reader(),
         profiles(),
         settings().sources,
-    )
-
-
-@cache
-def corrector() -> Corrector:
-    from tidings.core.correcting import Corrector
-
-    from . import relay_app
-
-    return Corrector(
-        log(),
-        state(),
-        followers(),
-        reader(),
-        filler(),
-        now_ms,
-        sleep_ms,
-        new_id,
-        count,
-        settings().feeds,
-        settings().page_ms,
-        settings().tombstone_ms,
-        relay_app.masters(),
     )
 
 

@@ -80,6 +80,7 @@ def relayer(feed: str) -> Relayer:
         app.bells(),
         now_ms,
         app.new_id,
+        app.tombstones(),
         settings.tombstone_ms,
     )
     return Relayer(

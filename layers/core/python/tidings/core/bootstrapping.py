@@ -18,6 +18,7 @@ from .followers import STATE
 from .operations import as_event
 from .portions import Rows
 from .relays import Condition, Copy
+from .tombstones import note_copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .relays import Relay
     from .selections import Selection
     from .state import Row
+    from .tombstones import TombstoneStore
 
 _BATCH_ROWS = 1000  # written under one renewal of the lease: some two seconds of its twenty
 
@@ -46,7 +48,8 @@ class Bootstrapper:
     """
     Holds the lease of `state` from its first step on, until `let_go`.
 
-    *tombstone_ms* is how long deleted objects are remembered.
+    *tombstone_ms* is how long objects that are deleted here are remembered; *tombstones* keep
+    that those of the upstream may live shorter.
     """
 
     upstream: Upstream
@@ -56,6 +59,7 @@ class Bootstrapper:
     bells: Bells
     clock: Clock
     new_id: NewId
+    tombstones: TombstoneStore
     tombstone_ms: int
     _leases: dict[str, Lease] = field(default_factory=dict)
 
@@ -88,6 +92,7 @@ class Bootstrapper:
         after = _behind(relay, copy, told)
         found = rows.rows if rows and not copy.empty else ()
         end = rows.after if rows and not copy.empty else None
+        note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.clock())
         self._write(relay.feed, self._changes(relay.feed, after, found, end))
         if end is None:
             return Heard(replace(after, bucket=copy.bucket + 1, after=""), told)

@@ -21,6 +21,7 @@ from .matching import page_part, row_name
 from .operations import data_of, event_of, parse_line
 from .parts import Chosen, Rows
 from .reader import Run
+from .tombstones import forgotten, known_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .ports import Checkpoints, Clock, StateStore
     from .reader import Reader
     from .state import Row
+    from .tombstones import TombstoneStore
 
 RESET = "reset"
 LIVE = "live"
@@ -104,11 +106,6 @@ def margin(seconds: int) -> int:
     return max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
 
 
-def forgotten(since_s: int, *, now_ms: int, tombstone_ms: int) -> bool:
-    """Whether deletions since then may be forgotten before a copy has told them all."""
-    return since_s * 1000 < now_ms - tombstone_ms + limits.CONNECTION_MS_MAX
-
-
 def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
     """Whether a copy of what changed since tells *row*."""
     if row.at_ms < since_ms or 0 < row.expires_ms <= now_ms:
@@ -123,15 +120,15 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """
-    *tombstone_ms* is how long deleted objects are remembered. *lost* says whether who comes with
-    a cursor may have heard of what a restore lost.
+    *tombstones* tell since when deletions are remembered. *lost* says whether who comes with a
+    cursor may have heard of what a restore lost.
     """
 
     reader: Reader
     states: StateStore
     checkpoints: Checkpoints
     clock: Clock
-    tombstone_ms: int
+    tombstones: TombstoneStore
     departures: DepartureReader
     archive: ArchiveReader | None = None
     lost: Callable[[str, Cursor], bool] = _nothing
@@ -188,7 +185,7 @@ class CatchUp:
         page = self.reader.at(feed, place.page)
         if page is not None and page.seconds == place.seconds:
             return in_log(place)
-        if self._forgotten(margin(place.seconds)) and self._archived(feed, place):
+        if self._forgotten(feed, margin(place.seconds)) and self._archived(feed, place):
             return replace(in_log(place), archived=True)
         return self._by_time(feed, place.seconds)
 
@@ -207,12 +204,12 @@ class CatchUp:
     def _by_time(self, feed: str, seconds: int) -> Progress:
         """The latest of each object changed since, while its deletion would be remembered."""
         since_s = margin(seconds)
-        if since_s == 0 or self._forgotten(since_s):
+        if since_s == 0 or self._forgotten(feed, since_s):
             return self._everything(feed)
         return self._copy(feed, since_ms=since_s * 1000, tombstones=True)
 
-    def _forgotten(self, since_s: int) -> bool:
-        return forgotten(since_s, now_ms=self.clock(), tombstone_ms=self.tombstone_ms)
+    def _forgotten(self, feed: str, since_s: int) -> bool:
+        return forgotten(since_s, known_since(self.tombstones, feed, self.clock()))
 
     def _everything(self, feed: str) -> Progress:
         return replace(self._copy(feed, since_ms=0, tombstones=False), resets=True)
@@ -229,7 +226,7 @@ class CatchUp:
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
         """Only while all since it began can be told, and deletions before are remembered."""
         ours = cursor.page <= self._projected(feed)
-        if cursor.tombstones and self._forgotten(cursor.since_s):
+        if cursor.tombstones and self._forgotten(feed, cursor.since_s):
             return self._everything(feed)
         if ours and self._told(feed, cursor.page):
             since_ms = cursor.since_s * 1000

@@ -22,6 +22,7 @@ from .feeds import check_known
 from .followers import STATE
 from .masters import ALL_LOCAL
 from .pages import Page, encode, filler
+from .tombstones import known_since
 from .whereabouts import Verdict, Whereabouts
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .masters import Masters
     from .ports import Checkpoints, Clock, Count, LogStore, NewId, Sleep, StateStore
     from .reader import Filler, Reader
+    from .tombstones import TombstoneStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Corrector:
     count: Count
     feeds: frozenset[str]
     page_ms: int
-    tombstone_ms: int
+    tombstones: TombstoneStore
     masters: Masters = ALL_LOCAL
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
@@ -98,9 +100,10 @@ class Corrector:
         An object deleted since the plan was made must still have its tombstone, or it would
         pass for one that never was. Half of their time, so that no clock and no outage matters.
         """
-        run = self.reader.read(feed, through, 1)
-        age_ms = self.clock() - run.pages[0].at_ms if run.pages else 0
-        if run.trimmed or age_ms > self.tombstone_ms // 2:
+        run, now = self.reader.read(feed, through, 1), self.clock()
+        age_ms = now - run.pages[0].at_ms if run.pages else 0
+        remembered_ms = now - known_since(self.tombstones, feed, now)
+        if run.trimmed or age_ms > remembered_ms // 2:
             raise PlanTooOld(feed=feed, through=through)
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Whereabouts:

@@ -110,6 +110,7 @@ STATUS_AGE_MS = 1_000  # nobody needs a password for it: a crowd costs one repor
 
 # --- retention -------------------------------------------------------------------------------
 RETENTION_MS_MIN = 3600 * 1000  # far above any function's time limit, so no writer is that slow
+TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # no retention lets them live shorter
 TTL_SLACK_MS = 24 * 3600 * 1000  # DynamoDB deletes this long after the floor has passed a page
 CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .departures import depart
 from .followers import PUSH, STATE
 from .state import project
+from .tombstones import known_since, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .pages import Page
     from .ports import Bells, Clock, DepartureStore, Profiles, StateStore
     from .state import Row
+    from .tombstones import TombstoneStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Projector:
     Pages seen again put a row back to an earlier operation for a moment, but never to one
     before the checkpoint, and the same run brings it forward again.
 
-    Departures come before the rows: where a row is, what it overwrote has been looked at.
+    Departures come before the rows: where a row is, what it overwrote has been looked at. So does
+    the note of how long tombstones live: nobody who judges by it finds one that lives shorter.
     """
 
     states: StateStore
@@ -33,6 +36,7 @@ class Projector:
     profiles: Profiles
     bells: Bells
     clock: Clock
+    tombstones: TombstoneStore
     tombstone_ms: int
     page_ms: int
 
@@ -46,6 +50,9 @@ class Projector:
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         rows = project(pages, tombstone_ms=self.tombstone_ms)
+        first = bool(pages) and pages[0].number == 1
+        if first or any(row.expires_ms for row in rows):
+            note(self.tombstones, feed, self.tombstone_ms, self.clock(), first=first)
         if rows and self._keeps(feed):
             self._depart(feed, pages, rows)
         if rows:
@@ -65,7 +72,7 @@ class Projector:
 
     def _depart(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
         standing = self.states.find(feed, [row.key for row in rows])
-        forgotten_ms = self.clock() - self.tombstone_ms
+        forgotten_ms = known_since(self.tombstones, feed, self.clock())
         found = depart(pages, standing, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
         if found:
             self.departures.write(feed, found)

@@ -22,6 +22,7 @@ from .spill import MemorySpill
 from .state import MemoryState
 from .tags import MemoryTags
 from .tallies import MemoryTallies
+from .tombstones import MemoryTombstones
 from .upstream import MemoryUpstream
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "MemoryState",
     "MemoryTags",
     "MemoryTallies",
+    "MemoryTombstones",
     "MemoryUpstream",
     "MemoryWatches",
 ]
