@@ -106,7 +106,7 @@ def test_no_deletion_that_is_gone_counts_as_known(
     noted, now, gone = Remembered(5 * DAY, 5 * DAY, 0), NOW, []
     for days, later in changes:
         noted = noted if noted.life_ms == days * DAY else noted.then(days * DAY, now)
-        for late in (0, SKEW - 1):  # the page of a deletion may be stamped ahead, or be an older one
+        for late in (0, SKEW - 1):  # its page may be stamped ahead
             gone.append((now + late, now + late + days * DAY))
         gone.append((now - DAY, now - DAY + days * DAY))
         now += later * DAY // 2
