@@ -34,7 +34,7 @@ from tidings.core.projecting import Projector
 from tidings.core.reader import Filler, Reader
 from tidings.core.relay_control import RelayControl
 from tidings.core.relaying import Relayer
-from tidings.core.relays import RELAY
+from tidings.core.relays import RELAY, CopiedUntil
 from tidings.core.sources import Source
 from tidings.core.telling import Portioner
 
@@ -179,9 +179,10 @@ class Deployment:
     def catch_up(self) -> CatchUp:
         reader = Reader(self.log, self.log)
         departures = DepartureReader(self.departures, self.followers)
-        clock = self._now
         kept = self.tombstones, departures
-        return CatchUp(reader, self.state, self.followers, clock, *kept)
+        until = CopiedUntil({FEED}, self.relays)
+        clock = self._now
+        return CatchUp(reader, self.state, self.followers, clock, *kept, copied_until=until)
 
     def control(self) -> RelayControl:
         reader = Reader(self.log, self.log)

@@ -10,7 +10,8 @@ from tidings.core.catchup import RESET
 from tidings.core.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.filters import EVERYTHING
 from tidings.core.frames import Event
-from tidings.core.memory import MemoryTombstones
+from tidings.core.memory import MemoryRelays, MemoryTombstones
+from tidings.core.relays import CopiedUntil, Relay
 from tidings.core.tombstones import Remembered
 
 from tests.unit.following import SECOND, caught_up, filled, follow, names, trimmed
@@ -237,3 +238,20 @@ def test_expired_tombstones_are_not_told(scene: Scene) -> None:
         step = catch_up.step(FEED, started, EVERYTHING)
         found, started = found + names(step.events), step.progress
     assert sorted(found) == ["insert a", "insert c"]
+
+
+def test_a_cursor_on_a_copy_that_lags_tells_when_its_last_page_was_written(scene: Scene) -> None:
+    """Pages behind it were written upstream long ago; by the time of now they would be missed."""
+    filled(scene)
+    relays = MemoryRelays(scene.log)
+    written = Relay(FEED, checkpoint=3, seconds=SECOND - 500)
+    relays.write(Relay(FEED), written)
+    scene.catch_up = replace(scene.catch_up, copied_until=CopiedUntil({FEED}, relays))
+    scene.project()
+    trimmed(scene, 4)
+
+    assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, SECOND - 500)
+    assert scene.catch_up.start(FEED, cursors.Now()).seconds == SECOND - 500
+
+    relays.write(relays.relay(FEED), replace(written, checkpoint=5))
+    assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, 0), "nobody knows"

@@ -206,9 +206,9 @@ def catch_up() -> CatchUp:
     from tidings.core.catchup import CatchUp
     from tidings.core.losses import Losses
 
-    from . import archive_app
+    from . import archive_app, relay_app
 
-    kept = departure_reader(), archive_app.reader(), Losses(profiles())
+    kept = departure_reader(), archive_app.reader(), Losses(profiles()), relay_app.copied_until()
     return CatchUp(reader(), state(), followers(), now_ms, tombstones(), *kept)
 
 

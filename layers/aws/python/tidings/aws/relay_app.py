@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidings.core.relay_control import RelayControl
     from tidings.core.relay_watch import RelayWatch
     from tidings.core.relaying import Relayer
+    from tidings.core.relays import CopiedUntil
     from tidings.core.telling import Portioner
 
     from .dynamodb_clusters import DynamoDBClusters
@@ -97,6 +98,12 @@ def relayer(feed: str) -> Relayer:
         settings.page_ms,
         coordinator(),
     )
+
+
+def copied_until() -> CopiedUntil:
+    from tidings.core.relays import CopiedUntil
+
+    return CopiedUntil(app.settings().sources, store())
 
 
 @cache

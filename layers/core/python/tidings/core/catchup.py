@@ -117,11 +117,16 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
     return False
 
 
+def _not_chained(feed: str, page: int) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """
     *tombstones* tell since when deletions are remembered. *lost* says whether who comes with a
-    cursor may have heard of what a restore lost.
+    cursor may have heard of what a restore lost. *copied_until* tells the second of a page of a
+    chained feed: see `CopiedUntil`.
     """
 
     reader: Reader
@@ -132,6 +137,7 @@ class CatchUp:
     departures: DepartureReader
     archive: ArchiveReader | None = None
     lost: Callable[[str, Cursor], bool] = _nothing
+    copied_until: Callable[[str, int], int | None] = _not_chained
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """What stands behind *cursor*. Never fails: the worst case is `reset` and everything."""
@@ -175,9 +181,14 @@ class CatchUp:
         return replace(run, more=run.more and run.pages[-1].number < until)
 
     def _end(self, feed: str) -> Place:
-        """The end of the log; its time is now where its last page was trimmed."""
+        """The end of the log, also where its last page was trimmed."""
         end = self.reader.frontier(feed, self._projected(feed))
-        return end if end.seconds or not end.page else replace(end, seconds=self.clock() // 1000)
+        return end if end.seconds or not end.page else self._last(feed, end.page)
+
+    def _last(self, feed: str, page: int) -> Place:
+        """Behind *page*, which is gone, and the last one: what follows is written from now on."""
+        seconds = self.copied_until(feed, page)
+        return Place(page, PAGE_END, self.clock() // 1000 if seconds is None else seconds)
 
     def _from_place(self, feed: str, place: Place) -> Progress:
         if place.page == 0 and place.seconds == 0 and place.slot == PAGE_END:
@@ -291,7 +302,7 @@ class CatchUp:
         run = self.reader.read(feed, number, 1)
         if number == 0 or run.trimmed or run.waiting:
             return 0
-        return run.pages[0].seconds if run.pages else self.clock() // 1000
+        return run.pages[0].seconds if run.pages else self._last(feed, number).seconds
 
     def _row_events(
         self, rows: Iterable[Row], progress: Progress, wanted: Filter

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from . import limits
 from .cursors import PAGE_END, Place
 from .sources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from .relay_ports import RelayStore
 
 RELAY = "relay"  # the bell of the function that copies chained feeds
 
@@ -161,3 +167,23 @@ def restarted(relay: Relay) -> Relay:
     condition = Condition.COPYING if relay.copy else Condition.RUNNING
     begun = relay.copy or relay.checkpoint
     return replace(succeeded(relay), condition=condition if begun else Condition.NEW)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedUntil:
+    """The commit times of pages of *chained* feeds that are not in the log, as far as known."""
+
+    chained: Container[str]
+    relays: RelayStore
+
+    def __call__(self, feed: str, page: int) -> int | None:
+        """
+        The second in which *page* was committed upstream, 0 where nobody knows.
+
+        None for a feed of our own: what follows its last page has yet to be written. What follows
+        the last page of a copy may have been written long ago, and be on its way.
+        """
+        if feed not in self.chained:
+            return None
+        relay = self.relays.relay(feed)
+        return relay.seconds if relay.checkpoint == page else 0
