@@ -7,6 +7,7 @@ from tidings.core import cursors, limits
 SORT_KEY_BYTES = 1024  # DynamoDB
 ITEM_BYTES = 400 * 1024  # DynamoDB
 MESSAGE_BYTES = 128 * 1024  # API Gateway, out
+_RECEIVE_TIMEOUT_S = 10  # of the function that answers a listener, see `blueprint`
 
 
 def test_keys_fit_a_sort_key() -> None:
@@ -30,7 +31,16 @@ def test_positions_fit_their_digits() -> None:
 def test_a_holder_is_dead_before_its_lease_can_be_taken() -> None:
     """It may renew the lease at the start of its run only, and Lambda kills it at the time-out."""
     assert limits.FOLLOW_RUN_MS < limits.FOLLOW_TIMEOUT_S * 1000 < limits.LEASE_MS
-    assert limits.REPLAY_RUN_MS < limits.REPLAY_TIMEOUT_S * 1000 < limits.REPLAY_LEASE_MS
+    assert limits.REPLAY_RUN_MS < limits.REPLAY_TIMEOUT_S * 1000
+
+
+def test_a_replay_is_dead_before_another_takes_its_connection() -> None:
+    """By whatever clock: only what it saves is guarded by a version, not what it sends."""
+    dead_ms = limits.REPLAY_TIMEOUT_S * 1000 + limits.CLOCK_SKEW_MS_MAX
+    answered_ms = _RECEIVE_TIMEOUT_S * 1000 + limits.CLOCK_SKEW_MS_MAX
+
+    assert dead_ms < limits.REPLAY_LEASE_MS
+    assert answered_ms < limits.REGISTERING_MS
 
 
 def test_time_limits_of_the_log() -> None:

@@ -69,7 +69,7 @@ SEND_BACKOFF_MS = 50  # doubles with each attempt: 350 ms in all, a run is not h
 TELL_EVERY_MS = 600_000  # idle connections learn the moved cursor this often, well within retention
 REPLAY_RUN_MS = 20_000  # one replay yields after this
 REPLAY_TIMEOUT_S = 30  # Lambda kills a replay here
-REPLAY_LEASE_MS = 40_000  # outlives any replay, see LEASE_MS
+REPLAY_LEASE_MS = 100_000  # outlives any replay, though one clock writes it and another reads it
 CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway cuts after 2 h; then it is forgotten
 
 # --- state -----------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ RESOURCES_MAX = 32  # of a feed; each is sent with every list of them, and kept 
 MAX_AGE_S_MIN = 60  # the sweep looks once a minute; followers bound the floor in any case
 INSTANCE_BYTES_MAX = 512  # with a resource it must fit DynamoDB's 1,024 B sort key
 SERVICE_BYTES_MAX = 1024  # a name for people, stored with each resource that is registered
-REGISTERING_MS = 15_000  # outlives the function that answers: nobody else serves it meanwhile
+REGISTERING_MS = 75_000  # outlives the function that answers, see REPLAY_LEASE_MS
 OBJECTS_MAX = 1000  # of one page of a bootstrap: some hundred kilobytes
 OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # of one page; Lambda answers with 6 MB at most
 CAPTURE_BYTES = 370_000  # of a page of writes: deflated or not it fits, so none is refused for it
