@@ -34,6 +34,7 @@ def test_a_post_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
             "server": f"tidings/{VERSION}",
             "cache-control": NO_CACHE,
             "access-control-allow-origin": "*",
+            "access-control-expose-headers": "allow, last-event-id, retry-after",
         },
     }
     assert logged() == [[LINE]]

@@ -70,7 +70,7 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-cache, no-store, must-revalidate",
         "access-control-allow-origin": "*",
-        "access-control-expose-headers": "last-event-id",
+        "access-control-expose-headers": "allow, last-event-id, retry-after",
         "last-event-id": "0000000000000000007fffff",
     }
     blocks = [block.split("\n") for block in text.split("\n\n") if block]

@@ -122,8 +122,12 @@ def test_a_browser_sends_nothing_that_a_form_could(kind: str, *, may: bool) -> N
 
 
 def test_answers_name_the_page_that_may_read_them() -> None:
-    """Caches are told that it depends on who asks."""
-    named = {"access-control-allow-origin": "https://page.example", "vary": "Origin"}
+    """And which headers of it, such as when to come again; caches, that it depends on who asks."""
+    exposed = {"access-control-expose-headers": "allow, last-event-id, retry-after"}
+    named = {"access-control-allow-origin": "https://page.example", "vary": "Origin", **exposed}
     assert cors_headers("https://page.example", LISTED[:1]) == named
     assert cors_headers("https://evil.example", LISTED[:1]) == {"vary": "Origin"}
-    assert cors_headers("https://evil.example", LISTED) == {"access-control-allow-origin": "*"}
+    assert cors_headers("https://evil.example", LISTED) == {
+        "access-control-allow-origin": "*",
+        **exposed,
+    }

@@ -148,7 +148,6 @@ class EventStreams:
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
             "content-type": f"{EVENT_STREAM}; charset=utf-8",
-            "access-control-expose-headers": "last-event-id",
             # Where it starts: a client cut before its first event resumes from here.
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }

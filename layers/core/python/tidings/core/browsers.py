@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 ANY = "*"  # of origins: every page may read; to change something it has to be named
+# Headers that a page of another origin may read beside those that browsers let every page read.
+EXPOSED = ("allow", "last-event-id", "retry-after")
 READING = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 _UNKNOWN = "is not a name of this server; --allow-host adds one"
 _LOCALHOST = "localhost"
@@ -94,9 +96,10 @@ def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
 
     Where it depends on who asks, no cache may give one page's answer to another.
     """
+    exposed = {"access-control-expose-headers": ", ".join(EXPOSED)}
     if ANY in origins:
-        return {"access-control-allow-origin": ANY}
-    allowed = {"access-control-allow-origin": origin} if origin in origins else {}
+        return {"access-control-allow-origin": ANY, **exposed}
+    allowed = {"access-control-allow-origin": origin, **exposed} if origin in origins else {}
     return {**allowed, "vary": "Origin"}
 
 
