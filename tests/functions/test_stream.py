@@ -12,6 +12,7 @@ import pytest
 from tidings.aws import app as root
 from tidings.aws import asgi
 from tidings.aws.asgi import _LAST_MS
+from tidings.aws.asgi_edge import asgi_edge
 from tidings.aws.clock import now_ms
 from tidings.core.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
@@ -208,3 +209,43 @@ def test_leaves_are_asked_for_by_a_query(cloud: Cloud) -> None:
         get("/", headers=headers, query=query + "&lastEventId=0", until="live")
     )
     assert status == 200
+
+
+def test_what_is_counted_is_written_before_the_answer_ends(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind the last piece Lambda may stop the process, and nothing else would write it."""
+    written: list[str] = []
+
+    async def answer(scope: Message, receive: asgi.Receive, send: asgi.Send) -> None:
+        root.count("PartsBroken", 2)
+        await asgi.send_head(send, 200, {})
+        await asgi.send_body(send, "more", more=True)
+        await asgi.send_body(send, "", more=False)
+
+    async def send(message: Message) -> None:
+        written.append(capsys.readouterr().out)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def ask() -> None:
+        await asgi_edge(answer)({"type": "http"}, receive, send)
+
+    asyncio.run(ask())
+    assert written[:2] == ["", ""]
+    assert json.loads(written[2])["PartsBroken"] == [2]
+
+
+def test_the_deployed_app_writes_what_it_counted(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader who left has ended, too."""
+    ingest(event("http_post"), None)
+    capsys.readouterr()
+    root.count("PartsBroken", 3)  # as the archive's reader does
+    headers = {"accept": "text/event-stream", "last-event-id": "0000000000000000007fffff"}
+    asyncio.run(get("/", headers=headers, until="event: insert"))
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["PartsBroken"] for line in lines if "PartsBroken" in line] == [[3]]
