@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -58,9 +60,16 @@ class StreamSource(Construct):
             maximum_retry_attempts=source.retries_max,
             destination_config={"onFailure": {"destination": given_up.bucket.bucket_arn}},
             metrics_config={"metrics": ["EventCount"]},
+            filter_criteria=_filter(source),
         )
         # Lambda tries the role's permissions when the mapping is made.
         self.mapping.node.add_dependency(target.role)
+
+
+def _filter(source: blueprint.StreamSource) -> dict[str, object] | None:
+    if source.kinds == blueprint.KINDS:
+        return None
+    return {"filters": [{"pattern": json.dumps({"eventName": list(source.kinds)})}]}
 
 
 def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.Bucket) -> None:

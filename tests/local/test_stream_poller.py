@@ -229,6 +229,22 @@ def test_a_deleted_item_is_a_record_too(store_url: str) -> None:
     run(store_url, scenario)
 
 
+@pytest.mark.java
+def test_other_kinds_of_records_invoke_nothing(store_url: str) -> None:
+    """As Lambda's filter has it; what comes behind them arrives."""
+
+    async def scenario(source: Source) -> None:
+        client = engine.tables_client(store_url)
+        key: Any = {"feed": {"S": "main"}, "page": {"N": "2"}}
+        await asyncio.to_thread(client.delete_item, TableName=tables.name_of("log"), Key=key)
+        await asyncio.to_thread(source.write, 4)
+        await source.until(lambda: 4 in source.delivered)
+
+        assert source.delivered == [1, 2, 3, 4]
+
+    run(store_url, scenario, settings=replace(SOURCE, kinds=("INSERT",)))
+
+
 def test_records_that_have_become_too_old_are_given_up_untried(tmp_path: Path) -> None:
     """Those that are young enough are tried."""
     tried: list[bytes] = []

@@ -195,7 +195,7 @@ class StreamPoller:
         records = [stream_records.from_stream(record, self._stream_arn) for record in page.records]
         if records:
             reading.sequence = records[-1].sequence
-        return records
+        return [each for each in records if each.event["eventName"] in self._source.kinds]
 
     def _iterator(self, reading: _Reading) -> str:
         request: GetShardIteratorInputTypeDef = {

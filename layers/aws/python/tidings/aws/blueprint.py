@@ -66,13 +66,17 @@ class Function:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+KINDS = ("INSERT", "MODIFY", "REMOVE")  # of records, as a stream names them
+
+
 @dataclass(frozen=True, slots=True)
 class StreamSource:
     """
     A DynamoDB stream that invokes a function.
 
     Reads from TRIM_HORIZON, splits a failing batch, reports single items, gives a record up
-    after *age_max_s* or *retries_max* and sends it to S3: a doorbell is safe to lose.
+    after *age_max_s* or *retries_max* and sends it to S3: a doorbell is safe to lose. Records of
+    other *kinds* invoke nothing.
     """
 
     table: str
@@ -81,6 +85,7 @@ class StreamSource:
     window_s: int
     age_max_s: int
     retries_max: int
+    kinds: tuple[str, ...] = KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,10 +364,11 @@ CAPTURE = Function(
     grants=(*_APPENDS, Grant("outbox", _PUT + _DELETE)),
 )
 
+# A page is news once: it is never changed, and its end by TTL is none. A letter may be put again.
 STREAM_SOURCES = (
-    StreamSource("log", "follow-state", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
-    StreamSource("log", "follow-push", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
-    StreamSource("outbox", "forward", batch_size=100, window_s=0, age_max_s=3600, retries_max=10),
+    StreamSource("log", "follow-state", 100, 0, 3600, 10, kinds=("INSERT",)),
+    StreamSource("log", "follow-push", 100, 0, 3600, 10, kinds=("INSERT",)),
+    StreamSource("outbox", "forward", 100, 0, 3600, 10, kinds=("INSERT", "MODIFY")),
 )
 
 # A record is no doorbell here but the only word of a write. One that nothing can be made of is put
