@@ -23,7 +23,7 @@ from infra.names import prefix
 from infra.parts.log_group import log_group
 from infra.parts.machine import LOG_DELIVERY, logged_machine, principal, start_by_clock
 from infra.parts.rights import allow, allow_job_role
-from infra.parts.sync_job import IDLE_MINUTES, RELEASE
+from infra.parts.sync_job import IDLE_MINUTES, RELEASE, python_settings
 from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
 
@@ -177,10 +177,8 @@ class PipelineJob(Construct):
         }
 
     def _settings(self) -> dict[str, str]:
-        return SPARK | {
-            "spark.archives": f"{self.archive.s3_object_url}#{_ENVIRONMENT}",
-            "spark.emr-serverless.driverEnv.PYTHONPATH": f"./{_ENVIRONMENT}",
-        }
+        archive = f"{self.archive.s3_object_url}#{_ENVIRONMENT}"
+        return SPARK | {"spark.archives": archive} | python_settings(f"./{_ENVIRONMENT}")
 
 
 def _packed(run: PipelineRun) -> Path:

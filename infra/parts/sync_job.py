@@ -21,6 +21,7 @@ from infra.parts.tables import Tables
 from infra.settings import Stage
 
 RELEASE = "emr-spark-8.0.0"  # Spark 4.0.2, which the tests run; Python 3.11 and newer
+PYTHON = "/usr/bin/python3.11"  # the older one that a release may begin with cannot read our code
 IDLE_MINUTES = 5  # the application waits so long for a next job before it stops
 LOGS = "logs/"
 
@@ -39,6 +40,14 @@ SPARK = {
 _READ = (syncing.DUMPS, syncing.UPLOADS, syncing.EXPORTS, syncing.PLANS)
 _ENVIRONMENT = "environment"  # the folder the archive becomes
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
+
+
+def python_settings(path: str) -> dict[str, str]:
+    """Which Python runs driver and executors, and that it imports from *path*."""
+    told = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
+    driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in told.items()}
+    driver["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] = PYTHON
+    return driver | {f"spark.executorEnv.{name}": value for name, value in told.items()}
 
 
 class SyncJob(Construct):
@@ -102,12 +111,8 @@ class SyncJob(Construct):
         }
 
     def _settings(self) -> dict[str, str]:
-        path = f"./{_ENVIRONMENT}"
-        return SPARK | {
-            "spark.archives": f"{self.archive.s3_object_url}#{_ENVIRONMENT}",
-            "spark.emr-serverless.driverEnv.PYTHONPATH": path,
-            "spark.executorEnv.PYTHONPATH": path,
-        }
+        archive = f"{self.archive.s3_object_url}#{_ENVIRONMENT}"
+        return SPARK | {"spark.archives": archive} | python_settings(f"./{_ENVIRONMENT}")
 
     def allow_start(self, role: iam.Role, entry: assets.Asset) -> None:
         """What a job needs before it has begun, and to write its log."""

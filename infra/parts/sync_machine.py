@@ -86,6 +86,8 @@ class SyncMachine(Construct):
                 ("s3:PutObject", "s3:AbortMultipartUpload"),
                 [objects(f"{syncing.EXPORTS}*"), objects(f"{syncing.APPROVALS}*")],
             ),
+            # An export asks for it, though a bucket without ACLs has nothing to set.
+            (("s3:PutObjectAcl",), [objects(f"{syncing.EXPORTS}*")]),
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
             (("emr-serverless:StartJobRun",), [job.application.attr_arn]),
             (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),

@@ -88,6 +88,33 @@ def test_spark_can_unpack_the_archive(template: Template) -> None:
     assert submit["EntryPoint"].endswith(".py'}")
 
 
+def test_one_python_runs_driver_and_executors(template: Template) -> None:
+    """The one that our code is for: a release may begin with an older one."""
+    submit = states(template)["Plan"]["Parameters"]["JobDriver"]["SparkSubmit"]
+    pairs = (each.split("=", 1) for each in submit["SparkSubmitParameters"].split() if "=" in each)
+
+    assert {name for name, value in pairs if value == "/usr/bin/python3.11"} == {
+        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON",
+        "spark.emr-serverless.driverEnv.PYSPARK_PYTHON",
+        "spark.executorEnv.PYSPARK_PYTHON",
+    }
+
+
+def test_dynamodb_may_write_its_export(template: Template) -> None:
+    """What its documentation asks of who exports a table: the ACL too, and there alone."""
+    (bucket,) = (name for name in template.resources("AWS::S3::Bucket") if name.startswith("Syncs"))
+    below = f"<{bucket}.Arn>/exports/*"
+    (role,) = (name for name in template.resources("AWS::IAM::Role") if name.startswith("SyncRole"))
+    objects = {(action, where) for action, where in template.may(role) if action.startswith("s3:")}
+
+    assert {action for action, where in objects if where == below} == {
+        "s3:AbortMultipartUpload",
+        "s3:PutObject",
+        "s3:PutObjectAcl",
+    }
+    assert [where for action, where in objects if action == "s3:PutObjectAcl"] == [below]
+
+
 def test_every_step_is_tried_again_and_reported(template: Template) -> None:
     """No task without retries, none whose failure ends the machine without a report."""
     found = states(template)
