@@ -5,6 +5,10 @@ from __future__ import annotations
 PAGE = "docs/RUNBOOKS.md"
 # By how an alarm's name ends; the first that fits counts.
 SECTIONS = {
+    "Invocations": "a-schedule-does-not-run",
+    "TargetErrorCount": "a-schedule-does-not-run",
+    "RecursiveInvocationsDropped": "calls-were-dropped",
+    "AsyncEventsDropped": "calls-were-dropped",
     "FollowerLag": "a-follower-lags",
     "FollowerFellOff": "a-follower-fell-off",
     "ConsumersLate": "a-poison-operation",

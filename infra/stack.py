@@ -15,7 +15,7 @@ from tidings.aws.stages import (
     stack_name,
 )
 
-from infra import suppressions
+from infra import circles, suppressions
 from infra.environment import addresses, chained, told
 from infra.parts.alarms import Alarms
 from infra.parts.archive_bucket import ArchiveBucket
@@ -27,7 +27,7 @@ from infra.parts.key import stage_key
 from infra.parts.lake import Lake
 from infra.parts.layers import Layers
 from infra.parts.pipeline_job import PipelineJob
-from infra.parts.schedules import FunctionSchedule
+from infra.parts.schedules import Clock
 from infra.parts.seats import Seats
 from infra.parts.socket_api import FeedSocketApi
 from infra.parts.stream_function import StreamFunction
@@ -69,9 +69,7 @@ class TidingsStack(cdk.Stack):
         )
         self.sockets.connect(self.functions)
         self.sources = self._sources()
-        for schedule in blueprint.SCHEDULES:
-            name, target = schedule.function, self.functions[schedule.function]
-            FunctionSchedule(self, f"{_id(name)}Clock", schedule=schedule, target=target)
+        self.clock = Clock(self, "Clock", self.functions)
         self.sync = self._sync()
         self.lake = self._lake()
         self.pipelines = {
@@ -116,7 +114,7 @@ class TidingsStack(cdk.Stack):
             self.archive.allow(made.role, function.archive)
         if self.seats and function.coordinates:
             self.seats.allow(made.role)
-        if any(function.name in other.invokes for other in blueprint.FUNCTIONS):
+        if function.name in circles.WOKEN:
             made.forget_missed_wakes()
         return made
 
@@ -185,6 +183,7 @@ class TidingsStack(cdk.Stack):
             self.alarms.watch_function(function)
         for source in self.sources:
             self.alarms.watch_source(source)
+        self.alarms.watch_schedules(self.clock)
         self.alarms.watch_followers()
         self.alarms.watch_consumers()
         self.alarms.watch_archive()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -13,10 +14,11 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from infra import runbooks
+from infra import circles, runbooks
 from infra.parts import measures
 from infra.parts.function import TidingsFunction
 from infra.parts.http_api import FeedHttpApi
+from infra.parts.schedules import Clock
 from infra.parts.socket_api import FeedSocketApi
 from infra.parts.stream_source import StreamSource
 from infra.parts.tables import Tables
@@ -25,17 +27,23 @@ from infra.settings import Stage
 ITERATOR_AGE_MS_MAX = 60_000  # the sweep rings each minute, so a slower stream is of no use
 UPSTREAM_AGE_S_MAX = 120  # retries come each minute, so the second one has failed too
 ARCHIVE_LAG_S_MAX = 900  # it runs each minute; a busy feed's runs take some
+DEAD_PERIODS = 2  # a schedule rings each minute; ten without one are no hiccup of Scheduler's
 LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
 
 # The sweep makes up for a throttled follower, but it says that the account lacks concurrency.
 _FUNCTION_METRICS = ("Errors", "Throttles")
+_WOKEN_METRIC = "AsyncEventsDropped"  # of calls that nobody waits for
+_CIRCLING_METRIC = "RecursiveInvocationsDropped"  # Lambda took a backlog for a loop
 _MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
 _MACHINE_METRICS = ("ExecutionsFailed", "ExecutionsTimedOut")
 _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 
 
 class Alarms(Construct):
-    """`topic` is what to subscribe to. An alarm without data is a quiet feed, not a broken one."""
+    """
+    `topic` is what to subscribe to. An alarm without data is a quiet feed, not a broken one; but a
+    schedule is never quiet.
+    """
 
     def __init__(
         self,
@@ -62,10 +70,20 @@ class Alarms(Construct):
         return topic
 
     def watch_function(self, target: TidingsFunction) -> None:
-        """Any error and any refused invocation."""
-        called = target.function.function_name
-        for metric in _FUNCTION_METRICS:
+        """Any error and any refused invocation, and calls that AWS dropped."""
+        called, name = target.function.function_name, target.blueprint.name
+        watched = [*_FUNCTION_METRICS]
+        watched += [_WOKEN_METRIC] if name in circles.WOKEN else []
+        watched += [_CIRCLING_METRIC] if name in circles.CIRCLING else []
+        for metric in watched:
             self._any(f"{target.node.id}{metric}", measures.of_function(metric, called))
+
+    def watch_schedules(self, clock: Clock) -> None:
+        """A schedule that does not run: what it counts would say nothing, so nothing alarms."""
+        for target in clock.targets:
+            ran = measures.of_function("Invocations", target.function.function_name)
+            self._below_one(f"{target.node.id}Invocations", ran)
+        self._any("ScheduleTargetErrorCount", measures.of_schedules("TargetErrorCount", clock))
 
     def watch_source(self, source: StreamSource) -> None:
         """Records that come late, were given up, or went to the bucket."""
@@ -145,16 +163,28 @@ class Alarms(Construct):
     def _above(
         self, name: str, metric: cloudwatch.IMetric, threshold: int, *, periods: int = 1
     ) -> None:
-        alarm = cloudwatch.Alarm(
-            self,
+        self._alarm(
             name,
             metric=metric,
-            alarm_description=runbooks.description(name),
             threshold=threshold,
             evaluation_periods=periods,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
+
+    def _below_one(self, name: str, metric: cloudwatch.IMetric) -> None:
+        self._alarm(
+            name,
+            metric=metric,
+            threshold=1,
+            evaluation_periods=DEAD_PERIODS,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+        )
+
+    def _alarm(self, name: str, **told: Any) -> None:
+        described = runbooks.description(name)
+        alarm = cloudwatch.Alarm(self, name, alarm_description=described, **told)
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.made.append(alarm)
 

@@ -10,12 +10,16 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 from tidings.aws import blueprint
 
+from infra import circles
 from infra.names import prefix
 from infra.parts.layers import ARCHITECTURE, RUNTIME
 from infra.parts.log_group import log_group
 from infra.paths import FUNCTIONS, NOT_DEPLOYED
 from infra.settings import Stage
 
+# Below it boto3 would write what operations hold. From WARN on Lambda drops the lines that carry
+# the metrics, and every alarm of ours would be green for ever.
+LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
 WAKE_AGE_S = 60  # a bell older than this is worthless: the sweep rings every minute
 
 
@@ -60,8 +64,9 @@ class TidingsFunction(Construct):
             role=self.role,
             log_group=group,
             logging_format=lambda_.LoggingFormat.JSON,
-            application_log_level_v2=lambda_.ApplicationLogLevel[stage.log_level],
+            application_log_level_v2=LOG_LEVEL,
             reserved_concurrent_executions=concurrency_max,
+            recursive_loop=_loops(function),
         )
 
     def forget_missed_wakes(self) -> None:
@@ -85,6 +90,11 @@ class TidingsFunction(Construct):
             self.role.add_to_policy(
                 iam.PolicyStatement(actions=[action], resources=list(resources))
             )
+
+
+def _loops(function: blueprint.Function) -> lambda_.RecursiveLoop | None:
+    """A backlog takes more calls in a row than the 16 after which Lambda ends a loop."""
+    return lambda_.RecursiveLoop.ALLOW if function.name in circles.CIRCLING else None
 
 
 def _function_arn(stack: cdk.Stack, name: str) -> str:

@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from tidings.aws import metrics
 
+from infra.parts.schedules import Clock
 from infra.parts.stream_source import StreamSource
 from infra.settings import Stage
 
@@ -42,6 +43,17 @@ def of_function(name: str, called: str, *, statistic: str = "Sum") -> cloudwatch
         metric_name=name,
         dimensions_map={"FunctionName": called},
         statistic=statistic,
+        period=PERIOD,
+    )
+
+
+def of_schedules(name: str, clock: Clock) -> cloudwatch.Metric:
+    """One of EventBridge Scheduler's own metrics of a stage's schedules together."""
+    return cloudwatch.Metric(
+        namespace="AWS/Scheduler",
+        metric_name=name,
+        dimensions_map={"ScheduleGroup": clock.group},
+        statistic="Sum",
         period=PERIOD,
     )
 

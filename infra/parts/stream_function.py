@@ -21,7 +21,7 @@ from infra.settings import Stage
 PORT = 8080
 ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial regions
 ADAPTER_LAYER = "LambdaAdapterLayerArm64"
-ADAPTER_VERSION = 26
+ADAPTER_VERSION = 27  # its release 1.0.0
 
 ADAPTER_ENVIRONMENT = {
     "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",

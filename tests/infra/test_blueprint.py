@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tidings.aws import blueprint, settings
 from tidings.aws.http import CORS_HEADERS
+from tidings.core.browsers import EXPOSED
 
 from infra.paths import FUNCTIONS
 from tests.infra.templates import Template, text
@@ -73,7 +76,8 @@ def test_stream_function_runs_behind_the_web_adapter(template: Template) -> None
         deployed = template.function(function.name)[1]
         variables = deployed["Environment"]["Variables"]
 
-        assert "753240598075:layer:LambdaAdapterLayerArm64:" in text(deployed["Layers"][-1])
+        # 26 and what was before it are release candidates.
+        assert "753240598075:layer:LambdaAdapterLayerArm64:27" in text(deployed["Layers"][-1])
         assert (
             variables["AWS_LWA_INVOKE_MODE"],
             variables["AWS_LAMBDA_EXEC_WRAPPER"],
@@ -102,6 +106,7 @@ def test_preflights_are_answered_alike(template: Template) -> None:
     allowed = api["CorsConfiguration"]
 
     assert tuple(allowed["AllowHeaders"]) == CORS_HEADERS
+    assert tuple(allowed["ExposeHeaders"]) == EXPOSED
     assert allowed["AllowOrigins"] == ["*"]
     methods = {route.method for route in blueprint.HTTP_ROUTES if route.method != "ANY"}
     assert {"GET", "POST", "PUT", "DELETE"} <= methods == set(allowed["AllowMethods"])
@@ -151,6 +156,8 @@ def test_schedules_are_those_of_the_blueprint(template: Template) -> None:
         (text(each["Target"]["Arn"]), int(each["ScheduleExpression"].strip("rate()").split()[0]))
         for each in deployed
     }
+    (group,) = template.resources("AWS::Scheduler::ScheduleGroup")
+    assert {text(each["GroupName"]) for each in deployed} == {f"<{group}>"}
     assert all(each["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0 for each in deployed)
 
 
@@ -173,12 +180,37 @@ def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
         )
         for each in mappings
     }
+    for source in blueprint.STREAM_SOURCES:
+        (pattern,) = (
+            each["FilterCriteria"]["Filters"]
+            for each in mappings
+            if each["FunctionName"]["Ref"] == template.function(source.function)[0]
+        )
+        assert json.loads(pattern[0]["Pattern"]) == {"eventName": list(source.kinds)}
     for each in mappings:
         assert each["StartingPosition"] == "TRIM_HORIZON"
         assert each["BisectBatchOnFunctionError"]
         assert each["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert buckets == [text(each["DestinationConfig"]["OnFailure"]["Destination"])]
         assert each["MetricsConfig"]["Metrics"] == ["EventCount"]
+
+
+def test_what_expires_rings_nothing() -> None:
+    """Pages and letters that are gone are no news: the most that a stream would say."""
+    assert all("REMOVE" not in source.kinds for source in blueprint.STREAM_SOURCES)
+
+
+def test_functions_that_reach_themselves_may(template: Template) -> None:
+    """Lambda would end a backlog's chain of calls after some 16; nothing else is let loop."""
+    loops = {
+        each["FunctionName"].removeprefix(f"tidings-{template.stage.name}-")
+        for each in template.resources("AWS::Lambda::Function").values()
+        if each.get("RecursiveLoop") == "Allow"
+    }
+    alone = {each.name for each in blueprint.FUNCTIONS if each.name in each.invokes}
+
+    assert alone == {"follow-state", "follow-push", "follow-archive", "follow-relay", "replay"}
+    assert loops == alone | {"forward"}  # what it puts aside lies in the table that rings it
 
 
 def test_woken_functions_forget_missed_wakes(template: Template) -> None:

@@ -56,6 +56,31 @@ def test_data_outlives_its_stack_where_it_must(template: Template) -> None:
             assert ("Retain" if template.stage.keep_data else "Delete") == each["DeletionPolicy"]
 
 
+def test_a_first_deploy_that_fails_leaves_no_name_behind(template: Template) -> None:
+    """
+    What is kept goes where the deploy that made it is rolled back, or the next finds it there. But
+    for what has no name of ours: protected tables, and what the account's other APIs may rely on.
+    """
+    kept = {
+        name: each
+        for name, each in template.body["Resources"].items()
+        if each.get("DeletionPolicy", "Delete") != "Delete"
+    }
+    for name, each in kept.items():
+        if each["DeletionPolicy"] != "RetainExceptOnCreate":
+            assert each["DeletionPolicy"] == "Retain"
+            assert name.startswith("GatewayLogging") or each["Type"] == "AWS::DynamoDB::Table"
+            assert not any(told.endswith("Name") for told in each["Properties"]), name
+    kinds = {each["Type"] for each in kept.values()}
+    held = {"AWS::DynamoDB::Table", "AWS::KMS::Key", "AWS::Logs::LogGroup", "AWS::S3::Bucket"}
+    assert template.stage.keep_data == (held <= kinds)
+
+
+def test_nothing_is_set_aside_of_the_accounts_concurrency() -> None:
+    """A new account has 10, and a stage that reserves more than 0 of them is rolled back."""
+    assert [stage.streams_max for stage in settings.STAGES] == [None] * len(settings.STAGES)
+
+
 def test_production_keeps_its_data() -> None:
     """Settings that must not be lost in an edit."""
     (prod,) = settings.chosen("prod")
@@ -140,6 +165,27 @@ def test_every_function_has_alarms(template: Template) -> None:
         watched = {name for name, at in _alarmed(template) if f"<{logical}>" in at}
 
         assert {"Errors", "Throttles"} <= watched
+        deployed = template.function(function.name)[1]
+        assert ("RecursiveInvocationsDropped" in watched) == ("RecursiveLoop" in deployed)
+        woken = any(function.name in each.invokes for each in blueprint.FUNCTIONS)
+        assert ("AsyncEventsDropped" in watched) == woken
+
+
+def test_a_schedule_that_does_not_run_raises_an_alarm(template: Template) -> None:
+    """Silence is the only sign of it, so missing data is one; and whom Scheduler could not call."""
+    alarms = template.resources("AWS::CloudWatch::Alarm").values()
+    dead = {
+        text(each["Dimensions"][0]["Value"]): each
+        for each in alarms
+        if each.get("MetricName") == "Invocations"
+    }
+    (group,) = template.resources("AWS::Scheduler::ScheduleGroup")
+
+    assert dead.keys() == {f"<{template.function(s.function)[0]}>" for s in blueprint.SCHEDULES}
+    for each in dead.values():
+        assert (each["ComparisonOperator"], each["Threshold"]) == ("LessThanThreshold", 1)
+        assert each["TreatMissingData"] == "breaching"
+    assert ("TargetErrorCount", {f"<{group}>"}) in _alarmed(template)
 
 
 def test_every_stream_source_has_alarms(template: Template) -> None:

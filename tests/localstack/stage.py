@@ -101,7 +101,9 @@ class Stage:
             "Code": {"ZipFile": self.template.zipped(told["Code"]["S3Key"])},
             "Environment": {"Variables": variables},
         }
-        functions.create_function(**told | changed)
+        # Another call sets it; LocalStack has no guard against loops that it would switch off.
+        asked = {each: value for each, value in told.items() if each != "RecursiveLoop"}
+        functions.create_function(**asked | changed)
         functions.get_waiter("function_active_v2").wait(FunctionName=name)
         return Made(name, {"Arn": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}"})
 
