@@ -10,6 +10,7 @@ from infra.emulator import Emulator
 
 TABLE, BUCKET, LOGS = "AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup"
 STORES = (TABLE, BUCKET, LOGS)
+RETAINED = ("Retain", "RetainExceptOnCreate")
 
 Parts = dict[str, "Part"]
 
@@ -56,7 +57,7 @@ def check(aws: Emulator, template: Mapping[str, Any], found: Parts) -> str:
     stores = {name: each for name, each in found.items() if each.kind in STORES}
     there = {name for name, each in stores.items() if each.name in _there(aws, each.kind)}
     policies = {name: template["Resources"][name].get("DeletionPolicy") for name in stores}
-    wanted = {name for name, policy in policies.items() if policy == "Retain"}
+    wanted = {name for name, policy in policies.items() if policy in RETAINED}
     if there != wanted:
         wrong = sorted(there ^ wanted)
         raise WrongRemains(f"there or gone against their DeletionPolicy: {', '.join(wrong)}")

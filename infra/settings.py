@@ -72,18 +72,17 @@ class Stage:
 
     *keep_data* protects tables and logs from deletion. *customer_key* encrypts with a KMS key of
     this stage ($1 a month and a charge per request) instead of a key AWS manages. *requests_per_s*
-    and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once
-    (None: whatever the account has). A follower more than *lag_pages_max* behind its feed for a
-    while raises an alarm. *syncs* run by the clock. *producers* are tables it follows. *domain* is
-    a name of its own for the HTTP API. *archive* keeps every page beyond the log's retention; after
-    *archive_cold_days* in a colder class of S3. *lake* is when the archive becomes tables and is
-    compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`); None: never. *pipelines*
-    run for as long as they are named here.
+    and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once,
+    set aside for them from the account's concurrency (None: whatever the account has; a new account
+    has 10 and can set nothing aside: `tidings doctor`). A follower more than *lag_pages_max* behind
+    its feed for a while raises an alarm. *syncs* run by the clock. *producers* are tables it
+    follows. *domain* is a name of its own for the HTTP API. *archive* keeps every page beyond the
+    log's retention; after *archive_cold_days* in a colder class of S3. *lake* is when the archive
+    becomes tables and is compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`);
+    None: never. *pipelines* run for as long as they are named here.
     *sources* are its chained feeds, as TIDINGS_SOURCES has them (docs/CHAINING.md). Where leaders
     are elected, one stage has the table (*seats*), the others name its ARN (*coordinator*);
     *seat_accounts* are those that may, beside its own.
-    *log_level* is what functions write into their logs from on: INFO, WARN or ERROR. Below that
-    boto3 would write what operations hold.
     *alarm_mail* are addresses that the alarms are mailed to, once each has confirmed it. *tables*
     is what follows the names of tables that were restored (docs/RUNBOOKS.md), empty for those that
     the stack made.
@@ -109,7 +108,6 @@ class Stage:
     seats: bool = False
     coordinator: str = ""
     seat_accounts: tuple[str, ...] = ()
-    log_level: str = "INFO"
     alarm_mail: tuple[str, ...] = ()
     tables: str = ""
     environment: dict[str, str] = field(default_factory=dict)
@@ -141,7 +139,7 @@ STAGES = (
         log_days=14,
         requests_per_s=500,
         burst=500,
-        streams_max=100,
+        streams_max=None,
         lag_pages_max=1000,
         lake="cron(0 4 ? * SUN *)",  # tried here before anybody turns it on in prod
     ),
@@ -152,7 +150,7 @@ STAGES = (
         log_days=90,
         requests_per_s=2000,
         burst=1000,
-        streams_max=400,
+        streams_max=None,
         lag_pages_max=1000,
         archive_cold_days=90,
     ),

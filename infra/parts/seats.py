@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 from tidings.aws import blueprint
 
-from infra.parts.tables import RECOVERY_DAYS, kept
+from infra.parts.tables import RECOVERY_DAYS, protected
 from infra.settings import Stage
 
 
@@ -56,7 +56,7 @@ class Seats(Construct):
             ),
             time_to_live_attribute=table.ttl_attribute,
             deletion_protection=stage.keep_data,
-            removal_policy=kept(stage),
+            removal_policy=protected(stage),
         )
         for account in stage.seat_accounts:
             made.add_to_resource_policy(_of_account(account))

@@ -61,7 +61,7 @@ class Tables(Construct):
             # A record is a doorbell: whoever hears it reads the table.
             stream=dynamodb.StreamViewType.KEYS_ONLY if table.stream else None,
             deletion_protection=stage.keep_data,
-            removal_policy=kept(stage),
+            removal_policy=protected(stage),
         )
 
 
@@ -85,5 +85,18 @@ def allow_key(
 
 
 def kept(stage: Stage) -> cdk.RemovalPolicy:
-    """What becomes of stored data when its stack is deleted."""
+    """
+    What becomes of stored data when its stack is deleted.
+
+    A first deploy that is rolled back leaves nothing: the next would find its names taken.
+    """
+    policies = cdk.RemovalPolicy
+    return policies.RETAIN_ON_UPDATE_OR_DELETE if stage.keep_data else policies.DESTROY
+
+
+def protected(stage: Stage) -> cdk.RemovalPolicy:
+    """
+    The same of a table. One that is protected refuses to be deleted, by a rollback too, which would
+    fail of it: empty tables stay behind instead, under names that AWS made up.
+    """
     return cdk.RemovalPolicy.RETAIN if stage.keep_data else cdk.RemovalPolicy.DESTROY

@@ -55,7 +55,9 @@ def test_it_is_kept_and_encrypted_as_the_tables_are(template: Template) -> None:
     encryption = found["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
     algorithm = encryption["ServerSideEncryptionByDefault"]["SSEAlgorithm"]
 
-    assert found["DeletionPolicy"] == ("Retain" if template.stage.keep_data else "Delete")
+    assert found["DeletionPolicy"] == (
+        "RetainExceptOnCreate" if template.stage.keep_data else "Delete"
+    )
     assert algorithm == ("aws:kms" if template.stage.customer_key else "AES256")
     assert "VersioningConfiguration" not in found["Properties"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import aws_cdk as cdk
@@ -49,15 +49,19 @@ def test_alarms_are_mailed_to_who_is_named() -> None:
     )
 
 
-def test_functions_log_as_the_stage_says(template: Template) -> None:
-    """From its level on; never so much that boto3 writes what operations hold."""
-    assert template.stage.log_level in ("INFO", "WARN", "ERROR")
+def test_functions_log_what_metrics_are_made_of(template: Template) -> None:
+    """
+    From INFO on, in every stage: below it boto3 writes what operations hold, above it Lambda drops
+    the lines of metrics, and the alarms with them.
+    """
     levels = {
         each["LoggingConfig"]["ApplicationLogLevel"]
         for each in template.resources("AWS::Lambda::Function").values()
         if each.get("FunctionName", "").startswith("tidings-")
     }
-    assert levels == {template.stage.log_level}
+    assert levels == {"INFO"}
+    with pytest.raises(TypeError, match="log_level"):
+        settings.Stage(**asdict(STAGE) | {"log_level": "WARN"})
 
 
 def test_every_alarm_names_its_runbook(template: Template) -> None:

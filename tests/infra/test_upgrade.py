@@ -7,7 +7,7 @@ from typing import Any
 import cfnlint.schema  # type: ignore[import-untyped]
 import pytest
 
-from infra import last_release, settings, upgrade
+from infra import last_release, remains, settings, upgrade
 from tests.infra.templates import Template, text
 
 pytestmark = pytest.mark.node
@@ -46,10 +46,10 @@ def test_what_lasts_is_let_go_of_as_before(template: Template) -> None:
     policies = {
         name: now.get(name, each).get("DeletionPolicy")
         for name, each in _lasting(template.stage).items()
-        if each.get("DeletionPolicy") == "Retain"
+        if each.get("DeletionPolicy") in remains.RETAINED
     }
 
-    assert set(policies.values()) <= {"Retain"}
+    assert set(policies.values()) <= {*remains.RETAINED}
     assert bool(policies) == template.stage.keep_data
 
 
