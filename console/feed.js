@@ -24,18 +24,20 @@ export function placeOf(id) {
 const isAfter = (place, last) =>
   place.page > last.page || (place.page === last.page && place.slot > last.slot);
 
-// Page, then copies before the end of the page that the log goes on behind, then slot; null for no place.
+// Page, then copies before the end of the page that the log goes on behind, then the bucket of a
+// copy (5.2) or the slot; null for no place.
 function rankOf(id) {
   if (!/^[0-9a-f]{24}$/i.test(id)) return null;
   const slot = parseInt(id.slice(18), 16);
-  return [parseInt(id.slice(8, 18), 16), slot < REPLICATION_SLOT ? 1 : 0, slot];
+  const page = parseInt(id.slice(8, 18), 16);
+  return slot < REPLICATION_SLOT ? [page, 1, slot] : [page, 0, slot & 0x7f];
 }
 
 // What a connection has told so far: nothing that comes late leads back (8.8).
 export class Ascent {
   #last = [0, 0, -1];
 
-  // Rows of a copy share an id, so they may come under the same one again; an operation may not.
+  // Rows of a bucket may come again, so they count as one place; an operation may not.
   rises(event, cursor) {
     if (event.event === "reset") return this.#rank(cursor, true);
     return this.#rank(event.id, event.event !== "live" && placeOf(event.id) !== null);

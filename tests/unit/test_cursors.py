@@ -113,11 +113,20 @@ def test_O36_what_is_no_cursor(text: str) -> None:
 
 
 def test_an_object_id_of_somebody_else_is_a_place() -> None:
-    """What matters of it is the time in its first eight digits."""
-    found = cursors.parse("545b55c7f095528dd0f3863c")
+    """What matters is the time in its first eight digits, also where its end looks like ours."""
+    found = cursors.parse("545b55c7f095528dd0f3867c")
+    alike = cursors.parse("545b55c7f095528dd0f3863c")
 
-    assert isinstance(found, Place)
-    assert found.seconds == 0x545B55C7
+    assert isinstance(found, Place) and found.seconds == 0x545B55C7
+    assert isinstance(alike, Replication) and alike.since_s == 0x545B55C7
+
+
+def test_a_part_of_a_bucket() -> None:
+    """Ids of before there were parts mean the beginning of their bucket."""
+    ours = Replication(9, 7, limits.BUCKETS, True, cursors.PARTS_MAX)
+
+    assert cursors.parse(ours.encode()) == ours
+    assert cursors.parse(f"{9:08x}{7:010x}800003") == Replication(9, 7, 3, False, 0)
 
 
 def test_a_replication_beyond_the_last_bucket_is_somebody_elses_id() -> None:

@@ -97,8 +97,8 @@ class Ascent:
     """
     What a connection has told so far: nothing that comes late leads back (PROTOCOL 8.8).
 
-    A copy stands before the end of the page that the log goes on behind. Its rows share an id, so
-    they may be told under the same one again; an operation may not.
+    A copy stands before the end of the page that the log goes on behind. Of a bucket rows may be
+    told again, so they count as one place; an operation may not.
     """
 
     def __init__(self) -> None:

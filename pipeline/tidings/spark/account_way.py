@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.clock import now_ms
 from tidings.aws.stages import NoStage
-from tidings.core.catchup import in_copy, margin
+from tidings.core.catchup import margin
+from tidings.core.copying import in_copy
 from tidings.core.cursors import PAGE_END, Place, Replication
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers import STATE

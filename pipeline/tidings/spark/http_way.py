@@ -79,7 +79,7 @@ class HttpWay:
             id, name, _ = next((blocks[0] for blocks in told if blocks), ("", LIVE, ""))
         found = None if name == RESET else parse(id)
         if isinstance(found, Replication):
-            return replace(found, bucket=0)
+            return _whole(found)
         if found is None:
             return Replication(0, self.ends().projected, 0, tombstones=False)
         return place
@@ -123,9 +123,10 @@ class HttpWay:
             for id, name, data in blocks:
                 if id != known:
                     known, next_one = id, _bucket(copy, id)
-                    if lines:
+                    if lines and next_one != bucket:
                         yield bucket, lines
-                    lines, bucket = [], next_one
+                        lines = []
+                    bucket = next_one
                 if bucket >= end:
                     return
                 lines.append(_line(name, data))
@@ -215,9 +216,14 @@ def _bucket(copy: Replication, id: str) -> int:
     found = parse(id)
     if isinstance(found, Place):
         return limits.BUCKETS
-    if isinstance(found, Replication) and replace(found, bucket=0) == replace(copy, bucket=0):
+    if isinstance(found, Replication) and _whole(found) == _whole(copy):
         return found.bucket
     raise Gone(f"the copy from page {copy.page} cannot go on: the log does not reach back to it")
+
+
+def _whole(copy: Replication) -> Replication:
+    """The copy as such, wherever somebody is in it."""
+    return replace(copy, bucket=0, part=0)
 
 
 def _line(name: str, data: str) -> str:

@@ -74,7 +74,9 @@ class StreamReader(DataSourceStreamReader):
             found = Since(0) if start == COPY else cursors.parse(start)
         except InvalidCursor:
             found = None
-        if isinstance(found, Place | Replication):
+        if isinstance(found, Replication):
+            return replace(found, part=0)  # a bucket is read whole
+        if isinstance(found, Place):
             return found
         if isinstance(found, Since):
             return Replication(max(0, found.ms) // 1000, ends.projected, 0, tombstones=False)

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import limits
-from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
+from .copying import behind, in_copy, in_parts
+from .cursors import PAGE_END, PARTS_MAX, START, Cursor, Now, Place, Replication, Since
 from .followers import STATE
 from .frames import Event
 from .matching import page_part, row_name
@@ -46,9 +47,10 @@ class Progress:
     Where a catch-up stands: in the log behind (*page*, *slot*), or copying the state.
 
     While copying, *bucket* and *after_key* say how far, *since_ms* and *tombstones* what is
-    wanted, and the log goes on behind *page*. *resets*: `reset` is still to be sent.
-    *announces*: `live` is to be sent at the frontier. *archived*: what comes next may be in the
-    archive alone.
+    wanted, and the log goes on behind *page*. *passed* living objects of the bucket lie before, of
+    which *skips* have still to be found where a copy goes on.
+    *resets*: `reset` is still to be sent. *announces*: `live` is to be sent at the frontier.
+    *archived*: what comes next may be in the archive alone.
     """
 
     page: int
@@ -62,6 +64,8 @@ class Progress:
     resets: bool = False
     announces: bool = False
     archived: bool = False
+    passed: int = 0
+    skips: int = 0
 
     @property
     def in_step(self) -> bool:
@@ -72,8 +76,9 @@ class Progress:
     def cursor(self) -> str:
         """What a client resumes from that has everything so far."""
         if self.copying:
-            since_s = self.since_ms // 1000
-            return Replication(since_s, self.page, self.bucket, self.tombstones).encode()
+            since_s, part = self.since_ms // 1000, self.passed // limits.COPY_PART_ROWS
+            part = min(part, PARTS_MAX)
+            return Replication(since_s, self.page, self.bucket, self.tombstones, part).encode()
         return Place(self.page, self.slot, self.seconds).encode()
 
     def encode(self) -> str:
@@ -104,13 +109,6 @@ def in_log(place: Place) -> Progress:
 def margin(seconds: int) -> int:
     """Since when objects are wanted by who was here at *seconds*."""
     return max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
-
-
-def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
-    """Whether a copy of what changed since tells *row*."""
-    if row.at_ms < since_ms or 0 < row.expires_ms <= now_ms:
-        return False
-    return tombstones or not row.deleted
 
 
 def _nothing(feed: str, cursor: Cursor) -> bool:
@@ -242,8 +240,23 @@ class CatchUp:
         if ours and self._told(feed, cursor.page):
             since_ms = cursor.since_s * 1000
             started = self._copy(feed, since_ms=since_ms, tombstones=cursor.tombstones)
-            return replace(started, page=cursor.page, bucket=cursor.bucket)
+            passed = self._passed(feed, cursor)
+            at = replace(started, page=cursor.page, bucket=cursor.bucket)
+            return replace(at, passed=passed, skips=passed)
         return self._by_time(feed, cursor.since_s)
+
+    def _passed(self, feed: str, cursor: Replication) -> int:
+        """
+        How many objects of the bucket are not told again.
+
+        What lived when they were counted lives, or was deleted behind the page and has its
+        tombstone; so they are found again as long as no such tombstone is forgotten.
+        """
+        run = self.reader.read(feed, cursor.page, 1)
+        seconds = run.pages[0].seconds if run.pages else self.clock() // 1000
+        if run.trimmed or self._forgotten(feed, margin(seconds)):
+            return 0
+        return cursor.part * limits.COPY_PART_ROWS
 
     def _projected(self, feed: str) -> int:
         """The state holds at least everything up to this page."""
@@ -251,43 +264,62 @@ class CatchUp:
 
     def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Rows of as many buckets as make a step worth sending."""
+        if progress.skips:
+            return Step([], self._skip(feed, progress))
         parts: list[Part] = []
         seen = 0
         whole = progress.since_ms == 0 and not progress.tombstones
         read = self._read_lines if whole else self._read_rows
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
-            part, count, after = read(feed, progress, wanted)
-            parts.append(part)
+            found, count, progress = read(feed, progress, wanted)
+            parts += found
             seen += count
-            if after is not None:
-                progress = replace(progress, after_key=after)
-            else:
-                progress = replace(progress, bucket=progress.bucket + 1, after_key=None)
         if progress.bucket == limits.BUCKETS:
             progress = self._copied(feed, progress.page)
         return Step(parts, progress)
 
+    def _skip(self, feed: str, progress: Progress) -> Progress:
+        """
+        Nearer to where a copy goes on, a read at a time: a large bucket takes several.
+
+        Where fewer objects are found than were told, as after a repair, the bucket begins anew.
+        """
+        rows = self.states.read(feed, progress.bucket, progress.after_key)
+        if not rows:
+            return replace(progress, after_key=None, passed=0, skips=0)
+        for row in rows:
+            if not row.deleted or row.page > progress.page:
+                progress = replace(progress, skips=progress.skips - 1)
+            if not progress.skips:
+                return replace(progress, after_key=row.key)
+        return replace(progress, after_key=rows[-1].key)
+
     def _read_lines(
         self, feed: str, progress: Progress, wanted: Filter
-    ) -> tuple[Part, int, str | None]:
-        """Of a copy of all that lives; how many lines were read and where the bucket goes on."""
+    ) -> tuple[list[Part], int, Progress]:
+        """Of a copy of all that lives; how many lines were read and how far it is then."""
         found = self.states.lines(feed, progress.bucket, progress.after_key)
         living = [line for line in found.lines if event_of(line) != "delete"]
-        if not wanted.is_everything:
-            living = [
-                line
-                for line in living
-                if wanted.may_match(line) and wanted.matches(parse_line(line))
-            ]
-        return Rows(progress.cursor, living), len(found.lines), found.after
+        parts: list[Part] = []
+        for cursor, lines in in_parts(progress, living):
+            if not wanted.is_everything:
+                lines = [
+                    line
+                    for line in lines
+                    if wanted.may_match(line) and wanted.matches(parse_line(line))
+                ]
+            parts.append(Rows(cursor, lines))
+        return parts, len(found.lines), behind(progress, found.after, len(living))
 
     def _read_rows(
         self, feed: str, progress: Progress, wanted: Filter
-    ) -> tuple[Part, int, str | None]:
+    ) -> tuple[list[Part], int, Progress]:
         """As `_read_lines`, where time or expiry of a row decide."""
         rows = self.states.read(feed, progress.bucket, progress.after_key)
-        part = Chosen(list(self._row_events(rows, progress, wanted)))
-        return part, len(rows), rows[-1].key if rows else None
+        events = list(self._row_events(rows, progress, wanted))
+        living = sum(not row.deleted for row in rows)
+        after = rows[-1].key if rows else None
+        return [Chosen(events)], len(rows), behind(progress, after, living)
 
     def _copied(self, feed: str, number: int) -> Progress:
         """The copy is complete; the log goes on behind page *number*."""
@@ -308,13 +340,16 @@ class CatchUp:
         self, rows: Iterable[Row], progress: Progress, wanted: Filter
     ) -> Iterator[Event]:
         now_ms = self.clock()
+        since_ms, tombstones = progress.since_ms, progress.tombstones
         for row in rows:
-            since_ms, tombstones = progress.since_ms, progress.tombstones
+            cursor = progress.cursor
+            if not row.deleted:
+                progress = replace(progress, passed=progress.passed + 1)
             if not in_copy(row, since_ms=since_ms, tombstones=tombstones, now_ms=now_ms):
                 continue
             name = row_name(row, wanted, changed=progress.since_ms > 0)
             if name:
-                yield Event(progress.cursor, name, data_of(row.line))
+                yield Event(cursor, name, data_of(row.line))
 
     def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         whole = progress.slot >= PAGE_END

@@ -3,7 +3,8 @@ Event ids and cursors: a place in a feed as clients see it.
 
 24 lower-case hex digits: 8 of commit time in Unix seconds, 10 of page, 6 of slot. Slots from
 0x800000 up mark a place in a replication: seconds is then the moment since when objects are
-wanted (0: all), page is where the log continues afterwards, and the slot holds the bucket.
+wanted (0: all), page is where the log continues afterwards, and the slot holds the bucket and how
+much of it was told.
 Decimal ids of 13 digits or fewer ask for a replication of what changed since that millisecond.
 """
 
@@ -20,6 +21,8 @@ PAGE_END = 0x7FFFFF  # the slot behind the last entry of a page, however many it
 _SECONDS_MAX = 0xFFFFFFFF  # eight hex digits
 _REPLICATION = 0x800000
 _TOMBSTONES = 0x400000
+_BUCKET_BITS = 7  # of the slot, below those of the part; ids of before there were parts have part 0
+PARTS_MAX = (_TOMBSTONES >> _BUCKET_BITS) - 1
 _HEX = re.compile(r"[0-9a-fA-F]{24}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,13}", re.ASCII)
 
@@ -39,8 +42,9 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Replication:
     """
-    In the middle of a copy: start again at *bucket*, then go on in the log after *page*.
+    In the middle of a copy: start again in *bucket*, then go on in the log after *page*.
 
+    *part* says how many times `limits.COPY_PART_ROWS` living objects of the bucket lie before.
     *since_s* 0 wants every object, else those changed at or after it; *tombstones* says
     whether deleted ones are told too.
     """
@@ -49,9 +53,11 @@ class Replication:
     page: int
     bucket: int
     tombstones: bool
+    part: int = 0
 
     def encode(self) -> str:
-        slot = _REPLICATION | (_TOMBSTONES if self.tombstones else 0) | self.bucket
+        slot = _REPLICATION | (_TOMBSTONES if self.tombstones else 0)
+        slot |= self.part << _BUCKET_BITS | self.bucket
         return f"{self.since_s:08x}{self.page:010x}{slot:06x}"
 
 
@@ -97,10 +103,10 @@ def _from_hex(text: str) -> Place | Replication:
     seconds, page, slot = int(text[:8], 16), int(text[8:18], 16), int(text[18:], 16)
     if slot < _REPLICATION:
         return Place(page, slot, seconds)
-    bucket = slot & ~(_REPLICATION | _TOMBSTONES)
+    part, bucket = divmod(slot & ~(_REPLICATION | _TOMBSTONES), 1 << _BUCKET_BITS)
     if bucket > limits.BUCKETS:
         return Place(page, slot & PAGE_END, seconds)  # somebody else's id: only its time counts
-    return Replication(seconds, page, bucket, bool(slot & _TOMBSTONES))
+    return Replication(seconds, page, bucket, bool(slot & _TOMBSTONES), part)
 
 
 def prefix(page: int, seconds: int) -> str:

@@ -74,6 +74,7 @@ CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway cuts after 2 h; the
 
 # --- state -----------------------------------------------------------------------------------
 BUCKETS = 64  # partitions of the state; each takes 1,000 writes a second
+COPY_PART_ROWS = 128  # living ones, told again at most by a copy that was cut; 4 million a bucket
 COPY_STEP_ROWS = 500  # one step of a copy: fills a message, and small states take one step
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by a week
 

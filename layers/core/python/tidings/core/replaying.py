@@ -77,7 +77,7 @@ class Replayer:
             return None
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
-        if step.events or step.progress != progress:
+        if step.events or step.progress.cursor != progress.cursor:
             told = (with_ref(event, profile.object_url) for event in step.events)
             events = map(frames.to_json, told)
             messages = list(frames.pack(events, step.progress.cursor))
