@@ -14,7 +14,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     failed = []
     for feed, number in doorbells.feeds_rung(event).items():
         try:
-            app.follower().run(feed, app.follower_handler())
+            app.follower().run(feed, app.follower_handler(), doorbells.observation(event))
         except TidingsError as error:  # one feed's trouble is not another's
             logger().warning("follower stopped", feed=feed, reason=str(error))
             failed.append(number)

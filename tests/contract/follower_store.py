@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import LeaseLost
-from tidings.core.leases import Lease
+from tidings.core.leases import Lease, Observation
 
 from tests.contract.stores import Stores
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
 
 
-def take(stores: Stores, feed: str, owner: str = "a", now_ms: int = NOW) -> Lease:
-    lease = stores.followers.take(feed, "state", owner=owner, now_ms=now_ms)
-    assert lease is not None
+def take(stores: Stores, feed: str, owner: str = "a", over: Lease | None = None) -> Lease:
+    seen = Observation(over.fence, over.beat) if over else None
+    lease = stores.followers.take(feed, "state", owner=owner, now_ms=NOW, over=seen)
+    assert lease.owner == owner
     return lease
 
 
@@ -24,27 +25,46 @@ class FollowerStoreContract:
     def test_a_new_follower_starts_before_the_first_page(self, stores: Stores, feed: str) -> None:
         """Its first lease has fence 1, no marks and checkpoint 0."""
         until = NOW + limits.LEASE_MS
-        assert take(stores, feed) == Lease(feed, "state", "a", 1, 0, 0, until)
+        assert take(stores, feed) == Lease(feed, "state", "a", 1, 0, 0, until, beat=1)
         assert stores.followers.checkpoints(feed) == {"state": 0}
 
     def test_a_live_lease_is_exclusive(self, stores: Stores, feed: str) -> None:
-        """Nobody else gets it; other followers and feeds are free."""
-        take(stores, feed)
-        assert stores.followers.take(feed, "state", owner="b", now_ms=NOW) is None
-        assert stores.followers.take(feed, "push", owner="b", now_ms=NOW) is not None
-        assert stores.followers.take(f"{feed}-other", "state", owner="b", now_ms=NOW) is not None
+        """Nobody else gets it, whatever clocks say; other followers and feeds are free."""
+        held, late = take(stores, feed), NOW + 10 * limits.LEASE_MS
+        assert stores.followers.take(feed, "state", owner="b", now_ms=late) == held
+        assert stores.followers.take(feed, "push", owner="b", now_ms=NOW).owner == "b"
+        assert stores.followers.take(f"{feed}-other", "state", owner="b", now_ms=NOW).owner == "b"
 
     def test_a_repeated_take_of_one_owner_is_one_take(self, stores: Stores, feed: str) -> None:
         """An owner whose answer was lost gets its lease, not a new fence."""
         assert take(stores, feed) == take(stores, feed)
 
-    def test_an_expired_lease_can_be_taken(self, stores: Stores, feed: str) -> None:
+    def test_who_has_seen_it_still_takes_it_over(self, stores: Stores, feed: str) -> None:
         """The next holder goes on at the checkpoint, with a higher fence."""
-        stores.followers.save(take(stores, feed), 7, now_ms=NOW)
-        late = NOW + limits.LEASE_MS
-        assert stores.followers.take(feed, "state", owner="b", now_ms=late - 1) is None
-        taken = take(stores, feed, "b", late)
+        held = stores.followers.save(take(stores, feed), 7, now_ms=NOW)
+        taken = take(stores, feed, "b", over=held)
         assert (taken.fence, taken.checkpoint, taken.owner) == (2, 7, "b")
+        assert taken.beat > held.beat
+
+    def test_a_renewed_lease_is_not_taken_over(self, stores: Stores, feed: str) -> None:
+        """Nor one that another has taken since: both are not what was seen."""
+        first = take(stores, feed)
+        held = stores.followers.save(first, 0, now_ms=NOW)
+        seen = Observation(first.fence, first.beat)
+        found = stores.followers.take(feed, "state", owner="b", now_ms=NOW, over=seen)
+        assert found == held
+        other = take(stores, feed, "b", over=held)
+        seen = Observation(held.fence, held.beat)
+        assert stores.followers.take(feed, "state", owner="c", now_ms=NOW, over=seen) == other
+
+    def test_who_looks_on_says_so(self, stores: Stores, feed: str) -> None:
+        """With a mark: the next one is told who looked before; a mark alone changes nothing."""
+        held = take(stores, feed)
+        assert stores.followers.mark(feed, "state", look="1.1.7") == ""
+        assert stores.followers.mark(feed, "state") == "1.1.7"
+        assert stores.followers.mark(feed, "state", look="1.1.8") == "1.1.7"
+        assert stores.followers.mark(feed, "state", look="1.1.8") == "1.1.8"
+        assert stores.followers.save(held, 0, now_ms=NOW).bell == held.bell + 4
 
     def test_save_moves_the_checkpoint_and_renews(self, stores: Stores, feed: str) -> None:
         """Everybody sees the checkpoint; the lease lasts from now on."""
@@ -55,10 +75,10 @@ class FollowerStoreContract:
     def test_save_by_an_old_fence_writes_nothing(self, stores: Stores, feed: str) -> None:
         """A holder that was overtaken learns it and leaves the checkpoint alone."""
         old = take(stores, feed)
-        new = take(stores, feed, "b", NOW + limits.LEASE_MS)
-        stores.followers.save(new, 3, now_ms=NOW + limits.LEASE_MS)
+        new = take(stores, feed, "b", over=old)
+        stores.followers.save(new, 3, now_ms=NOW)
         with pytest.raises(LeaseLost):
-            stores.followers.save(old, 9, now_ms=NOW + limits.LEASE_MS)
+            stores.followers.save(old, 9, now_ms=NOW)
         assert stores.followers.checkpoints(feed) == {"state": 3}
 
     def test_save_after_letting_go_writes_nothing(self, stores: Stores, feed: str) -> None:
@@ -77,7 +97,7 @@ class FollowerStoreContract:
     def test_a_mark_keeps_the_holder(self, stores: Stores, feed: str) -> None:
         """Release refuses after a mark and writes nothing; a save shows the mark."""
         lease = take(stores, feed)
-        assert stores.followers.mark(feed, "state", now_ms=NOW)
+        assert stores.followers.mark(feed, "state") is not None
         assert not stores.followers.release(replace(lease, checkpoint=4))
         assert stores.followers.checkpoints(feed) == {"state": 0}
         saved = stores.followers.save(lease, 4, now_ms=NOW)
@@ -87,24 +107,22 @@ class FollowerStoreContract:
     def test_force_lets_go_in_spite_of_a_mark(self, stores: Stores, feed: str) -> None:
         """And stores the checkpoint too."""
         lease = take(stores, feed)
-        assert stores.followers.mark(feed, "state", now_ms=NOW)
+        assert stores.followers.mark(feed, "state") is not None
         assert stores.followers.release(replace(lease, checkpoint=4), force=True)
         assert take(stores, feed, "b").checkpoint == 4
 
     def test_marks_of_former_holders_do_not_count(self, stores: Stores, feed: str) -> None:
         """A new holder has seen what was marked before it came."""
-        take(stores, feed)
-        assert stores.followers.mark(feed, "state", now_ms=NOW)
-        assert stores.followers.release(take(stores, feed, "b", NOW + limits.LEASE_MS))
+        old = take(stores, feed)
+        assert stores.followers.mark(feed, "state") is not None
+        assert stores.followers.release(take(stores, feed, "b", over=old))
 
     def test_a_free_lease_takes_no_mark(self, stores: Stores, feed: str) -> None:
-        """Never taken, let go, or expired: the bell has to take the lease itself."""
-        assert not stores.followers.mark(feed, "state", now_ms=NOW)
+        """Never taken or let go: the bell has to take the lease itself."""
+        assert stores.followers.mark(feed, "state") is None
         assert stores.followers.checkpoints(feed) == {}
-        lease = take(stores, feed)
-        assert not stores.followers.mark(feed, "state", now_ms=NOW + limits.LEASE_MS)
-        assert stores.followers.release(lease)
-        assert not stores.followers.mark(feed, "state", now_ms=NOW)
+        assert stores.followers.release(take(stores, feed))
+        assert stores.followers.mark(feed, "state", look="1.1.7") is None
 
     @pytest.mark.parametrize("force", [False, True])
     def test_release_by_an_old_fence_is_harmless(
@@ -112,7 +130,7 @@ class FollowerStoreContract:
     ) -> None:
         """It counts as let go; the new holder keeps lease and checkpoint."""
         old = take(stores, feed)
-        new = take(stores, feed, "b", NOW + limits.LEASE_MS)
+        new = take(stores, feed, "b", over=old)
         assert stores.followers.release(replace(old, checkpoint=9), force=force)
         assert stores.followers.save(new, 1, now_ms=NOW).fence == new.fence
 

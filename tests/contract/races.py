@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidings.core.leases import Observation
+
 from tests.contract.claim_store import CLAIM
 from tests.contract.claim_store import NOW as CLAIMED
 from tests.contract.connection_store import connection
@@ -32,21 +34,33 @@ class RacesContract:
     def test_of_many_takers_one_gets_the_lease(self, stores: Stores, feed: str) -> None:
         """Eight takers, one lease."""
 
-        def attempt(owner: int) -> Lease | None:
+        def attempt(owner: int) -> Lease:
             return stores.followers.take(feed, "state", owner=str(owner), now_ms=NOW)
 
         with ThreadPoolExecutor(8) as pool:
-            leases = [lease for lease in pool.map(attempt, range(8)) if lease is not None]
-        assert len(leases) == 1
+            leases = list(pool.map(attempt, range(8)))
+        assert [lease.owner for lease in leases] == [leases[0].owner] * 8
+        assert {lease.fence for lease in leases} == {1}
+
+    def test_of_many_who_saw_it_still_one_takes_it_over(self, stores: Stores, feed: str) -> None:
+        """The others find it in the hands of that one."""
+        seen = Observation(take(stores, feed).fence, 1)
+
+        def attempt(owner: int) -> Lease:
+            return stores.followers.take(feed, "state", owner=str(owner), now_ms=NOW, over=seen)
+
+        with ThreadPoolExecutor(8) as pool:
+            leases = list(pool.map(attempt, range(8)))
+        assert {lease.fence for lease in leases} == {2}
 
     def test_a_mark_and_a_release_never_miss_each_other(self, stores: Stores, feed: str) -> None:
         """Whoever is first: the mark is refused or the release is, never neither."""
         for turn in range(20):
             lease = take(stores, feed, f"owner-{turn}")
             with ThreadPoolExecutor(2) as pool:
-                marking = pool.submit(stores.followers.mark, feed, "state", now_ms=NOW)
+                marking = pool.submit(stores.followers.mark, feed, "state")
                 releasing = pool.submit(stores.followers.release, lease)
-            assert marking.result() != releasing.result()
+            assert (marking.result() is not None) != releasing.result()
             stores.followers.release(lease, force=True)
 
     def test_of_many_claims_one_stands(self, stores: Stores, feed: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tidings.core import limits
@@ -17,6 +18,7 @@ from tidings.core.clusters import Seat
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.errors import Unavailable
 from tidings.core.followers import Follower
+from tidings.core.leases import Observation
 from tidings.core.memory import (
     MemoryBells,
     MemoryCoordinator,
@@ -246,10 +248,14 @@ class Deployment:
         if metric == "RelayFellOff":
             self.world.weather.saw("a relay fell off")
 
-    def _follow(self) -> None:
-        self.world.machine.start("follow-copy", limits.FOLLOW_TIMEOUT_S, self._following)
+    def _follow(self, observation: Observation | None = None) -> None:
+        def body(process: Process) -> None:
+            self._following(process, observation)
 
-    def _following(self, process: Process) -> None:
+        self.world.machine.start("follow-copy", limits.FOLLOW_TIMEOUT_S, body)
+
+    def _following(self, process: Process, observation: Observation | None) -> None:
+        bells = MemoryBells()
         log = process.through("log", self.log)
         followers = process.through("followers", self.followers)
         projector = Projector(
@@ -266,12 +272,15 @@ class Deployment:
             followers,
             Reader(log, log),
             Filler(log, log, process.clock, limits.TTL_SLACK_MS, process.count),
-            MemoryBells(),
+            bells,
             process.clock,
             process.sleep,
             process.new_id,
             process.count,
-        ).run(FEED, projector)
+        ).run(FEED, projector, observation)
+        for _, _, seen in bells.observations:
+            delay_ms = self.world.random.uniform(5, 300)
+            self.world.scheduler.after(delay_ms, partial(self._follow, seen))
 
     # --- at rest ------------------------------------------------------------------------------
 

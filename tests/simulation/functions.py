@@ -22,6 +22,7 @@ from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
 from tidings.core.followers import ARCHIVE, STATE, Follower, Handler
 from tidings.core.ingesting import Ingester
+from tidings.core.leases import Observation
 from tidings.core.log_view import LogView
 from tidings.core.memory import MemoryArchive, MemoryProfiles
 from tidings.core.overseeing import Overseer
@@ -84,7 +85,7 @@ class Functions:
             appender, process.clock, process.count, FEEDS, self._tallies(process), guard=self.guard
         )
 
-    def follow(self, process: Process, name: str) -> None:
+    def follow(self, process: Process, name: str, observation: Observation | None = None) -> None:
         log = self._log(process)
         follower = Follower(
             process.through("followers", self.stores.followers),
@@ -98,7 +99,7 @@ class Functions:
         )
         if name == ARCHIVE:
             follower = replace(follower, reader=Gatherer(log, log), habits=HABITS)
-        follower.run(FEED, self._handler(process, name))
+        follower.run(FEED, self._handler(process, name), observation)
 
     def corrector(self, process: Process) -> Corrector:
         log = self._log(process)

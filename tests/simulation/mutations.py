@@ -134,11 +134,12 @@ class BlindConnections(MemoryConnections):
 @contextmanager
 def short_lease() -> Iterator[None]:
     """(d) A lease ends before its holder is dead."""
-    kept, limits.LEASE_MS = limits.LEASE_MS, 4_000
+    kept = limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS
+    limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS = 4_000, 2_000, 2_000
     try:
         yield
     finally:
-        limits.LEASE_MS = kept
+        limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS = kept
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,10 @@ class Machine:
         def run() -> None:
             try:
                 body(process)
-            except TidingsError as error:
-                self.failures[type(error).__name__] += 1
-                self.note(process.name, "failed", str(error))
+            except* TidingsError as errors:
+                for error in errors.exceptions:
+                    self.failures[type(error).__name__] += 1
+                    self.note(process.name, "failed", str(error))
                 if retries:
                     again = self.start, kind, limit_s, body, retries - 1
                     self.scheduler.after(RETRY_AFTER_MS, lambda: again[0](*again[1:]))

@@ -13,6 +13,7 @@ from random import Random
 from tidings.core import limits
 from tidings.core.feeds import Retention
 from tidings.core.followers import PUSH, STATE
+from tidings.core.leases import Observation
 
 from .functions import FEED, Functions
 from .history import History
@@ -106,9 +107,9 @@ class World:
 
     # --- doorbells: `Bells`, and the stream of the log table -----------------------------------
 
-    def ring(self, feed: str, follower: str) -> None:
+    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         assert feed == FEED
-        self._network(lambda: self._follow(follower))
+        self._network(lambda: self._follow(follower, observation))
 
     def replay(self, connection_id: str) -> None:
         self._network(
@@ -123,11 +124,11 @@ class World:
         for follower in (STATE, PUSH):
             self._network(partial(self._follow, follower))
 
-    def _follow(self, follower: str) -> None:
+    def _follow(self, follower: str, observation: Observation | None = None) -> None:
         def body(process: Process) -> None:
             if self.weather.strikes("slow_filler"):
                 process.slow["log.put"] = self.random.uniform(0, 6_000)
-            self.functions.follow(process, follower)
+            self.functions.follow(process, follower, observation)
 
         self.machine.start(f"follow-{follower}", limits.FOLLOW_TIMEOUT_S, body, retries=1)
 

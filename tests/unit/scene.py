@@ -19,7 +19,7 @@ from tidings.core.connections import Connection
 from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
-from tidings.core.followers import Follower
+from tidings.core.followers import Follower, Handler
 from tidings.core.ingesting import Ingester
 from tidings.core.issuing import Issuer
 from tidings.core.keyring import KeyRing
@@ -264,17 +264,26 @@ class Scene:
         self.issuer.create(feed, given, wanted)
         return given
 
+    def follow(self, handler: Handler, feed: str = FEED, follower: Follower | None = None) -> int:
+        """Run the follower of *handler*, and whoever is woken to look at its lease."""
+        follower = follower or self.follower
+        done = follower.run(feed, handler)
+        while self.bells.observations:
+            feed, _, seen = self.bells.observations.pop(0)
+            done += follower.run(feed, handler, seen)
+        return done
+
     def project(self, feed: str = FEED) -> int:
         """Run the follower `state`."""
-        return self.follower.run(feed, self.projector)
+        return self.follow(self.projector, feed)
 
     def push(self, feed: str = FEED) -> int:
         """Run the follower `push`."""
-        return self.follower.run(feed, self.pusher)
+        return self.follow(self.pusher, feed)
 
     def archived(self, feed: str = FEED) -> int:
         """Run the follower `archive`."""
-        return self.gathering.run(feed, self.archiver)
+        return self.follow(self.archiver, feed, self.gathering)
 
     def connect(self, name: str = "c") -> str:
         """A new WebSocket connection; its id."""

@@ -187,6 +187,7 @@ def test_while_the_state_is_followed_the_copy_waits() -> None:
     assert lease is not None
     made = node.bootstrapper()
     assert not made.hold(FEED)
+    assert node.scene.bells.rings == []
     node.scene.followers.release(lease)
     assert made.hold(FEED) and made.hold(FEED)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.errors import FellOff, LeaseLost, Unavailable
-from tidings.core.leases import Lease
+from tidings.core.leases import Lease, Observation
 from tidings.core.pages import Page
 
 from tests.unit.following import trimmed
@@ -50,8 +50,13 @@ class Diary:
 
 
 def take(scene: Scene, owner: str = "somebody") -> Lease:
-    lease = scene.followers.take(FEED, "diary", owner=owner, now_ms=scene.now_ms)
-    assert lease is not None
+    """As if whoever had it were dead."""
+    standing = next(
+        (each for each in scene.followers.standings(FEED) if each.name == "diary"), None
+    )
+    seen = Observation(standing.fence, standing.beat) if standing else None
+    lease = scene.followers.take(FEED, "diary", owner=owner, now_ms=scene.now_ms, over=seen)
+    assert lease.owner == owner
     return lease
 
 
@@ -116,21 +121,21 @@ def test_a_page_that_comes_with_its_bell_in_the_last_moment(scene: Scene) -> Non
     """After the last read and before letting go: the mark makes the holder read again."""
     lease = take(scene)
     scene.post(op())
-    assert scene.followers.mark(FEED, "diary", now_ms=scene.now_ms)
+    assert scene.followers.mark(FEED, "diary") is not None
 
     assert not scene.followers.release(lease)
     assert scene.followers.release(lease, force=True)
 
 
 def test_who_finds_the_holder_dead_takes_over(scene: Scene) -> None:
-    """After its lease has run out, from its last checkpoint; the zombie can save nothing."""
+    """Once its lease stood still for long, from its last checkpoint; the zombie saves nothing."""
     scene.post(op())
     zombie = take(scene)
     diary = Diary()
-    assert scene.follower.run(FEED, diary) == 0
-    scene.now_ms += limits.LEASE_MS
+    assert scene.follow(diary) == 0
+    scene.now_ms += limits.LEASE_LATE_MS
 
-    assert scene.follower.run(FEED, diary) == 1
+    assert scene.follow(diary) == 1
 
     assert diary.seen == [1]
     with pytest.raises(LeaseLost):
@@ -145,7 +150,6 @@ def test_a_holder_that_lost_its_lease_stops(scene: Scene) -> None:
     diary = Diary()
 
     def robbed() -> None:
-        scene.now_ms += limits.LEASE_MS
         take(scene, "thief")
 
     diary.then = robbed
@@ -164,7 +168,7 @@ def test_a_handler_that_fails_keeps_the_checkpoint(scene: Scene) -> None:
 
     scene.now_ms += limits.LEASE_MS
     diary = Diary()
-    assert scene.follower.run(FEED, diary) == 1
+    assert scene.follow(diary) == 1
     assert diary.seen == [1]
 
 
@@ -219,7 +223,7 @@ def test_a_run_that_takes_too_long_yields(scene: Scene) -> None:
 
     def never_done() -> None:
         scene.post(op())
-        scene.followers.mark(FEED, "diary", now_ms=scene.now_ms)
+        scene.followers.mark(FEED, "diary")
         scene.wait(limits.FOLLOW_RUN_MS // 4)
 
     scene.post(op())
@@ -308,7 +312,7 @@ def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
         scene.follower.run(FEED, Diary(then=fail))
     assert [each.operations for each in scene.followers.standings(FEED)] == [0]
     scene.now_ms += limits.LEASE_MS
-    scene.follower.run(FEED, Diary())
+    scene.follow(Diary())
     scene.post(op("d"))
     scene.follower.run(FEED, Diary())
     scene.follower.run(FEED, Diary())
@@ -336,7 +340,7 @@ def test_a_bell_while_it_waits_is_answered(scene: Scene) -> None:
 
     def comes() -> None:
         if diary.until == 0:
-            assert scene.followers.mark(FEED, "diary", now_ms=scene.now_ms)
+            assert scene.followers.mark(FEED, "diary") is not None
         diary.until = 1
 
     diary.then = comes

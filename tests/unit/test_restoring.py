@@ -14,6 +14,7 @@ from tidings.core.cursors import PAGE_END, Place, Replication
 from tidings.core.errors import Unavailable
 from tidings.core.memory import MemoryArchive, MemoryConsumers, MemoryLog
 from tidings.core.pages import Page, filler
+from tidings.core.ports import Sleep
 from tidings.core.reader import Reader
 from tidings.core.restoring import Restorer, cut, taken_back
 
@@ -27,6 +28,7 @@ class Kept:
 
     scene: Scene = field(default_factory=Scene)
     consumers: MemoryConsumers = field(default_factory=MemoryConsumers)
+    sleep: Sleep | None = None
 
     def restorer(self, archive: MemoryArchive | None = None) -> Restorer:
         scene = self.scene
@@ -40,6 +42,7 @@ class Kept:
             scene.profiles,
             archive,
             scene.clock,
+            self.sleep or scene.wait,
             scene.new_id,
             PAGE_MS,
         )
@@ -236,10 +239,27 @@ def test_a_follower_at_work_stops_it(place: Kept) -> None:
     """Somebody still runs on these tables: nothing may be taken from under it."""
     place.post("a")
     lease = place.scene.followers.take(FEED, "state", owner="x", now_ms=place.scene.now_ms)
-    assert lease is not None
     place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms)
+    slept: list[int] = []
+
+    def renewed(ms: int) -> None:
+        slept.append(ms)
+        place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms)
+
+    place.sleep = renewed
     with pytest.raises(Unavailable, match="the follower state of main is at work"):
         place.restore(9)
+    assert slept == [limits.LEASE_MS]
+
+
+def test_a_lease_that_was_stored_with_the_table_is_nobodys(place: Kept) -> None:
+    """Its holder died with the tables of then: it is looked at as long as a lease lasts."""
+    place.post("a")
+    lease = place.scene.followers.take(FEED, "state", owner="x", now_ms=place.scene.now_ms)
+    place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms + 10**9)
+    place.restore(9)
+    assert place.scene.followers.checkpoints(FEED) == {"state": 1}
+    assert place.scene.waits == [limits.LEASE_MS]
 
 
 def test_the_archive_is_cut_where_the_log_is(place: Kept) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from tidings.core import limits
 from tidings.core.connections import Connection
 from tidings.core.errors import Unavailable
+from tidings.core.leases import Lease
 from tidings.core.memory import MemoryRelays
 from tidings.core.relay_watch import RelayWatch
 from tidings.core.session import State
@@ -67,14 +69,19 @@ def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
     for feed in ("main", "other"):
         scene.post(op(), feed=feed)
     failing = {"main"}
-    checkpoints = scene.followers.checkpoints
+    checkpoints, standings = scene.followers.checkpoints, scene.followers.standings
 
     def throttled(feed: str) -> dict[str, int]:
         if feed in failing:
             raise Unavailable("a hot partition")
         return checkpoints(feed)
 
+    def also_throttled(feed: str) -> Sequence[Lease]:
+        throttled(feed)
+        return standings(feed)
+
     scene.followers.checkpoints = throttled  # type: ignore[method-assign]
+    scene.followers.standings = also_throttled  # type: ignore[method-assign]
     old = Connection("old", NOW - limits.CONNECTION_MS_MAX - 1)
     scene.connections.open(old)
     for minute in range(2):
@@ -254,3 +261,14 @@ def test_a_sweep_that_looked_too_early_does_no_harm(scene: Scene) -> None:
     scene.push()
 
     assert scene.events("c") == ["a"]
+
+
+def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None:
+    """Nothing lags, but whoever comes would have to wait: its lease is looked at now."""
+    scene.followers.take(FEED, "push", owner="dead", now_ms=scene.now_ms)
+    scene.sweeper.run(FEEDS)
+    assert scene.bells.rings == []
+
+    scene.now_ms += limits.LEASE_LATE_MS
+    scene.sweeper.run(FEEDS)
+    assert scene.bells.rings == [(FEED, "push")]

@@ -104,6 +104,7 @@ def _restorer(target: StateTarget, archive: str | None) -> Restorer:
         DynamoDBProfiles(client, settings.control_table),
         _archive(target, archive),
         now_ms,
+        sleep_ms,
         _new_id,
         settings.page_ms,
     )

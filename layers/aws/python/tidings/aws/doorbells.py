@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from tidings.core.leases import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def payload(feed: str, observation: Observation | None = None) -> dict[str, Any]:
+    """What a function is invoked with to serve *feed*; an older release passes over the rest."""
+    return {"ring": feed} | ({"seen": asdict(observation)} if observation else {})
+
+
+def observation(event: Mapping[str, Any]) -> Observation | None:
+    """What whoever sent *event* saw of the lease, if they looked on."""
+    return Observation(**event["seen"]) if "seen" in event else None
 
 
 def feeds_rung(event: Mapping[str, Any]) -> dict[str, str]:

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.core.leases import Observation
 
 _LEASE = {
     "#owner": "owner",
     "#until": "lease_until",
     "#fence": "fence",
 }
+_BEAT = {"#beat": "beat"}
+_FREE = "attribute_not_exists(#owner) OR #owner = :nobody"
 _OURS = "#fence = :fence AND #owner = :owner"
 _DONE = "#page = :page, #operations = :operations"
 _DONE_NAMES = {"#page": "page", "#operations": "operations"}
@@ -34,43 +37,62 @@ class DynamoDBFollowers:
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._client, self._table = client, table
 
-    def take(self, feed: str, name: str, *, owner: str, now_ms: int) -> Lease | None:
+    def take(
+        self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
+    ) -> Lease:
+        condition, seen = _FREE, {}
+        if over is not None:
+            still = "#beat = :still" if over.beat else "attribute_not_exists(#beat)"
+            condition = f"{_FREE} OR (#fence = :seen AND {still})"
+            seen = {":seen": number(over.fence)}
+            seen |= {":still": number(over.beat)} if over.beat else {}
         try:
             with translated():
                 answer = self._client.update_item(
                     TableName=self._table,
                     Key=follower.key(feed, name),
-                    UpdateExpression="SET #owner = :owner, #until = :until ADD #fence :one",
-                    ConditionExpression="attribute_not_exists(#until) OR #until <= :now",
-                    ExpressionAttributeNames=_LEASE,
+                    UpdateExpression=(
+                        "SET #owner = :owner, #until = :until ADD #fence :one, #beat :one"
+                    ),
+                    ConditionExpression=condition,
+                    ExpressionAttributeNames=_LEASE | _BEAT,
                     ExpressionAttributeValues={
                         ":owner": text(owner),
                         ":until": number(now_ms + limits.LEASE_MS),
-                        ":now": number(now_ms),
+                        ":nobody": text(""),
                         ":one": number(1),
+                        **seen,
                     },
                     ReturnValues="ALL_NEW",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except ConditionFailed as failed:
-            held = follower.decode(failed.item)
-            return held if held.owner == owner else None  # ours: an answer that was lost
+            return follower.decode(failed.item)  # ours, where an answer was lost
         return follower.decode(answer["Attributes"])
 
-    def mark(self, feed: str, name: str, *, now_ms: int) -> bool:
+    def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         try:
             with translated():
-                self._client.update_item(
+                answer = self._client.update_item(
                     TableName=self._table,
                     Key=follower.key(feed, name),
-                    UpdateExpression="ADD #bell :one",
-                    ConditionExpression="#until > :now",
-                    ExpressionAttributeNames={"#bell": "bell", "#until": "lease_until"},
-                    ExpressionAttributeValues={":one": number(1), ":now": number(now_ms)},
+                    UpdateExpression=f"{'SET #look = :look ' if look else ''}ADD #bell :one",
+                    ConditionExpression="#owner > :nobody",
+                    ExpressionAttributeNames={
+                        "#bell": "bell",
+                        "#owner": "owner",
+                        **({"#look": "look"} if look else {}),
+                    },
+                    ExpressionAttributeValues={
+                        ":one": number(1),
+                        ":nobody": text(""),
+                        **({":look": text(look)} if look else {}),
+                    },
+                    ReturnValues="ALL_OLD",
                 )
         except ConditionFailed:
-            return False
-        return True
+            return None
+        return text_of(answer.get("Attributes", {}), "look")
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         try:
@@ -78,13 +100,14 @@ class DynamoDBFollowers:
                 answer = self._client.update_item(
                     TableName=self._table,
                     Key=follower.key(lease.feed, lease.name),
-                    UpdateExpression=f"SET {_DONE}, #until = :until",
+                    UpdateExpression=f"SET {_DONE}, #until = :until ADD #beat :one",
                     ConditionExpression=_OURS,
-                    ExpressionAttributeNames={**_LEASE, **_DONE_NAMES},
+                    ExpressionAttributeNames={**_LEASE, **_BEAT, **_DONE_NAMES},
                     ExpressionAttributeValues={
                         **_ours(lease),
                         **_done(replace(lease, checkpoint=checkpoint)),
                         ":until": number(now_ms + limits.LEASE_MS),
+                        ":one": number(1),
                     },
                     ReturnValues="ALL_NEW",
                 )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidings.core.errors import Unavailable
 
+from . import doorbells
 from .weather import translated
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mypy_boto3_lambda import LambdaClient
+    from tidings.core.leases import Observation
 
 
 class LambdaBells:
@@ -19,13 +23,13 @@ class LambdaBells:
     def __init__(self, client: LambdaClient, prefix: str) -> None:
         self._client, self._prefix = client, prefix
 
-    def ring(self, feed: str, follower: str) -> None:
-        self._wake(f"follow-{follower}", {"ring": feed})
+    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+        self._wake(f"follow-{follower}", doorbells.payload(feed, observation))
 
     def replay(self, connection_id: str) -> None:
         self._wake("replay", {"replay": connection_id})
 
-    def _wake(self, function: str, payload: dict[str, str]) -> None:
+    def _wake(self, function: str, payload: Mapping[str, Any]) -> None:
         try:
             with translated():
                 self._client.invoke(

@@ -66,8 +66,11 @@ class Bootstrapper:
     def hold(self, feed: str) -> bool:
         """Whether nobody but us writes the state of *feed* from now on."""
         if feed not in self._leases:
-            lease = self.followers.take(feed, STATE, owner=self.new_id(), now_ms=self.clock())
-            if lease is None:
+            owner, now_ms = self.new_id(), self.clock()
+            lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
+            if lease.owner != owner:
+                if lease.is_late(now_ms):
+                    self.bells.ring(feed, STATE)  # the follower looks on, and lets go
                 return False
             self._leases[feed] = lease
         return True

@@ -5,6 +5,10 @@ A bell says "the feed moved", nothing more. It runs a follower: take its lease, 
 behind its checkpoint, handle them in order, move the checkpoint. A bell that finds the lease
 taken leaves a mark, which the holder sees before it lets go; so extra, repeated, reordered
 and lost bells do no harm.
+
+Who dies holds the lease until others have looked on for `limits.LEASE_MS`. One at a time does so,
+where the holder seems to be late: a process sleeps for a while and wakes the next one with what
+it has seen. Clocks decide only when the looking on begins.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from . import limits
 from .errors import FellOff
+from .leases import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,15 +121,17 @@ class Follower:
     count: Count
     habits: Habits = _HABITS
 
-    def run(self, feed: str, handler: Handler) -> int:
+    def run(self, feed: str, handler: Handler, observation: Observation | None = None) -> int:
         """
         Handle what there is; the number of pages handled.
+
+        With an *observation* of a lease that stands still it looks on, or takes over.
 
         Raises:
             LeaseLost: another holder took over.
             FellOff: the next page is gone from the log, and the handler cannot go on.
         """
-        lease = self._take(feed, handler.name)
+        lease = self._take(feed, handler.name, observation)
         if lease is None:
             return 0
         first = lease.checkpoint
@@ -143,14 +150,35 @@ class Follower:
         self.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
 
-    def _take(self, feed: str, name: str) -> Lease | None:
+    def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
+        over = seen if seen is not None and seen.is_long_enough else None
         for _ in range(_TAKE_ATTEMPTS):
-            lease = self.store.take(feed, name, owner=self.new_id(), now_ms=self.clock())
-            if lease is not None:
+            owner = self.new_id()
+            lease = self.store.take(feed, name, owner=owner, now_ms=self.clock(), over=over)
+            if lease.owner == owner:
                 return lease
-            if self.store.mark(feed, name, now_ms=self.clock()):
+            if seen is not None and seen.is_of(lease):
+                self._look_on(lease, seen)
+                return None
+            if self._marked(lease):
                 return None
         return None
+
+    def _marked(self, lease: Lease) -> bool:
+        """Leave a mark, and have the lease looked at where its holder is late and nobody does."""
+        now_ms = self.clock()
+        minute = now_ms // limits.LEASE_LOOK_AGAIN_MS
+        look = f"{lease.fence}.{lease.beat}.{minute}" if lease.is_late(now_ms) else ""
+        before = self.store.mark(lease.feed, lease.name, look=look)
+        if look and before not in (None, look):
+            self.bells.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
+        return before is not None
+
+    def _look_on(self, lease: Lease, seen: Observation) -> None:
+        """The next process looks again: it finds the lease as it was, or looked on in vain."""
+        self.sleep(limits.LEASE_LOOK_MS)
+        longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
+        self.bells.ring(lease.feed, lease.name, longer)
 
     def _turn(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
         """One read and what follows from it; whether the lease was let go."""

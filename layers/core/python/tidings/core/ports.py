@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .claims import Claim
     from .connections import Change, Connection, Outcome
     from .departures import Departures
-    from .leases import Lease
+    from .leases import Lease, Observation
     from .outboxes import Letter
     from .pages import Page
     from .profiles import Profile
@@ -168,12 +168,22 @@ class DepartureStore(Protocol):
 class FollowerStore(Protocol):
     """Checkpoint and lease of every named reader of a feed."""
 
-    def take(self, feed: str, name: str, *, owner: str, now_ms: int) -> Lease | None:
-        """Take the lease unless a live one is held (then None). The fence grows by one."""
+    def take(
+        self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
+    ) -> Lease:
+        """
+        Take the lease if nobody holds it, or if it still is what *over* has seen.
+
+        The fence grows by one. The lease that stands afterwards: ours, if *owner* is its owner.
+        """
         ...
 
-    def mark(self, feed: str, name: str, *, now_ms: int) -> bool:
-        """Leave a mark for the holder; False when nobody holds the lease any more."""
+    def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
+        """
+        Leave a mark for the holder, and *look*, if any, for others who find the lease held.
+
+        The look of before; None when nobody holds the lease any more: nothing is left.
+        """
         ...
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
@@ -375,8 +385,12 @@ class Count(Protocol):
 class Bells(Protocol):
     """The way to wake a function without waiting for it."""
 
-    def ring(self, feed: str, follower: str) -> None:
-        """Run the follower soon; may be lost, repeated or late."""
+    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+        """
+        Run the follower soon; may be lost, repeated or late.
+
+        With an *observation* it goes on looking at a lease, and takes it over in the end.
+        """
         ...
 
     def replay(self, connection_id: str) -> None:

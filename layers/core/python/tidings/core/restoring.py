@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from . import archives, consumers, limits, positions
 from .cursors import PAGE_END, Place
 from .errors import Unavailable
+from .leases import Observation
 from .pages import filler
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from .archive_ports import ArchiveStore
     from .consumer_ports import ConsumerStore
     from .consumers import Consumer
+    from .leases import Lease
     from .losses import Lost
     from .pages import Page
-    from .ports import Checkpoints, Clock, FollowerStore, LogStore, NewId, Profiles
+    from .ports import Checkpoints, Clock, FollowerStore, LogStore, NewId, Profiles, Sleep
     from .positions import Position
     from .reader import Reader
 
@@ -95,6 +97,7 @@ class Restorer:
     profiles: Profiles
     archive: ArchiveStore | None
     clock: Clock
+    sleep: Sleep
     new_id: NewId
     page_ms: int
 
@@ -178,11 +181,21 @@ class Restorer:
         for name, page in self.checkpoints.checkpoints(feed).items():
             if page <= kept:
                 continue
-            lease = self.followers.take(feed, name, owner=self.new_id(), now_ms=self.clock())
-            if lease is None:
-                raise Unavailable(f"the follower {name} of {feed} is at work; try again")
+            lease = self._take(feed, name)
             self.followers.release(replace(lease, checkpoint=kept), force=True)
             yield name
+
+    def _take(self, feed: str, name: str) -> Lease:
+        """Who held it when the table was stored is long dead; whoever is at work renews it."""
+        owner = self.new_id()
+        found = self.followers.take(feed, name, owner=owner, now_ms=self.clock())
+        if found.owner != owner:
+            self.sleep(limits.LEASE_MS)
+            seen = Observation(found.fence, found.beat)
+            found = self.followers.take(feed, name, owner=owner, now_ms=self.clock(), over=seen)
+        if found.owner != owner:
+            raise Unavailable(f"the follower {name} of {feed} is at work; try again")
+        return found
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
         """No named consumer does, either."""

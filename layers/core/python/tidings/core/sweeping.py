@@ -120,11 +120,14 @@ class Sweeper:
         self._tell(connections)
 
     def _ring_late(self, feed: str) -> None:
-        head, checkpoints = self.log.head(feed), self.checkpoints.checkpoints(feed)
+        """Those that lag, and those whose holder died: whoever comes next would have to wait."""
+        head, now_ms = self.log.head(feed), self.clock()
+        leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
+        checkpoints = {name: lease.checkpoint for name, lease in leases.items()}
         for follower in FOLLOWERS:
             lag = head - checkpoints.get(follower, 0)
             self.count("FollowerLag", lag)
-            if lag > 0:
+            if lag > 0 or (follower in leases and leases[follower].is_late(now_ms)):
                 self.bells.ring(feed, follower)
         if self.archives:
             self._archive(feed, head, checkpoints.get(ARCHIVE, 0))

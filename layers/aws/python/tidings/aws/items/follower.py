@@ -2,8 +2,9 @@
 follower: checkpoint and lease of a named reader of a feed.
 
 Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` what was handled up to it,
-`fence` counts the holders, `bell` the marks left for them, `lease_until` is in ms; a lease that
-was let go has no owner.
+`fence` counts the holders, `beat` their renewals, `bell` the marks left for them; a lease that was
+let go has no owner. `lease_until` is in ms by the clock of the holder, a hint. `look` is who looks
+on, and at what: a fence, a beat, and a minute.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def encode(lease: Lease) -> Item:
         "bell": number(lease.bell),
         "page": number(lease.checkpoint),
         "operations": number(lease.operations),
+        "beat": number(lease.beat),
     }
 
 
@@ -50,4 +52,5 @@ def decode(item: Mapping[str, Any]) -> Lease:
         checkpoint=number_of(item, "page"),
         expires_ms=number_of(item, "lease_until"),
         operations=number_of(item, "operations"),
+        beat=number_of(item, "beat"),
     )

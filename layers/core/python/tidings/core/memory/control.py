@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..claims import Claim
+    from ..leases import Observation
 
 
 @dataclass
@@ -21,12 +22,15 @@ class _Follower:
     owner: str = ""
     expires_ms: int = 0
     fence: int = 0
+    beat: int = 0
     bell: int = 0
+    look: str = ""
     checkpoint: int = 0
     operations: int = 0
 
-    def held(self, now_ms: int) -> bool:
-        return self.owner != "" and self.expires_ms > now_ms
+    def renew(self, now_ms: int) -> None:
+        self.expires_ms = now_ms + limits.LEASE_MS
+        self.beat += 1
 
 
 class MemoryFollowers:
@@ -36,22 +40,25 @@ class MemoryFollowers:
         self._followers: dict[tuple[str, str], _Follower] = {}
         self._lock = Lock()
 
-    def take(self, feed: str, name: str, *, owner: str, now_ms: int) -> Lease | None:
+    def take(
+        self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
+    ) -> Lease:
         with self._lock:
             follower = self._followers.setdefault((feed, name), _Follower())
-            if not follower.held(now_ms):
+            if not follower.owner or (over and over.is_of(_lease(feed, name, follower))):
                 follower.owner = owner
                 follower.fence += 1
-                follower.expires_ms = now_ms + limits.LEASE_MS
-            return _lease(feed, name, follower) if follower.owner == owner else None
+                follower.renew(now_ms)
+            return _lease(feed, name, follower)
 
-    def mark(self, feed: str, name: str, *, now_ms: int) -> bool:
+    def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         with self._lock:
             follower = self._followers.get((feed, name))
-            if follower is None or not follower.held(now_ms):
-                return False
+            if follower is None or not follower.owner:
+                return None
             follower.bell += 1
-            return True
+            before, follower.look = follower.look, look or follower.look
+            return before
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         with self._lock:
@@ -59,7 +66,7 @@ class MemoryFollowers:
             if follower is None:
                 raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
             follower.checkpoint, follower.operations = checkpoint, lease.operations
-            follower.expires_ms = now_ms + limits.LEASE_MS
+            follower.renew(now_ms)
             return _lease(lease.feed, lease.name, follower)
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
@@ -107,6 +114,7 @@ def _lease(feed: str, name: str, follower: _Follower) -> Lease:
         checkpoint=follower.checkpoint,
         expires_ms=follower.expires_ms,
         operations=follower.operations,
+        beat=follower.beat,
     )
 
 

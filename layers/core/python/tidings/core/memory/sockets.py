@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from ..connections import Outcome
+
+if TYPE_CHECKING:
+    from ..leases import Observation
 
 
 class MemorySockets:
@@ -44,14 +48,22 @@ class MemorySockets:
 
 
 class MemoryBells:
-    """Implements `Bells`: *rings* are (feed, follower), *replays* connection ids, in order."""
+    """
+    Implements `Bells`: *rings* are (feed, follower), *replays* connection ids, in order.
+
+    A ring that hands on an observation is in *observations* instead.
+    """
 
     def __init__(self) -> None:
         self.rings: list[tuple[str, str]] = []
+        self.observations: list[tuple[str, str, Observation]] = []
         self.replays: list[str] = []
 
-    def ring(self, feed: str, follower: str) -> None:
-        self.rings.append((feed, follower))
+    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+        if observation is None:
+            self.rings.append((feed, follower))
+        else:
+            self.observations.append((feed, follower, observation))
 
     def replay(self, connection_id: str) -> None:
         self.replays.append(connection_id)
