@@ -23,5 +23,9 @@ class Gone(SparkError):
     """Pages that are to be read are not there any more."""
 
 
+class Lagging(SparkError):
+    """The state does not hold yet what is asked of it, and comes no nearer."""
+
+
 class NotAppended(SparkError):
     """Operations that the feed did not take; nothing of their page was appended."""

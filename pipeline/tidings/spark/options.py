@@ -37,7 +37,7 @@ _NUMBERS = {
 _TABLES = ("logtable", "statetable", "controltable")
 _TEXTS = (
     *("url", "feed", "password", "passwordfile", "stage", "endpoint", "region", *_TABLES),
-    *("archive", "since", "until", "start", "types", "parents", "columns", "job"),
+    *("archive", "since", "until", "atleast", "start", "types", "parents", "columns", "job"),
 )
 _OF_SPARK = ("checkpointlocation", "queryname")  # which Spark passes on
 # As they are written; Spark tells them in lower case.
@@ -45,7 +45,7 @@ SPELLED = {
     name.lower(): name
     for name in (
         *("passwordFile", "logTable", "stateTable", "controlTable"),
-        *("fellOff", "maxPages", "maxBuckets"),
+        *("fellOff", "maxPages", "maxBuckets", "atLeast"),
     )
 }
 NAMES = frozenset((*_TEXTS, *_CHOICES, *_NUMBERS))
@@ -74,6 +74,7 @@ class Options:
     what: str
     since: str
     until: str
+    at_least: str
     start: str
     columns: tuple[str, ...]
     partitions: int
@@ -102,6 +103,7 @@ def parse(given: Mapping[str, str]) -> Options:
         what=chosen["what"],
         since=found.get("since", OLDEST),
         until=found.get("until", ""),
+        at_least=_at_least(found, chosen["what"]),
         start=found.get("start", COPY),
         columns=tuple(found["columns"].replace(" ", "").split(",")) if "columns" in found else (),
         partitions=numbers["partitions"],
@@ -110,6 +112,12 @@ def parse(given: Mapping[str, str]) -> Options:
         fails=chosen["felloff"] == FAIL,
         job=found.get("job", ""),
     )
+
+
+def _at_least(found: Mapping[str, str], what: str) -> str:
+    if "atleast" in found and what != STATE:
+        raise WrongOption("atLeast", "is for the state: give what=state")
+    return found.get("atleast", NOW)
 
 
 def _spelled_names() -> list[str]:
@@ -168,7 +176,11 @@ def _check_ways(found: Mapping[str, str]) -> None:
         raise WrongOption("url", "is needed, or stage, tables, endpoint or archive instead")
     if "url" in found and "archive" in found:
         raise WrongOption("archive", "is read beside tables, not beside url")
-    if found.get("from", "").lower() == ARCHIVE and "archive" not in found:
+    from_archive = not ways or found.get("from", "").lower() == ARCHIVE
+    if from_archive and found.get("what", "").lower() == STATE:
+        rule = "state is not in the archive; give url, stage, tables or endpoint"
+        raise WrongOption("what", rule)
+    if from_archive and "archive" not in found:
         raise WrongOption("archive", "is needed to read from it")
 
 

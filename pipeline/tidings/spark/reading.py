@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tidings.core import cursors
 from tidings.core.cursors import NOW, PAGE_END, START, Place
 from tidings.core.errors import InvalidCursor
+from tidings.pipeline.applying import NotFollowing, through
 
 from . import tasks
-from .errors import Gone, WrongOption
+from .errors import Gone, Lagging, WrongOption
 from .options import OLDEST, STATE
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ class Reader(DataSourceReader):
     def _planned(self) -> list[Task]:
         ends, options = self._way.ends(), self._options
         if options.what == STATE:
-            return list(tasks.of_state(ends.projected, options.partitions))
+            projected = self._reached(ends)
+            return list(tasks.of_state(projected, options.partitions))
         after, last = self._since(ends), self._until(ends)
         return list(tasks.of_log(self._way.stretches(after, last, options.partitions)))
 
@@ -69,11 +72,51 @@ class Reader(DataSourceReader):
     def _until(self, ends: Ends) -> Place:
         if self._options.until in ("", NOW):
             return ends.frontier
-        place = place_of("until", self._options.until)
-        if place.page > ends.frontier.page:
-            rule = f"lies behind the end of the feed, {ends.frontier.encode()}"
-            raise WrongOption("until", rule, self._options.until)
-        return place
+        return _up_to("until", self._options.until, ends)
+
+    def _reached(self, ends: Ends) -> int:
+        """
+        The checkpoint of the state, once it holds what is asked of it.
+
+        Raises:
+            Lagging: it stands still before that.
+        """
+        asked = self._options.at_least
+        if asked == OLDEST:
+            return ends.projected
+        place = ends.frontier if asked == NOW else _up_to("atLeast", asked, ends)
+        try:
+            return through(_Projected(self._way, self._options.where.feed, place.page))
+        except NotFollowing as error:
+            rule = f"atLeast={OLDEST} reads it as it stands"
+            raise Lagging(f"{error}; {rule}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Projected:
+    """Implements `Progress`: how far the state of *feed* is on its way to page *last*."""
+
+    way: Way
+    feed: str
+    last: int
+
+    def checkpoint(self) -> int:
+        return self.way.ends().projected
+
+    def end(self) -> int:
+        return self.last
+
+
+def _up_to(option: str, text: str, ends: Ends) -> Place:
+    """
+    Raises:
+        WrongOption: it is no place of the log, or lies behind its end.
+    """
+    place = place_of(option, text)
+    if place.page > ends.frontier.page:
+        rule = f"lies behind the end of the feed, {ends.frontier.encode()}"
+        raise WrongOption(option, rule, text)
+    return place
 
 
 def before(page: int) -> Place:
