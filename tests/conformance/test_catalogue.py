@@ -40,6 +40,8 @@ UNSEEN_CODES = {
     "invalid_change": "told in changeagent's form: tests/changeagent",
     "unknown_change": "told in changeagent's form: tests/changeagent",
     "below_floor": "told in changeagent's form: tests/changeagent",
+    "invalid_sync": "binds operators; tests/functions/test_amend.py",
+    "plan_too_old": "the log is given up after days; tests/functions/test_amend.py",
     "chained": "needs a chained feed; tests/chained has some",
     "log_fell_off": "the log is given up after days; tests/functions has a floor",
     "fell_off": "the cap is weeks away; tests/unit drives the clock",

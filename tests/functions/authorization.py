@@ -111,6 +111,7 @@ ITEM = (
     '"parents":["user/ann"]}'
 )
 FORM, YAML = "application/x-www-form-urlencoded", "application/yaml"
+NDJSON = "application/x-ndjson"
 # By what a route ends with, and its method: the status of who is let in, and what is sent.
 REQUESTS: dict[str, dict[str, Any]] = {
     "POST /": {"status": 204, "body": OPERATION},
@@ -135,6 +136,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "GET /consumers/{name}/notes": {"status": 200},
     "GET /pages": {"status": 200},
     "GET /rows": {"status": 200, "query": "bucket=0"},
+    "POST /corrections": {"status": 200, "query": "through=0", "kind": NDJSON},
     "GET /relays": {"status": 200},
     "GET /relay": {"status": 200},
     "PUT /relay/password": {"status": 404, "body": '{"password":"a new one"}'},

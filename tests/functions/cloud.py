@@ -17,6 +17,7 @@ from tidings.aws import (
     changes_app,
     clients,
     consumers_app,
+    corrections_app,
     listeners_app,
     relay_app,
 )
@@ -51,7 +52,16 @@ def forget(*modules: ModuleType) -> None:
 
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
-    forget(app, archive_app, listeners_app, changes_app, consumers_app, relay_app, clients)
+    forget(
+        app,
+        archive_app,
+        listeners_app,
+        changes_app,
+        consumers_app,
+        relay_app,
+        corrections_app,
+        clients,
+    )
 
 
 def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -> None:

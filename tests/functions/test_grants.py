@@ -30,6 +30,7 @@ from functions.report.handler import handle as report
 from functions.steer.handler import handle as steer
 from functions.sweep.handler import handle as sweep
 from tests.functions import tables
+from tests.functions import test_amend as amendments
 from tests.functions import test_correct as plans
 from tests.functions.changing import administering, indexing, proposing
 from tests.functions.cloud import (
@@ -189,6 +190,17 @@ def correcting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> A
     return asked
 
 
+def amending(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+    post()
+    app.log().take("main")
+    post()
+    later = now_ms() + 10_000
+    monkeypatch.setattr(app, "now_ms", lambda: later)  # the hole is overdue
+    asked = watch()
+    assert amendments.ask(*plans.planned("a", "x32"))[0] == 200
+    return asked
+
+
 def steering(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     post()
     ring("state", monkeypatch)
@@ -272,6 +284,7 @@ SCENES = {
     "replay": replaying,
     "stream": streaming,
     "correct": correcting,
+    "amend": amending,
     "steer": steering,
     "publish": publishing,
     "browse": browsing,

@@ -15,6 +15,7 @@ from tidings.core.errors import Chained
 from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
 
 from functions.administer.handler import handle as administer
+from functions.amend.handler import handle as amend
 from functions.browse.handler import handle as browse
 from functions.connect.handler import handle as connect
 from functions.consume.handler import handle as consume
@@ -152,11 +153,18 @@ def _let_in(_: object) -> None:
     app.guard().check("main", Role.READ, Credential(SHOWN.spelled(), bearer=True))
 
 
+def _amended(headers: dict[str, str]) -> None:
+    sent = event("http_post", routeKey="POST /feeds/{feed}/corrections", body="")
+    more = {"pathParameters": {"feed": "main"}, "queryStringParameters": {"through": "0"}}
+    amend({**sent, **more, "headers": {**headers, "content-type": "application/x-ndjson"}}, None)
+
+
 SHOWN = Given("0" * ID_LENGTH, "A" * 32)
 RATED = {
     "ingest": _with_a_rated_key(lambda h: ingest(event("http_post", headers=h), None)),
     "propose": _asked(propose, "POST /changes", body="1"),
     "publish": _asked(publish, "POST /changefeeds", body="{}"),
+    "amend": _with_a_rated_key(_amended),
     "browse": _asked(browse, "GET /feeds/{feed}/objects"),
     "administer": _asked(administer, "GET /config"),
     "consume": _asked(consume, "GET /feeds/{feed}/consumers"),

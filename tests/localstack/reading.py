@@ -21,5 +21,5 @@ def followed(place: Place) -> bool:
 
 def living(place: Place, *keys: str) -> set[str]:
     """Those of the objects *keys* (`video/x`) that the state holds and that are not deleted."""
-    rows = place.source().make().find(place.feed, keys)
+    rows = place.state().find(place.feed, keys)
     return {row.key for row in rows if not row.deleted}

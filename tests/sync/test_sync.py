@@ -13,12 +13,15 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 from tidings.aws.items import served
 from tidings.client.cli import main
+from tidings.client.post import Poster
+from tidings.core import limits
 from tidings.core.operations import Operation
 from tidings.local import engine, tables
 from tidings.local.running import Twin
 
 from tests.operate.cloudformation import describing
 from tests.oplog.feed import Feed, op
+from tests.oplog.wire import until
 from tests.pipeline.feeds import at, told
 from tests.pipeline.lines import line, written
 
@@ -45,6 +48,14 @@ class Synced:
         """In this process, with the session that there is."""
         path = written(self.folder / "dump.json", lines)
         return CliRunner().invoke(main, ["sync", path, *self.where, *options.split()])
+
+    def key(self, *roles: str) -> Path:
+        """A file with a new key of the feed."""
+        words = ["keys", "create", *roles, "--json", *self.where]
+        made: dict[str, str] = json.loads(CliRunner().invoke(main, words).stdout)
+        path = self.folder / made["id"]
+        path.write_text(made["key"])
+        return path
 
     def told(self) -> list[tuple[str, Operation]]:
         """Every operation of the log with its event."""
@@ -219,6 +230,47 @@ def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.M
 
     assert (refused.exit_code, refused.stderr) == (1, said)
     assert (on_stage.exit_code, on_stage.stderr) == (1, said)
+
+
+def test_a_feed_is_corrected_over_http(synced: Synced, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    With its address and an operator's key: the state by its rows, corrections by requests, as
+    many as they need. A key that only reads, or no key, plans nothing.
+    """
+    synced.feed.post(*(op(name, timestamp=at(1)) for name in ("gone", "kept", "both")))
+    where = ["--url", synced.twin.url, "--feed", synced.name]
+    keys = {role: synced.key("--role", "read", *role.split()) for role in ("", "--role admin")}
+    for role in ("read", "ingest"):
+        CliRunner().invoke(main, ["feed", "password", role, "--generate", *synced.where])
+    reads, steers = (["--password-file", str(keys[role])] for role in ("", "--role admin"))
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(main, ["sync", str(synced.folder / "dump"), *where, *words])
+
+    dump = [line("kept", 3), line("both", 5), *(line(f"n{number}", 2) for number in range(50))]
+    written(synced.folder / "dump", dump)
+    until(lambda: run().exit_code == 1, 10)  # five seconds, until the passwords are known
+    refused = run(*reads)
+    assert (refused.exit_code, "outside_key" in refused.stderr) == (1, True)
+    assert "invalid credentials (401" in run().stderr
+    began = CliRunner().invoke(main, ["log", "end", *where, *reads]).stdout.strip()
+    writer = synced.key("--role", "ingest")
+    Poster(synced.twin.url, synced.name, password=writer.read_text()).post(
+        [op("new", timestamp=at(1)), op("both", "update", timestamp=at(2))]
+    )
+    for foreign in (f"{began[:17]}9{began[18:]}", f"00000001{began[8:]}"):
+        wrong = run(*steers, "--as-of", foreign)
+        assert (wrong.exit_code, "as_of: is " in wrong.stderr) == (1, True)
+    assert len(synced.events()) == 5
+
+    monkeypatch.setattr(limits, "REQUEST_BYTES_MAX", 1_000)  # of the command: eight requests
+    done = run(*steers, "--as-of", began, "--max-delete-share", "1", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["applied"] == 52
+    expected = ["delete gone", *(f"insert n{number}" for number in range(50)), "update kept"]
+    assert sorted(synced.events()[5:]) == sorted(expected)
+    again = run(*steers, "--as-of", began, "--json")
+    assert json.loads(again.stdout)["applied"] == 0
 
 
 def test_a_feed_that_nobody_serves_is_refused(synced: Synced) -> None:

@@ -14,6 +14,7 @@ from .errors import Lost
 from .refusals import error_of, retry_after_s
 
 _BELOW_300 = range(200, 300)
+_NDJSON = "application/x-ndjson"
 
 Answer = dict[str, Any]
 
@@ -43,9 +44,17 @@ class FeedApi(Closing):
             AccessDenied, FellOff, Refused: the answer is final, with its status and code.
             Lost: no answer, or none of a feed; nobody knows whether it was done.
         """
+        return self._answer(method, path, json=body, params=query or {})
+
+    def send(self, path: str, lines: bytes, *, query: Mapping[str, str]) -> Answer:
+        """POST *lines* of JSON. See `ask`."""
+        headers = {"content-type": _NDJSON}
+        return self._answer("POST", path, content=lines, params=query, headers=headers)
+
+    def _answer(self, method: str, path: str, **sent: Any) -> Answer:
         target = f"{self._root}{path}" if path.startswith("/") else f"{self._url}/{path}"
         with connection.translated(self._url):
-            answer = self._client.request(method, target, json=body, params=query or {})
+            answer = self._client.request(method, target, **sent)
         if answer.status_code not in _BELOW_300:
             raise self._refusal(answer)
         return _read(answer)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from .errors import ClientError
+from .feed_options import feed_option
 from .named_consumers import NamedConsumers
 from .password_options import password_options
 from .stage_options import address_options
@@ -41,5 +42,4 @@ def place_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_place(url: str, feed: str, password: str, **others: Any) -> None:
         command(place=Place(url, feed, password), **others)
 
-    of = click.option("--feed", default="main", show_default=True, help="Which feed.")
-    return address_options(of(password_options(with_place)))
+    return address_options(feed_option(password_options(with_place)))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.client.cli import EXIT_CODES
+from tidings.client.feed_options import check_once, endpoint_option, feed_option, stage_option
 from tidings.client.log_command import described
 from tidings.core.cursors import prefix
 from tidings.core.errors import InvalidCursor
-from tidings.core.feeds import DEFAULT_FEED, check_name
+from tidings.core.feeds import check_name
 from tidings.core.frames import of_line
 
 from . import archive_findings
@@ -39,15 +40,14 @@ def archive_options(command: Command) -> Command:
         archive: str | None,
         **others: Any,
     ) -> None:
-        if stage and endpoint_url:
-            raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+        check_once(stage, endpoint_url)
         with told():
             command(target=find(check_name(feed), stage, endpoint_url, archive), **others)
 
     options = (
-        click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed."),
-        click.option("--stage", help="Its stage on AWS: dev, staging, prod."),
-        click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin."),
+        feed_option,
+        stage_option,
+        endpoint_option,
         click.option("--archive", metavar="URL|FOLDER", help="Where it is, if not of the stage."),
     )
     for option in reversed(options):

@@ -14,8 +14,9 @@ from botocore.config import Config  # noqa: TID251 see above
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see above
 from tidings.aws import stages
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.client.feed_options import endpoint_option, feed_option, stage_option
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.feeds import DEFAULT_FEED, check_known, check_name
+from tidings.core.feeds import check_known, check_name
 from tidings.core.profiles import Profile, checked
 
 if TYPE_CHECKING:
@@ -68,12 +69,7 @@ def feed_options(find: Find) -> Callable[[Command], Command]:
             with told():
                 command(target=find(check_name(feed), stage, endpoint_url), **others)
 
-        options = (
-            click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed."),
-            click.option("--stage", help="Its stage on AWS: dev, staging, prod."),
-            click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin instead."),
-        )
-        for option in reversed(options):
+        for option in (endpoint_option, stage_option, feed_option):
             with_target = option(with_target)
         return with_target
 

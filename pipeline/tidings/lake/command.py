@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.client.cli import EXIT_CODES
+from tidings.client.feed_options import (
+    check_once,
+    endpoint_option,
+    feed_option,
+    stage_option,
+)
 from tidings.client.password_options import password_options
-from tidings.core.feeds import DEFAULT_FEED
 
 from .running import STOPPED, working
 
@@ -27,12 +32,12 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed.")
+@feed_option
 @click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder.")
 @click.option("--table", required=True, metavar="FOLDER", help="Where the tables are, or will be.")
 @click.option("--url", help="Where the feed is: its consumers bound what is compacted.")
-@click.option("--stage", help="Instead: its stage on AWS, which also tells its archive.")
-@click.option("--endpoint-url", metavar="URL", help="Instead: the DynamoDB of a twin.")
+@stage_option
+@endpoint_option
 @click.option("--until", metavar="PAGE|AGE", help="Compact up to this page, or what is older: 30d.")
 @click.option("--keep-parts", is_flag=True, help="Only bring the tables up to date.")
 @click.option("--drop-changes", is_flag=True, help="Also of what has no object leave nothing.")
@@ -73,8 +78,7 @@ def compact(
 
 def _check(options: dict[str, Any]) -> None:
     named = [options[name] for name in ("url", "stage", "endpoint_url") if options[name]]
-    if len(named) > 1:
-        raise click.UsageError("name one of --url, --stage and --endpoint-url")
+    check_once(*named)
     if not named and not options["until"] and not options["keep_parts"]:
         raise click.UsageError(
             "name the feed by --url, --stage or --endpoint-url, so that nothing is compacted that"
@@ -150,7 +154,7 @@ def _show(report: Report, as_json: bool) -> None:
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("sql")
-@click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed.")
+@feed_option
 @click.option(
     "--table",
     required=True,

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tidings.core.correcting import Corrector, Outcome
+    from tidings.core.correcting import Outcome
+
+    from .feed import Corrections
 
 ATTEMPTS_MAX = 3  # of a batch whose answer was lost; what was applied is found as done
 STALL_MS = 300_000  # a follower that died goes on within two sweeps: five have found it still
@@ -26,18 +28,14 @@ class NotFollowing(Exception):
 
 
 class Progress(Protocol):
-    """How far the log of *feed* goes, and its state."""
+    """As much of a `Feed` as says how far its log goes, and its state."""
 
     @property
     def feed(self) -> str: ...
 
-    def checkpoint(self) -> int:
-        """The last page that is in the state."""
-        ...
+    def checkpoint(self) -> int: ...
 
-    def end(self) -> int:
-        """The last page that can be read: behind it there is none, or a writer in flight."""
-        ...
+    def end(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -76,7 +74,7 @@ def through(progress: Progress, *, stall_ms: int = STALL_MS) -> int:
 
 
 def apply(
-    corrector: Corrector,
+    corrector: Corrections,
     feed: str,
     plan: Path,
     since: int,
@@ -96,7 +94,7 @@ def apply(
 
 
 def _apply_part(
-    corrector: Corrector,
+    corrector: Corrections,
     feed: str,
     part: Path,
     since: int,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidings.aws import stages, wire
@@ -42,7 +41,10 @@ _ATTEMPTS = 5  # a throttled read is worth waiting for: nobody waits for its ans
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """*feed* behind *endpoint_url* (None: AWS). It is sent to the tasks that read the state."""
+    """
+    *feed* behind *endpoint_url* (None: AWS). Implements `Feed`. It is sent to the tasks that read
+    the state.
+    """
 
     feed: str
     endpoint_url: str | None
@@ -82,7 +84,13 @@ class Place:
         return Masters(self.settings.sources)
 
     def source(self) -> Buckets:
-        return Buckets(self.feed, partial(_state, self))
+        return Buckets(self.feed, self.state)
+
+    def state(self) -> DynamoDBState:
+        """Written by nobody here, so that a read may be repeated."""
+        from tidings.aws.dynamodb_state import DynamoDBState
+
+        return DynamoDBState(self.client(), self.settings.state_table)
 
     def log(self) -> DynamoDBLog:
         from tidings.aws.dynamodb_log import DynamoDBLog
@@ -93,6 +101,13 @@ class Place:
         from tidings.aws.dynamodb_followers import DynamoDBFollowers
 
         return DynamoDBFollowers(self.client(), self.settings.control_table)
+
+    def check(self) -> None:
+        """
+        Raises:
+            Chained: the feed is a copy.
+        """
+        self.masters.check(self.feed)
 
     def watermark(self, as_of: str) -> Reached | Moment:
         """
@@ -106,7 +121,8 @@ class Place:
             return asked
         log = self.log()
         page = Reader(log, log).at(self.feed, asked.page)
-        return watermarks.reached(asked, page, floor=log.floor(self.feed), end=self.end())
+        seconds = page.seconds if page is not None else None
+        return watermarks.reached(asked, seconds, floor=log.floor(self.feed), end=self.end())
 
     def checkpoint(self) -> int:
         return self.followers().checkpoints(self.feed).get(STATE, 0)
@@ -125,7 +141,7 @@ class Place:
         page_ms = self.settings.page_ms
         return Corrector(
             log,
-            _state(self),
+            self.state(),
             self.followers(),
             Reader(log, log),
             Filler(log, log, now_ms, page_ms, _uncounted),
@@ -185,13 +201,6 @@ def on_tables(
     found = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
     settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": feed} | found)
     return Place(feed, endpoint_url, settings, region)
-
-
-def _state(place: Place) -> DynamoDBState:
-    """Written by nobody here, so that a read may be repeated."""
-    from tidings.aws.dynamodb_state import DynamoDBState
-
-    return DynamoDBState(place.client(), place.settings.state_table)
 
 
 def _new_id() -> str:

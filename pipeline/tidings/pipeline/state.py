@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
-    from tidings.core.ports import StateStore
     from tidings.core.state import Row
 
     Columns = tuple[str, str, int, bool, str, str]
@@ -35,10 +34,18 @@ class StateSource(Protocol):
         ...
 
 
-class StateMaker(Protocol):
-    """Builds the store in the task that reads it: a client cannot be sent to another process."""
+class RowReader(Protocol):
+    """A `StateStore`, as far as a reader needs one."""
 
-    def __call__(self) -> StateStore: ...
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        """Some rows above the key *after*, in the order of their keys; none at the end."""
+        ...
+
+
+class StateMaker(Protocol):
+    """Builds it in the task that reads: a client cannot be sent to another process."""
+
+    def __call__(self) -> RowReader: ...
 
 
 @dataclass(frozen=True, slots=True)

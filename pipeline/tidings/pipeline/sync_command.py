@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from tidings.client.cli import EXIT_CODES
+from tidings.client.feed_options import NamedFeed, named_feed_options
 from tidings.core import guards
 from tidings.core.errors import TidingsError
-from tidings.core.feeds import DEFAULT_FEED
 
 from . import applying, intake
 from .answer_commands import WithAnswers
@@ -24,9 +24,9 @@ from .shown import Phases
 
 if TYPE_CHECKING:
     from .applying import Applied
+    from .feed import Feed
     from .job import Wishes
     from .machine import Machine
-    from .place import Place
     from .plan import Summary
 
 STOPPED = 3
@@ -61,7 +61,7 @@ class Run(Protocol):
 class Sync:
     """A run on this machine. *plan* is where the plan is kept, None where it is not."""
 
-    place: Place
+    place: Feed
     dump: str
     wishes: Wishes
     dry_run: bool
@@ -126,9 +126,7 @@ class CloudSync:
 
 @click.command(cls=WithAnswers, epilog=_EPILOG)
 @click.argument("dump")
-@click.option("--feed", default=DEFAULT_FEED, show_default=True, help="The feed.")
-@click.option("--stage", help="Its stage on AWS: dev, staging, prod.")
-@click.option("--endpoint-url", metavar="URL", help="The DynamoDB of a twin instead.")
+@named_feed_options
 @click.option("--cloud", is_flag=True, help="By the stage's own Spark: nothing is compared here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
@@ -154,9 +152,7 @@ def sync(
     ctx: click.Context,
     /,
     dump: str,
-    feed: str,
-    stage: str | None,
-    endpoint_url: str | None,
+    named: NamedFeed,
     cloud: bool,
     plan: Path | None,
     as_json: bool,
@@ -172,7 +168,7 @@ def sync(
 
     \b
     Examples:
-      tidings sync videos.json.gz --stage dev --dry-run
+      tidings sync videos.json.gz --url https://feed.example --password-file key --dry-run
       began=$(tidings log end --stage dev); ./export > videos.json
       tidings sync videos.json --stage dev --as-of "$began"
       tidings sync s3://exports/videos/2026-11-21/ --stage prod --cloud
@@ -181,20 +177,18 @@ def sync(
     A plan that waits for an answer gets it by `tidings sync approve ID --stage prod`, or
     `reject`.
     """
-    if (stage is None) == (endpoint_url is None):
-        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
-    if cloud and (stage is None or plan is not None):
+    if cloud and (not named.stage or plan is not None):
         raise click.UsageError("--cloud needs --stage, and takes no --plan")
     wanted: Run
-    if cloud and stage is not None:
-        wanted = _cloud_sync(dump, feed, stage, wishes)
+    if cloud:
+        wanted = _cloud_sync(dump, named.feed, named.stage, wishes)
     else:
-        place = _place(feed, stage, endpoint_url)
+        place = _place(named)
         wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan)
     _report(ctx, wanted, as_json)
 
 
-def _wishes(wishes: dict[str, Any], place: Place) -> Wishes:
+def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
     from .job import Wishes, types_named
 
     as_of = wishes["as_of"]
@@ -296,13 +290,23 @@ def _show(told: Told, as_json: bool, *, failed: str = "") -> None:
     Console(highlight=False).print(table(told.summary, told.applied))
 
 
-def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place:
+def _place(named: NamedFeed) -> Feed:
+    with _told():
+        found = _found(named)
+        found.check()  # before hours of work on a plan that nobody may apply
+        return found
+
+
+def _found(named: NamedFeed) -> Feed:
+    if named.url:
+        from .over_http import Remote
+
+        return Remote(named.url, named.feed, named.password)
     from . import place
 
-    with _told():
-        found = place.on_stage(feed, stage) if stage else place.on_twin(feed, str(endpoint_url))
-        found.masters.check(feed)  # before hours of work on a plan that nobody may apply
-        return found
+    if named.stage:
+        return place.on_stage(named.feed, named.stage)
+    return place.on_twin(named.feed, named.endpoint_url)
 
 
 @contextmanager

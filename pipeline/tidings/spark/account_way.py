@@ -122,7 +122,7 @@ class AccountWay:
             done = run.pages[-1].number
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
-        state, now = self.place.source().make(), now_ms()
+        state, now = self.place.state(), now_ms()
         for bucket in range(copy.bucket, end):
             after = None
             while rows := state.read(self.where.feed, bucket, after):

@@ -253,6 +253,17 @@ FUNCTIONS = (
         reads=(PLANS,),
     ),
     Function(
+        "amend",
+        "amend",
+        timeout_s=limits.AMEND_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("state", ("dynamodb:BatchGetItem",)),
+            Grant("control", _READ + _UPDATE),
+        ),
+    ),
+    Function(
         "steer",
         "steer",
         timeout_s=30,

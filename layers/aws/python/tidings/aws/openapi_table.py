@@ -143,6 +143,7 @@ PARAMETERS: dict[str, Schema] = {
     "limit": {**_WHOLE, "maximum": limits.REQUEST_OPERATIONS_MAX},
     "block": {**_WHOLE, "maximum": 20},
     "tag": {"type": "string"},
+    "through": _WHOLE,
     "strict": {"type": "string", "enum": ["true", "false"]},
     "type": {"type": "string"},
     "id": {"type": "string"},
@@ -159,6 +160,7 @@ PARAMETERS: dict[str, Schema] = {
     "Prefer": {"type": "string", "enum": ["return=representation"]},
 }
 
+_PLAIN = {"type": "string"}
 _KEYED = ("Idempotency-Key",)
 _CONFIGURED = ((YAML, _ref("Configuration")),)
 _MARKED = ((FORM, _ref("Health")),)
@@ -174,7 +176,7 @@ DOCS: dict[str, Doc] = {
         "append operations",
         "4",
         headers=(*_KEYED, "Prefer"),
-        body=((JSON, {"anyOf": [_ref("Operation"), _POSTED]}), (NDJSON, {"type": "string"})),
+        body=((JSON, {"anyOf": [_ref("Operation"), _POSTED]}), (NDJSON, _PLAIN)),
         status=204,
         answer="",
     ),
@@ -217,6 +219,9 @@ DOCS: dict[str, Doc] = {
     ),
     "GET /rows": Doc(
         "rows of the state", "16.7", query=("bucket", "after", *_SELECTED), answer=NDJSON
+    ),
+    "POST /corrections": Doc(
+        "apply corrections of a sync", "18", query=("through",), body=((NDJSON, _PLAIN),)
     ),
     "GET /relays": Doc("all chained feeds", "16.11"),
     "GET /relay": Doc("how the copy is", "16.11"),

@@ -84,6 +84,7 @@ HTTP_ROUTES = (
     HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume", STEERS),
     HttpRoute("GET", "/feeds/{feed}/pages", "stream", COPIES, waits=True),
     HttpRoute("GET", "/feeds/{feed}/rows", "stream", COPIES, waits=True),
+    HttpRoute("POST", "/feeds/{feed}/corrections", "amend", STEERS),
     HttpRoute("GET", "/relays", "supervise", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/relay", "supervise", READS_ALL),
     HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise", STEERS),

@@ -67,9 +67,17 @@ class Corrector:
     tombstones: TombstoneStore
     masters: Masters = ALL_LOCAL
 
-    def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
+    def apply(
+        self,
+        feed: str,
+        through: int,
+        part: Iterable[bytes],
+        behind: int = 0,
+        *,
+        run_ms: int = limits.CORRECT_RUN_MS,
+    ) -> Outcome:
         """
-        Apply the lines of *part* behind the first *behind*, until the run's time is over.
+        Apply the lines of *part* behind the first *behind*, until *run_ms* are over.
 
         *through* is the checkpoint of the follower `state` from before the plan's rows were read.
         A run that died may be repeated: what it applied is found as done.
@@ -84,7 +92,7 @@ class Corrector:
         check_known(feed, self.feeds)
         self.masters.check(feed)
         self._check_age(feed, through)
-        until, tally = self.clock() + limits.CORRECT_RUN_MS, Counter[Verdict]()
+        until, tally = self.clock() + run_ms, Counter[Verdict]()
         found = corrections.read(part, behind=behind)
         for section in _groups(found, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)

@@ -43,12 +43,12 @@ Every error the feed raises.
         * OtherLog              a chained feed stands at a page that this log does not have
         * InvalidRelay          what is asked of a chained feed breaks its rule
         * NotChained            the feed is local
+        * PlanTooOld            nobody can tell any more what moved since a plan was made
     * UpstreamRefused       the feed that is copied does not let us read it
     * BrokenPortion         what came from the feed that is copied cannot be read
     * BrokenRelay           what is stored of a chained feed cannot be read
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
-    * PlanTooOld            nobody can tell any more what moved since a plan was made
     * PlanMissing           the job of a sync ended well and left no plan
     * LogIncomplete         the log lacks pages that the state has handled
     * BrokenPart            a part of the archive cannot be read
@@ -353,15 +353,19 @@ class FellOff(TidingsError):
         super().__init__(f"{feed}/{follower}: stands at page {checkpoint}, floor is {floor}")
 
 
-class PlanTooOld(TidingsError):
+class PlanTooOld(Rejected):
     """Nothing more of it is applied; make a new plan."""
+
+    status = 410
+    code = "plan_too_old"
 
     def __init__(self, *, feed: str, through: int) -> None:
         self.feed, self.through = feed, through
-        super().__init__(
+        rule = (
             f"{feed}: the plan was made at page {through}; the log or the deletions since then "
             "are not all known any more, make a new plan"
         )
+        super().__init__(rule, field="through", value=through)
 
 
 class PlanMissing(TidingsError):

@@ -89,6 +89,8 @@ CORRECT_POLL_MS = 50  # while our number holds readers up
 CORRECT_POLLS_MAX = 20  # a second: below HOLE_GRACE_MS, so that nobody has to fill our number
 CORRECT_YIELD_POLLS_MAX = 100  # five seconds without a number: a hole is overdue after two
 CORRECT_RUN_MS = 240_000  # one run yields after this; a batch takes some 50 ms
+AMEND_RUN_MS = 10_000  # as CORRECT_RUN_MS, of a request: an HTTP API gives up after 30 s
+AMEND_TIMEOUT_S = 29  # a last batch may wait for a writer; a repeat finds what was applied
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 
 # --- verifying ------------------------------------------------------------------------------

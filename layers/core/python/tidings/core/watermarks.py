@@ -22,7 +22,6 @@ from .cursors import Place
 from .errors import InvalidCursor, InvalidOperation, InvalidSync
 
 if TYPE_CHECKING:
-    from .pages import Page
     from .state import Row
 
 FIELD = "as_of"
@@ -80,15 +79,15 @@ def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
     return Moment(ms - limits.CLOCK_SKEW_MS_MAX)
 
 
-def reached(place: Place, page: Page | None, *, floor: int, end: int) -> Reached:
+def reached(place: Place, seconds: int | None, *, floor: int, end: int) -> Reached:
     """
-    *place*, once it is known to be one of the feed: *page* is the one in the log with its number,
-    the log goes from page *floor* to page *end*.
+    *place*, once it is known to be one of the feed: *seconds* is when the page of its number was
+    committed, None where it is not in the log, which goes from page *floor* to page *end*.
 
     Raises:
         InvalidSync: it is none of this feed, or the log no longer reaches back to it.
     """
-    if place.page and page is None:
+    if place.page and seconds is None:
         if place.page > end:
             rule = f"is behind the end of the log, page {end}: not an id of this feed"
         else:
@@ -97,7 +96,7 @@ def reached(place: Place, page: Page | None, *, floor: int, end: int) -> Reached
                 " at which the dump began instead"
             )
         raise InvalidSync(rule, field=FIELD, value=place.encode())
-    if page is not None and page.seconds != place.seconds:
+    if place.page and seconds != place.seconds:
         raise InvalidSync("is not an id of this feed", field=FIELD, value=place.encode())
     return Reached(Position(place.page, place.slot))
 

@@ -1,0 +1,87 @@
+"""amend: the corrections of a sync over HTTP, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.aws import app
+from tidings.core import corrections, limits
+from tidings.core.corrections import Correction, Position
+
+from functions.amend.handler import handle as amend
+from tests.functions.cloud import Cloud, event
+from tests.functions.test_correct import planned
+from tests.unit.test_correcting import correct
+
+NDJSON = "application/x-ndjson"
+
+
+def ask(
+    *wanted: Correction, body: str | None = None, through: str = "0", kind: str = NDJSON
+) -> tuple[int, dict[str, Any]]:
+    """Status and body of one answer."""
+    text = "".join(f"{corrections.encode(each)}\n" for each in wanted)
+    sent = event(
+        "http_post",
+        routeKey="POST /feeds/{feed}/corrections",
+        pathParameters={"feed": "main"},
+        queryStringParameters={"through": through},
+        headers={"content-type": kind},
+        isBase64Encoded=False,
+        body=text if body is None else body,
+    )
+    answer = amend(sent, None)
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def done(**counts: Any) -> dict[str, Any]:
+    nothing = {"applied": 0, "moved": 0, "done": 0, "behind": 0, "complete": True}
+    return nothing | counts
+
+
+def test_a_request_is_applied_and_may_be_repeated(cloud: Cloud) -> None:
+    """What was applied is found as done; what stands elsewhere is left alone; nothing is fine."""
+    assert ask(*planned("a", "b")) == (200, done(applied=2, behind=2))
+    assert ask(*planned("a", "b")) == (200, done(done=2, behind=2))
+    assert ask(correct("a", Position(9, 9), "update")) == (200, done(moved=1, behind=1))
+    assert ask() == (200, done())
+    assert len(app.log().read("main", 0)) == 1
+
+
+def test_a_request_yields_before_a_gateway_gives_up(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer says how far it came, so that the rest is sent anew."""
+    monkeypatch.setattr(limits, "AMEND_RUN_MS", 0)
+    assert ask(*planned("a")) == (200, done(complete=False))
+    assert app.log().read("main", 0) == []
+    assert limits.AMEND_TIMEOUT_S < 30
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "code", "field"),
+    [
+        ({"body": '{"event":"insert"}'}, 400, "invalid_operation", "line 1: type"),
+        ({"body": "x" * (limits.REQUEST_BYTES_MAX + 1)}, 413, "too_large", "body"),
+        ({"kind": "application/json"}, 415, "wrong_content_type", "Content-Type"),
+        ({"through": ""}, 400, "invalid_sync", "through"),
+        ({"through": "9" * 5_000}, 400, "invalid_sync", "through"),
+        ({"through": "-1"}, 400, "invalid_sync", "through"),
+    ],
+)
+def test_what_breaks_a_rule_is_named(
+    cloud: Cloud, asked: dict[str, str], status: int, code: str, field: str
+) -> None:
+    """With its field, and nothing is written."""
+    found, told = ask(**asked)
+    assert (found, told["error"]["code"], told["error"]["field"]) == (status, code, field)
+    assert app.log().head("main") == 0
+
+
+def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
+    """A new one has to be made."""
+    app.log().raise_floor("main", 9)
+    found, told = ask(*planned("a"), through="5")
+    assert (found, told["error"]["code"]) == (410, "plan_too_old")
