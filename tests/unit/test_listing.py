@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tidings.core import limits
 from tidings.core.changes import Change, end_of, line_of, number_of
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.listing import Lister, Listing, Query, extended, parse
+from tidings.core.losses import Losses
 from tidings.core.memory import MemoryLog, MemoryTags
 from tidings.core.pages import Page
 from tidings.core.reader import Reader
@@ -252,3 +254,21 @@ def test_what_is_not_asked_for_has_defaults() -> None:
     assert parse({"since": ["7", "x"], "tag": ["a", "b"], "block": ["5"], "strict": ["true"]}) == (
         Query(since=7, block_s=5, tags=frozenset("ab"), strict=True)
     )
+
+
+def test_who_heard_what_a_restore_lost_is_told() -> None:
+    """Once, whatever else is in the reply; a strict reader is refused."""
+    feed = Feed()
+    for _ in range(3):
+        feed.post()
+    profiles = feed.scene.profiles
+    profiles.save(FEED, replace(profiles.profile(FEED), lost=((4, 6),)))
+    feed.lister.lost = Losses(profiles)
+
+    before, told = (feed.lister.list(FEED, Query(since=number_of(at, 0))) for at in (3, 5))
+    behind = feed.lister.list(FEED, Query(since=number_of(7, 0)))
+
+    assert [each.lost for each in (before, told, behind)] == [False, True, False]
+    assert json.loads(told.told())["lost"] is True and "lost" not in json.loads(before.told())
+    with pytest.raises(BelowFloor, match="what a restore lost"):
+        feed.lister.list(FEED, Query(since=number_of(5, 0), strict=True))

@@ -77,8 +77,9 @@ def proposer() -> Proposer:
 @cache
 def lister() -> Lister:
     from tidings.core.listing import Lister
+    from tidings.core.losses import Losses
 
-    return Lister(app.reader(), tags(), app.followers(), now_ms)
+    return Lister(app.reader(), tags(), app.followers(), now_ms, Losses(app.profiles()))
 
 
 @cache

@@ -221,8 +221,8 @@ class BelowFloor(Rejected):
     status = 410
     code = "below_floor"
 
-    def __init__(self, since: int, floor: int) -> None:
-        rule = f"is below the floor {floor}: what was in between is gone"
+    def __init__(self, since: int, floor: int, rule: str = "") -> None:
+        rule = rule or f"is below the floor {floor}: what was in between is gone"
         super().__init__(rule, field="since", value=since)
         self.floor = floor
 

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .changes import end_of, may_hold, number_of, place_of, tags_of, told, whole
+from .cursors import Place
 from .errors import BelowFloor, InvalidChange, UnknownChange
 from .filters import EVERYTHING, Filter
 from .operations import parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .change_ports import TagStore
+    from .cursors import Cursor
     from .pages import Page
     from .ports import Checkpoints, Clock
     from .reader import Reader
@@ -53,6 +55,7 @@ class Listing:
     """
     *entries* are JSON. *page* is the last one that was looked at, never beyond the frontier, and
     *waiting* says that one behind it is still being written although later ones are there.
+    *lost*: who asked may have heard of what a restore lost.
     """
 
     entries: list[str]
@@ -63,13 +66,15 @@ class Listing:
     next: int
     page: int
     waiting: bool = False
+    lost: bool = False
 
     def told(self) -> str:
         """The reply, in JSON."""
         flags = [str(flag).lower() for flag in (self.at_start, self.at_end)]
+        lost = ',"lost":true' if self.lost else ""
         return (
             f'{{"changes":[{",".join(self.entries)}],"atStart":{flags[0]},"atEnd":{flags[1]},'
-            f'"floor":{self.floor},"head":{self.head},"next":{self.next}}}'
+            f'"floor":{self.floor},"head":{self.head},"next":{self.next}{lost}}}'
         )
 
 
@@ -169,14 +174,22 @@ class Scan:
         self._size = size
 
 
+def _nothing(feed: str, cursor: Cursor) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Lister:
-    """*heads* remembers the head of each feed for `limits.HEAD_AGE_MS`."""
+    """
+    *lost* says whether who comes with a cursor may have heard of what a restore lost. The head of
+    each feed is remembered for `limits.HEAD_AGE_MS`.
+    """
 
     reader: Reader
     index: TagStore
     checkpoints: Checkpoints
     clock: Clock
+    lost: Callable[[str, Cursor], bool] = _nothing
     _heads: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def list(self, feed: str, query: Query) -> Listing:
@@ -184,12 +197,15 @@ class Lister:
         What *query* asks of *feed*, without waiting.
 
         Raises:
-            BelowFloor: a strict reader stands below the floor.
+            BelowFloor: a strict reader stands below the floor, or at what a restore lost.
         """
+        lost = self.lost(feed, Place(*place_of(query.since), seconds=0))
         floor = self.reader.trim.floor(feed)
         gone = end_of(floor - 1)
         if query.strict and query.since < gone:
             raise BelowFloor(query.since, gone)
+        if query.strict and lost:
+            raise BelowFloor(query.since, gone, "is of what a restore lost: begin anew")
         first = max(place_of(query.since)[0], floor) - 1
         scan = Scan(query, max(query.since, gone), max(0, first))
         reached, waiting = self._read(feed, scan)
@@ -203,6 +219,7 @@ class Lister:
             next=scan.next,
             page=scan.page if scan.head else min(scan.page, place_of(head)[0]),
             waiting=waiting,
+            lost=lost,
         )
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
