@@ -11,8 +11,11 @@ import pytest
 from tidings.aws import app, clients
 from tidings.aws.blueprint import CAPTURE, FUNCTIONS
 from tidings.aws.clock import now_ms
+from tidings.aws.dynamodb_keys import DynamoDBKeys
 from tidings.client import publish_with
+from tidings.core.access import Role
 from tidings.core.cursors import parse
+from tidings.core.keys import ID_LENGTH, Given, Key, bound_of, digest_of
 from tidings.core.resources import Resource
 
 from functions.browse.handler import handle as browse
@@ -72,7 +75,20 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
     post(**{"idempotency-key": "k"})
     post(**{"idempotency-key": "k"})
     ingest(event("http_post", body="{"), None)
+    bounded = {"authorization": f"Bearer {posting_within('user/ann').spelled()}"}
+    body = json.dumps(OPERATION)
+    sent = event("http_post", body=body, isBase64Encoded=False)
+    assert ingest({**sent, "headers": {**sent["headers"], **bounded}}, None)["statusCode"] == 204
     return asked
+
+
+def posting_within(parent: str) -> Given:
+    """A key of who posts on objects with *parent*."""
+    given, stored = Given("0" * ID_LENGTH, "A" * 32), DynamoDBKeys(clients.dynamodb(), "control")
+    bound = bound_of([], [parent])
+    key = Key(given.id, digest_of(given.secret), frozenset({Role.INGEST}), bound)
+    assert stored.save("main", key)
+    return given
 
 
 def declare() -> None:

@@ -31,7 +31,7 @@ from functions.supervise.handler import handle as supervise
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, start_anew
 from tests.functions.test_archive import given_up
-from tests.functions.test_grants import Asked, come
+from tests.functions.test_grants import OPERATION, Asked, come, posting_within
 from tests.iam.stages import SOURCES
 
 Watch = Callable[[], Asked]
@@ -109,6 +109,13 @@ def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     follow({"ring": "main"}, None)
 
 
+def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    shown = {"authorization": f"Bearer {posting_within('user/ann').spelled()}"}
+    sent = event("http_post", body=json.dumps(OPERATION), isBase64Encoded=False)
+    watch()
+    ingest({**sent, "headers": {**sent["headers"], **shown}}, None)
+
+
 def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     """One that joins, one whose time is up."""
     come()
@@ -176,6 +183,7 @@ FURTHER: dict[str, tuple[Scene, ...]] = {
     "receive": (resuming_from_the_archive, being_told_by_a_stranger),
     "replay": (replaying_the_archive,),
     "stream": (streaming_the_archive,),
+    "ingest": (posting_within_a_bound,),
     "steer": (judging, refusing_a_copy),
     "follow-push": (filling_a_hole,),
     "sweep": (sweeping_connections, sweeping_with_an_archive),

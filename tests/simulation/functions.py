@@ -82,7 +82,13 @@ class Functions:
             log, claims, process.clock, process.new_id, self.parts.page_ms
         )
         return Ingester(
-            appender, process.clock, process.count, FEEDS, self._tallies(process), guard=self.guard
+            appender,
+            process.clock,
+            process.count,
+            FEEDS,
+            self._tallies(process),
+            self.guard,
+            lambda feed, allowed, lines: None,  # producers here have passwords
         )
 
     def follow(self, process: Process, name: str, observation: Observation | None = None) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tidings.core import limits
 from tidings.core.append import Appender
+from tidings.core.bounds import Precondition
 from tidings.core.connections import Change, Connection, Watch
 from tidings.core.leases import Lease
 from tidings.core.memory import MemoryConnections, MemoryFollowers
@@ -82,7 +83,7 @@ class HoleReader(Reader):
 class EarlyAppender(Appender):
     """(c) Answers before the page is written; the write comes a little later, if at all."""
 
-    def append(self, feed: str, lines: Sequence[str]) -> Page:
+    def append(self, feed: str, lines: Sequence[str], required: Precondition | None = None) -> Page:
         page = self._page(self.log.take(feed), encode(lines), self.new_id())
         process: Process = self.clock.__self__  # type: ignore[attr-defined]
         put = self.log.put

@@ -14,6 +14,7 @@ from tidings.core.access import Guard, Role
 from tidings.core.append import Appender
 from tidings.core.archive_reader import ArchiveReader
 from tidings.core.archiving import HABITS, Archiver, Gatherer
+from tidings.core.bounds import Bounds
 from tidings.core.catchup import CatchUp
 from tidings.core.connections import Connection
 from tidings.core.delivery import Delivery
@@ -123,7 +124,13 @@ class Scene:
         self.reader = Reader(self.log, self.log)
         self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
         self.ingester = Ingester(
-            self.appender, self.clock, self.count, FEEDS, self.tallies, guard=self.guard
+            self.appender,
+            self.clock,
+            self.count,
+            FEEDS,
+            self.tallies,
+            self.guard,
+            Bounds(self.state, self.followers, self.reader, self.wait),
         )
         self.departure_reader = DepartureReader(self.departures, self.followers)
         self.catch_up = CatchUp(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tidings.core import limits
@@ -55,8 +56,8 @@ def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
     """The page was written, and the store did not say so."""
 
     class Lost(Appender):
-        def append_once(self, feed: str, lines: Sequence[str], key: str, fingerprint: str) -> Page:
-            super().append_once(feed, lines, key, fingerprint)
+        def append_once(self, feed: str, lines: Sequence[str], *named: Any) -> Page:
+            super().append_once(feed, lines, *named)
             raise Unavailable("lost")
 
     real = scene.appender

@@ -131,7 +131,12 @@ FUNCTIONS = (
         "ingest",
         timeout_s=10,
         memory_mb=512,
-        grants=_APPENDS,
+        # For keys bounded by parents it looks at the objects that they would change.
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("control", _READ + _UPDATE + _PUT),
+            Grant("state", ("dynamodb:BatchGetItem",)),
+        ),
     ),
     Function(
         "follow-state",

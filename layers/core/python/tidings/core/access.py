@@ -66,10 +66,15 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What of a feed somebody may have who was let in, and by what admission."""
+    """
+    What of a feed somebody may have who was let in, and by what admission.
+
+    *who* tells those apart who show a key or a token; it is empty for all who show a password.
+    """
 
     bound: Filter = EVERYTHING
     admission: Admission = FOR_GOOD
+    who: str = ""
 
     @property
     def is_bounded(self) -> bool:
@@ -78,6 +83,10 @@ class Allowed:
     def narrowed(self, wanted: Filter, *, leave: bool = False) -> Filter:
         """What of *wanted* is within; *leave*: leaves were asked for, whatever *wanted* names."""
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
+
+    def own(self, key: str) -> str:
+        """*key*, which is printable, as nobody else can spell it: a key belongs to who gave it."""
+        return f"{self.who}\t{key}" if self.who else key
 
     def check_whole(self) -> None:
         """

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .access import Allowed, Credential, Guard
     from .append import Appender
+    from .bounds import Preconditions
     from .pages import Page
     from .ports import Clock, Count, Tallies
 
@@ -57,7 +58,7 @@ def _operations(feed: str, body: bytes, content_type: str, *, now_ms: int) -> li
 
 @dataclass(frozen=True, slots=True)
 class Ingester:
-    """*lines* reads a body; by default one of operations."""
+    """*required* says what has to hold of who is bounded; *lines* reads a body."""
 
     appender: Appender
     clock: Clock
@@ -65,6 +66,7 @@ class Ingester:
     feeds: frozenset[str]
     tallies: Tallies
     guard: Guard
+    required: Preconditions
     lines: Lines = _operations
 
     def accept(self, request: Request) -> list[str]:
@@ -97,10 +99,11 @@ class Ingester:
         key = None if request.key is None else check_key(request.key)
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         check_within(allowed, lines)
+        required = self.required(feed, allowed, lines)
         if key is None:
-            return self.appender.append(feed, lines)
+            return self.appender.append(feed, lines, required)
         fingerprint = hashlib.sha256(request.body).hexdigest()
-        return self.appender.append_once(feed, lines, key, fingerprint)
+        return self.appender.append_once(feed, lines, allowed.own(key), fingerprint, required)
 
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:

@@ -93,6 +93,10 @@ AMEND_RUN_MS = 10_000  # as CORRECT_RUN_MS, of a request: an HTTP API gives up a
 AMEND_TIMEOUT_S = 29  # a last batch may wait for a writer; a repeat finds what was applied
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 
+# --- bounds on who posts ---------------------------------------------------------------------
+BOUND_POLL_MS = 50  # as for a correction: our number holds readers up meanwhile
+BOUND_POLLS_MAX = 20  # a second: below HOLE_GRACE_MS, so that nobody has to fill our number
+
 # --- verifying ------------------------------------------------------------------------------
 VERIFY_LOOK_MS = 1_000  # how old a checkpoint may be: what changed since makes a bucket differ
 REPAIR_BATCH = 1_000  # rows put right before the next are: a second's work, told as it goes on

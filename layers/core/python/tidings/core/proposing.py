@@ -78,7 +78,7 @@ class Proposer:
         asked = configuration.stored(self.sheets.sheet(feed, CONFIGURATION).text).hooks
         if asked:
             hooks.check(self.ask(asked, change.data))
-        return self._append(feed, line, key, proposal.body)
+        return self._append(feed, line, key and allowed.own(key), proposal.body)
 
     def _append(self, feed: str, line: str, key: str | None, body: bytes) -> int:
         if key is None:
