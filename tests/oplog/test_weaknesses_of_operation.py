@@ -22,6 +22,7 @@ from tidings.core.access import Guard
 from tidings.core.cursors import START
 from tidings.core.errors import Rejected
 from tidings.core.ingesting import Request
+from tidings.core.misses import Misses
 from tidings.core.passwords import Verifier
 from tidings.core.reporting import LAGGING, OK, UNAVAILABLE, Reporter
 from tidings.core.streaming import Streamer
@@ -91,7 +92,7 @@ def test_W23_a_client_is_told_what_is_wrong(scene: Scene) -> None:
 
 def test_W23_who_may_not_read_is_asked_for_a_password(scene: Scene) -> None:
     """oplog's 401 had no WWW-Authenticate, so nobody was asked; nor did it answer a preflight."""
-    guard = Guard(scene.profiles, Verifier(b"closed"), open=False)
+    guard = Guard(scene.profiles, Verifier(b"closed"), open=False, misses=Misses(lambda: 0, 50))
     scene.streamer = Streamer(scene.catch_up, FEEDS, guard)
     app = streams(scene)
 

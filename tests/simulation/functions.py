@@ -25,6 +25,7 @@ from tidings.core.ingesting import Ingester
 from tidings.core.leases import Observation
 from tidings.core.log_view import LogView
 from tidings.core.memory import MemoryArchive, MemoryProfiles
+from tidings.core.misses import Misses
 from tidings.core.overseeing import Overseer
 from tidings.core.passwords import Verifier
 from tidings.core.ports import Clock, Profiles, Spread
@@ -66,7 +67,7 @@ class Functions:
 
     @property
     def guard(self) -> Guard:
-        return Guard(self.profiles, VERIFIER, open=True)
+        return Guard(self.profiles, VERIFIER, open=True, misses=Misses(lambda: 0, 50))
 
     @property
     def leave(self) -> bool:

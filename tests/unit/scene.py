@@ -46,6 +46,7 @@ from tidings.core.memory import (
     MemoryWatches,
 )
 from tidings.core.metering import Meter
+from tidings.core.misses import Misses
 from tidings.core.operations import line_from
 from tidings.core.pages import Page, encode
 from tidings.core.passwords import Verifier
@@ -119,8 +120,10 @@ class Scene:
         self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
         self.issuer = Issuer(self.keys, self.profiles, self.clock)
         self.meter = Meter(self.key_counts, self.clock)
-        ring = KeyRing(self.keys, self.clock, self.meter)
-        self.guard = Guard(self.profiles, Verifier(b"scene"), open=True, bearers=(ring,))
+        self.misses = Misses(self.clock, limits.MISSES_MAX)
+        ring = KeyRing(self.keys, self.clock, self.misses, self.meter)
+        verifier = Verifier(b"scene")
+        self.guard = Guard(self.profiles, verifier, True, self.misses, (ring,))
         self.reader = Reader(self.log, self.log)
         self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
         self.ingester = Ingester(

@@ -9,6 +9,7 @@ import pytest
 from tidings.core.access import Credential, Guard, Role, credential_from, passwords_of
 from tidings.core.errors import NoPasswordSet, WrongPassword
 from tidings.core.memory import MemoryProfiles
+from tidings.core.misses import Misses
 from tidings.core.passwords import Verifier, hashed
 from tidings.core.profiles import Profile
 
@@ -23,7 +24,7 @@ PROFILE = Profile(
 def guard(profile: Profile, *, opened: bool = False) -> Guard:
     profiles = MemoryProfiles()
     profiles.save("main", profile)
-    return Guard(profiles, Verifier(b"key"), opened)
+    return Guard(profiles, Verifier(b"key"), opened, Misses(lambda: 0, 50))
 
 
 def basic(text: str) -> str:

@@ -8,6 +8,7 @@ from tidings.core.administering import Administrator
 from tidings.core.configuration import Configuration
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
 from tidings.core.memory import MemorySheets
+from tidings.core.misses import Misses
 from tidings.core.needs import READS_ALL
 from tidings.core.sheets import CONFIGURATION, Sheet
 from tidings.core.users import Gate, UserVerifier
@@ -39,7 +40,7 @@ class Away(MemorySheets):
 
 
 def administrator(sheets: MemorySheets) -> Administrator:
-    gate = Gate(sheets, Scene().guard, UserVerifier(matches, b"key"))
+    gate = Gate(sheets, Scene().guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50))
     return Administrator(sheets, gate, FEEDS)
 
 

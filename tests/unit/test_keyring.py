@@ -128,7 +128,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         scene.issuer.create(FEED, each, Key("", "", frozenset({Role.READ})))
         found = scene.keys.key(FEED, each.id)
         assert found and stored.save(FEED, replace(found, version=0))
-    ring = KeyRing(stored, scene.clock)
+    ring = KeyRing(stored, scene.clock, scene.misses)
     for each in (given[0], given[1], given[0], given[2], given[0], given[1]):
         ring.allowed(FEED, Role.READ, shown(each))
     assert stored.reads == 4

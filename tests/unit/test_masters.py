@@ -16,6 +16,7 @@ from tidings.core.hooks import Hook, Verdict
 from tidings.core.ingesting import Request
 from tidings.core.masters import ALL_LOCAL, Masters
 from tidings.core.memory import MemoryOutbox, MemorySheets
+from tidings.core.misses import Misses
 from tidings.core.outboxes import OPERATIONS, Forwarder, Letter
 from tidings.core.proposing import Proposal, Proposer
 from tidings.core.reader import Filler
@@ -78,7 +79,7 @@ def _propose(scene: Scene) -> None:
         raise AssertionError("nobody is to be asked")
 
     sheets = MemorySheets()
-    gate = Gate(sheets, scene.guard, UserVerifier(lambda *_: False, b"key"))
+    gate = Gate(sheets, scene.guard, UserVerifier(lambda *_: False, b"key"), Misses(lambda: 0, 50))
     rest = FEEDS, scene.clock, scene.new_id, scene.count, scene.tallies
     proposer = Proposer(scene.appender, gate, sheets, ask, *rest)
     proposer.accept(Proposal(FEED, b'{"data":1}', JSON_TYPE))

@@ -23,6 +23,7 @@ from tidings.core.errors import (
 )
 from tidings.core.hooks import Hook, Verdict
 from tidings.core.memory import MemorySheets
+from tidings.core.misses import Misses
 from tidings.core.proposing import Proposal, Proposer
 from tidings.core.sheets import CONFIGURATION, Sheet
 from tidings.core.users import Gate, UserVerifier
@@ -39,7 +40,9 @@ class Proposing:
         if verdicts:
             found = Configuration(hooks=(Hook("http://a"),) * len(verdicts))
             self.sheets.write(FEED, CONFIGURATION, Sheet(configuration.spelled(found)))
-        gate = Gate(self.sheets, self.scene.guard, UserVerifier(matches, b"key"))
+        gate = Gate(
+            self.sheets, self.scene.guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50)
+        )
         scene = self.scene
         self.proposer = Proposer(
             scene.appender,

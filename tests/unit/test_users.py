@@ -8,6 +8,7 @@ from tidings.aws.bcrypts import matches
 from tidings.core.access import Credential
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.memory import MemorySheets
+from tidings.core.misses import Misses
 from tidings.core.needs import POSTS, READS, STEERS
 from tidings.core.passwords import hashed
 from tidings.core.profiles import Profile
@@ -90,7 +91,7 @@ def test_a_long_password_is_cut_as_htpasswd_cuts_it() -> None:
 def test_users_stand_before_passwords() -> None:
     """A feed that has users asks for one of them; without any, for its passwords."""
     scene, sheets = Scene(), MemorySheets()
-    gate = Gate(sheets, scene.guard, UserVerifier(matches, b"key"))
+    gate = Gate(sheets, scene.guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50))
     gate.check(FEED, READS, None)
     stored = hashed("reader's own", salt=b"s" * 16, now_ms=0)
     scene.profiles.save(FEED, Profile(read_passwords=(stored,)))

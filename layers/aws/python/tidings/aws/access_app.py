@@ -5,24 +5,28 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tidings.core import limits
 from tidings.core.access import KEY_PREFIX
 
 from . import app, clients
-from .clock import now_ms
+from .clock import now_ms, sleep_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.access import Allowed, Bearers, Credential, Guard, Role
+    from tidings.core.bounds import Precondition
 
 
 def guard() -> Guard:
     """Built once, by `app.guard`."""
     from tidings.core.access import Guard
+    from tidings.core.misses import Misses
     from tidings.core.passwords import Verifier
 
     verifier = Verifier(os.urandom(app.KEY_BYTES))
-    return Guard(app.profiles(), verifier, app.settings().open, (KeysWhenShown(), *issued()))
+    misses, bearers = Misses(now_ms, limits.MISSES_MAX), (KeysWhenShown(), *issued())
+    return Guard(app.profiles(), verifier, app.settings().open, misses, bearers)
 
 
 def issued() -> Sequence[Bearers]:
@@ -60,8 +64,23 @@ class KeysWhenShown:
 def key_ring() -> Bearers:
     from tidings.core.keyring import KeyRing
     from tidings.core.metering import Meter
+    from tidings.core.misses import Misses
 
     from .dynamodb_keys import DynamoDBKeyCounts, DynamoDBKeys
 
     at = clients.dynamodb(), app.settings().control_table
-    return KeyRing(DynamoDBKeys(*at), now_ms, Meter(DynamoDBKeyCounts(*at), now_ms))
+    return KeyRing(
+        DynamoDBKeys(*at),
+        now_ms,
+        Misses(now_ms, limits.MISSES_MAX),
+        Meter(DynamoDBKeyCounts(*at), now_ms),
+    )
+
+
+def required(feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
+    """Implements `Preconditions`; what it takes is loaded for keys bounded by parents alone."""
+    if allowed.bound.parents is None:
+        return None
+    from tidings.core.bounds import Bounds
+
+    return Bounds(app.state(), app.followers(), app.reader(), sleep_ms)(feed, allowed, lines)

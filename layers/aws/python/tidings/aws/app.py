@@ -16,11 +16,8 @@ from .clock import now_ms, sleep_ms
 from .settings import Settings, WrongSetting, from_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tidings.core.access import Allowed, Guard
+    from tidings.core.access import Guard
     from tidings.core.append import Appender
-    from tidings.core.bounds import Precondition
     from tidings.core.catchup import CatchUp
     from tidings.core.delivery import Delivery
     from tidings.core.departure_reader import DepartureReader
@@ -237,16 +234,9 @@ def appender() -> Appender:
 def ingester() -> Ingester:
     from tidings.core.ingesting import Ingester
 
+    from .access_app import required
+
     return Ingester(appender(), now_ms, count, settings().feeds, tallies(), guard(), required)
-
-
-def required(feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-    """Implements `Preconditions`; what it takes is loaded for keys bounded by parents alone."""
-    if allowed.bound.parents is None:
-        return None
-    from tidings.core.bounds import Bounds
-
-    return Bounds(state(), followers(), reader(), sleep_ms)(feed, allowed, lines)
 
 
 @cache

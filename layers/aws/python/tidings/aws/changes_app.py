@@ -41,11 +41,14 @@ def sheets() -> RecentSheets:
 
 @cache
 def gate() -> Gate:
+    from tidings.core import limits
+    from tidings.core.misses import Misses
     from tidings.core.users import Gate, UserVerifier
 
     from .bcrypts import matches
 
-    return Gate(sheets(), app.guard(), UserVerifier(matches, os.urandom(app.KEY_BYTES)))
+    verifier = UserVerifier(matches, os.urandom(app.KEY_BYTES))
+    return Gate(sheets(), app.guard(), verifier, Misses(now_ms, limits.USER_MISSES_MAX))
 
 
 @cache

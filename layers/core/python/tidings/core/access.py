@@ -21,6 +21,7 @@ from .filters import EVERYTHING, Filter, within
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from .misses import Misses
     from .passwords import Verifier
     from .ports import Profiles
     from .profiles import Profile
@@ -123,12 +124,14 @@ class Bearers(Protocol):
 class Guard:
     """
     *open* lets everybody in where a feed has no password for the role. *bearers* are asked first,
-    in their order: who shows a key is held to it, also where everybody else is let in.
+    in their order: who shows a key is held to it, also where everybody else is let in. *misses*
+    are those of passwords.
     """
 
     profiles: Profiles
     verifier: Verifier
     open: bool
+    misses: Misses
     bearers: Sequence[Bearers] = ()
 
     def check(
@@ -141,7 +144,7 @@ class Guard:
             NoPasswordSet: there is no password that would.
             WrongPassword, WrongKey: it does not.
             OutsideKey: the key has not this role, or is bounded and the *whole* feed is asked for.
-            TooManyRequests: its rate is used up.
+            TooManyRequests: its rate is used up, or too many wrong ones came just before.
         """
         kind = self._kind(given)
         if kind is None or given is None:
@@ -172,7 +175,11 @@ class Guard:
         if given is None or given.bearer:
             rule = f"must be the {name} password of the feed, by HTTP Basic with any user, or a key"
             raise WrongPassword(rule, field="password")
+        if self.verifier.remembers(given.secret, stored):
+            return
+        self.misses.check(feed)
         if not self.verifier.matches(given.secret, stored):
+            self.misses.add(feed)
             raise WrongPassword(f"is not a {name} password of the feed", field="password")
 
     def check_leave(self, feed: str, wanted: Filter) -> None:

@@ -101,10 +101,10 @@ class Standing:
     def _read_on(self) -> bool:
         """Whether there may be more; rows show at least what is below the checkpoint."""
         if self._page is None:
-            page = self._stores.checkpoints.checkpoints(self._feed).get(STATE, 0)
+            known = self._stores.checkpoints.checkpoints(self._feed).get(STATE, 0)
             for row in self._stores.states.find(self._feed, list(self._outside)):
                 self._see(row.key, row.line)
-            self._page = page
+            self._page = known
         run = self._stores.reader.read(self._feed, self._page)
         if run.trimmed:
             raise Unavailable(f"{self._feed}: the log ends above the state's page {self._page}")

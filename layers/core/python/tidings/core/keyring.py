@@ -19,16 +19,20 @@ from .errors import OutsideKey, WrongKey
 if TYPE_CHECKING:
     from .access import Credential, Role
     from .key_ports import Keys
-    from .keys import Key
+    from .keys import Given, Key
     from .metering import Meter
+    from .misses import Misses
     from .ports import Clock
 
 
 class KeyRing:
     """Implements `access.Bearers`."""
 
-    def __init__(self, stored: Keys, clock: Clock, meter: Meter | None = None) -> None:
+    def __init__(
+        self, stored: Keys, clock: Clock, misses: Misses, meter: Meter | None = None
+    ) -> None:
         self._stored, self._clock, self._meter = stored, clock, meter
+        self._misses = misses
         self._known: OrderedDict[tuple[str, str], tuple[int, Key]] = OrderedDict()
         self._lock = Lock()
 
@@ -40,11 +44,12 @@ class KeyRing:
         Raises:
             WrongKey: there is no such key, or it has ended.
             OutsideKey: it has not this role.
-            TooManyRequests: its rate is used up.
+            TooManyRequests: its rate is used up, or too many wrong ones came just before.
         """
         shown = keys.parse(given.secret)
-        found = self._key(feed, shown.id) if shown else None
+        found = self._key(feed, shown) if shown else None
         if shown is None or found is None or not found.matches(shown.secret):
+            self._misses.add(feed)
             raise WrongKey(f"is no key of the feed {feed}", field="key")
         self._check_holds(found)
         if not opens(found.roles, role):
@@ -60,15 +65,21 @@ class KeyRing:
         if 0 < key.expires_ms <= self._clock():
             raise WrongKey("has expired", field="key")
 
-    def _key(self, feed: str, name: str) -> Key | None:
-        """What is not there is not remembered: it may be made the next moment."""
-        now, place = self._clock(), (feed, name)
+    def _key(self, feed: str, shown: Given) -> Key | None:
+        """
+        What is not there is not remembered: it may be made the next moment.
+
+        A key that we know is read again without asking for misses, or guesses would keep it out.
+        """
+        now, place = self._clock(), (feed, shown.id)
         with self._lock:
             read_at, known = self._known.get(place, (0, None))
             if known is not None and 0 <= now - read_at < limits.KEY_AGE_MS:
                 self._known.move_to_end(place)
                 return known
-        found = self._stored.key(feed, name)
+        if known is None or not known.matches(shown.secret):
+            self._misses.check(feed)
+        found = self._stored.key(feed, shown.id)
         with self._lock:
             if found is None:
                 self._known.pop(place, None)

@@ -132,6 +132,11 @@ PASSWORD_BYTES_MIN = 8  # below it guessing is cheap, even at one guess per 15 m
 PASSWORD_BYTES_MAX = 256  # as base64 with a user name it stays far below what headers may hold
 VERIFIED_MAX = 64  # two passwords for each role of sixteen feeds; a digest has 32 bytes
 
+# --- guesses ---------------------------------------------------------------------------------
+MISSES_MS = 10_000  # in which they are counted: who mistyped is let in again soon
+MISSES_MAX = 50  # of a feed, a process and that time: 2.5 s of hashing, or 100 reads of keys
+USER_MISSES_MAX = 10  # bcrypt takes 290 ms a guess, so as much time as the above
+
 # --- keys ------------------------------------------------------------------------------------
 KEY_AGE_MS = 4_000  # how late a revocation may be noticed: the promise is five; 0.5 RRU each time
 KEYS_KNOWN_MAX = 4_096  # in a process: some 2 MB; one that was forgotten is read again

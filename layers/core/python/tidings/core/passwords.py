@@ -90,6 +90,11 @@ class Verifier:
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lock = Lock()
 
+    def remembers(self, password: str, stored: Sequence[str]) -> bool:
+        """True if it was found to be behind one of *stored* before; it takes microseconds."""
+        given = _bytes(password)
+        return any([self._remembered(self._digest(given, each)) for each in stored])
+
     def matches(self, password: str, stored: Sequence[str]) -> bool:
         """True if *password* is behind one of the *stored* hashes."""
         given = _bytes(password)

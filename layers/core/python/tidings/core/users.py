@@ -20,8 +20,11 @@ from .errors import InvalidSetting, WrongUser
 from .sheets import USERS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from .access import Allowed, Credential, Guard
     from .change_ports import CheckBcrypt, Sheets
+    from .misses import Misses
     from .needs import Need
 
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
@@ -78,11 +81,25 @@ class UserVerifier:
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lock = Lock()
 
+    def remembers(self, password: str, stored: str) -> bool:
+        """Whether it was found to match before; it takes microseconds."""
+        given = password.encode("utf-8", "surrogatepass")
+        with self._lock:
+            return self._digest(given, stored) in self._known
+
+    def some(self, name: str, hashes: Sequence[str]) -> str:
+        """One of *hashes*, always the same for *name*: what takes as long for who is not there."""
+        digest = hmac.digest(self._key, name.encode("utf-8", "surrogatepass"), "sha256")
+        return hashes[int.from_bytes(digest[:8]) % len(hashes)]
+
+    def _digest(self, given: bytes, stored: str) -> bytes:
+        return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
+
     def matches(self, password: str, stored: str) -> bool:
         given = password.encode("utf-8", "surrogatepass")
         if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
             return False
-        digest = hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
+        digest = self._digest(given, stored)
         with self._lock:
             if digest in self._known:
                 self._known.move_to_end(digest)
@@ -101,12 +118,14 @@ class Gate:
     """
     Who may ask for changes: the feed's users where it has any, else who has its password.
 
-    And in either case who has a key.
+    And in either case who has a key. Who is no user is found out as slowly as a wrong password of
+    one, and either is a miss.
     """
 
     sheets: Sheets
     guard: Guard
     verifier: UserVerifier
+    misses: Misses
 
     def check(self, feed: str, need: Need, given: Credential | None) -> Allowed:
         """
@@ -114,13 +133,24 @@ class Gate:
 
         Raises:
             WrongUser: the feed has users, and it is none of them.
+            TooManyRequests: so it was too often just before.
             NoPasswordSet, WrongPassword: it has none; see `Guard`, also for keys.
         """
         text = self.sheets.sheet(feed, USERS).text
         if not text or self.guard.knows(given):
             return need.admit(self.guard, feed, given)
         stored = dict(line.split(":", 1) for line in text.splitlines())
-        known = stored.get(given.user) if given else None
-        if given is None or known is None or not self.verifier.matches(given.secret, known):
+        if given is None or not self._is_one(feed, stored, given):
             raise WrongUser("must be a user of the feed with their password", field="user")
         return ALL
+
+    def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:
+        known = stored.get(given.user)
+        if known is not None and self.verifier.remembers(given.secret, known):
+            return True
+        self.misses.check(feed)
+        against = known or self.verifier.some(given.user, list(stored.values()))
+        if self.verifier.matches(given.secret, against) and known is not None:
+            return True
+        self.misses.add(feed)
+        return False
