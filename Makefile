@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
+.PHONY: help setup lock run test check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -16,7 +16,11 @@ help:  ## what can be done here
 setup: $(STAMP)  ## put everything into .venv
 
 # Compiling what is installed would take half the time; Python does it when it first imports a file.
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e
+# Nothing is installed whose sum is not in a lock: also what makes wheels comes from there, and our
+# own package brings nothing along.
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps
+LOCKED = $(PIP) --require-hashes --no-build-isolation -r
+OURS = $(PIP) --no-build-isolation -e .
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,15 +28,26 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(RUN_STAMP): $(VENV)/.made pyproject.toml requirements.lock
+$(RUN_STAMP): $(VENV)/.made pyproject.toml requirements-run.lock
 	@echo "installing what the feed needs into $(VENV) ..."
-	@$(INSTALL) '.[local]'
+	@$(LOCKED) requirements-run.lock
+	@$(OURS)
 	@touch $@
 
-$(STAMP): $(VENV)/.made pyproject.toml requirements.lock
+$(STAMP): $(RUN_STAMP) requirements.lock
 	@echo "installing everything into $(VENV), a minute or two ..."
-	@$(INSTALL) '.[dev]'
-	@touch $@ $(RUN_STAMP)
+	@$(LOCKED) requirements.lock
+	@touch $@
+
+# The sums are those of every file of a version, for all machines and Pythons. What is locked stays
+# (UPGRADE=--upgrade: the newest; UPGRADE="--upgrade-package boto3": of one).
+UPGRADE ?=
+COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
+	--no-annotate --no-emit-index-url --no-emit-find-links
+
+lock: $(STAMP)  ## renew the locks after pyproject.toml (UPGRADE=--upgrade: the newest of all)
+	$(COMPILE) $(UPGRADE) --extra dev --output-file requirements.lock
+	$(COMPILE) --extra local --extra build --constraint requirements.lock --output-file requirements-run.lock
 
 run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
 	@echo "when it is ready: watch http://127.0.0.1:8042/console, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"

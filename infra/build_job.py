@@ -11,15 +11,13 @@ from __future__ import annotations
 import gzip
 import io
 import shutil
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
-from infra import turns
+from infra import locked, turns
 from infra.build_layers import LayerNotBuilt
+from infra.locked import NotInstalled
 from infra.paths import BUILD, LAYERS, ROOT
 
 # boto3 closed under dependencies (a test compares it with the metadata).
@@ -58,12 +56,7 @@ def collect(contents: Path, sources: Iterable[Path]) -> None:
 
 
 def requirements() -> list[str]:
-    return pinned(PACKAGES)
-
-
-def pinned(packages: Iterable[str]) -> list[str]:
-    """*packages* in the versions that the tests run."""
-    return [f"{package}=={version(package)}" for package in packages]
+    return locked.pinned(PACKAGES)
 
 
 def _wheels(folder: Path) -> Path:
@@ -78,20 +71,15 @@ def _wheels(folder: Path) -> Path:
 
 def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
     """
-    The wheels *wanted* in *target*, which begins empty; for *platform*, by pip's options, or here.
+    The wheels *wanted* in *target*; see `locked.install`.
 
     Raises:
-        LayerNotBuilt: pip found no wheel, or no network.
+        LayerNotBuilt: the lock lacks one, a sum differs, or there is no network.
     """
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--no-compile", "--only-binary=:all:", "--target", str(target)]
-    done = subprocess.run(
-        [*command, *platform, *wanted], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise LayerNotBuilt("job", (done.stderr.strip().splitlines() or ["pip failed"])[-1])
+    try:
+        locked.install(target, wanted, platform)
+    except NotInstalled as problem:
+        raise LayerNotBuilt("job", str(problem)) from None
 
 
 def prune(descriptions: Path, services: Sequence[str]) -> None:

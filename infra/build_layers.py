@@ -10,16 +10,16 @@ tested is what is deployed. A layer is built again only when its requirements ch
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
-from infra import turns
+from infra import locked, turns
+from infra.locked import NotInstalled
 from infra.paths import VENDOR
 
 PYTHON = "3.13"
 PLATFORM = "manylinux2014_aarch64"
+_FOR_LAMBDA = ("--platform", PLATFORM, "--python-version", PYTHON)
 _SHARED = ("aws-lambda-powertools", "bcrypt", "jmespath", "pyyaml", "typing-extensions")
 LAYERS = {
     "functions": _SHARED,
@@ -38,7 +38,7 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
     The folder of layer *name*, built first where it is missing or out of date.
 
     Raises:
-        LayerNotBuilt: pip found no wheel, or no network.
+        LayerNotBuilt: the lock lacks a wheel, its sum differs, or there is no network.
     """
     folder, stamp = vendor / name, vendor / f"{name}.txt"
     wanted = "\n".join(requirements(name)) + "\n"
@@ -51,18 +51,14 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
 
 def requirements(name: str) -> list[str]:
     """What the layer holds, closed under dependencies (a test compares it with the metadata)."""
-    return [f"{package}=={version(package)}" for package in LAYERS[name]]
+    return locked.pinned(LAYERS[name])
 
 
 def _install(name: str, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--no-compile", "--only-binary=:all:", "--target", str(target)]
-    command += ["--platform", PLATFORM, "--python-version", PYTHON, *requirements(name)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LayerNotBuilt(name, (done.stderr.strip().splitlines() or ["pip failed"])[-1])
+    try:
+        locked.install(target, requirements(name), _FOR_LAMBDA)
+    except NotInstalled as problem:
+        raise LayerNotBuilt(name, str(problem)) from None
     shutil.rmtree(target / "bin", ignore_errors=True)
 
 

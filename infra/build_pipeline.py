@@ -14,7 +14,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from infra.build_job import collect, install, packed, pinned, prune
+from infra import locked
+from infra.build_job import collect, install, packed, prune
 from infra.paths import BUILD, LAYERS, ROOT
 
 PACKAGES = ("tidings[flow]", "boto3")
@@ -71,7 +72,7 @@ def _needed(package: Requirement) -> list[Requirement]:
 
 def _wheels(folder: Path) -> Path:
     wheels, stamp = folder / "wheels", folder / "wheels.txt"
-    wanted = pinned(packages())
+    wanted = locked.pinned(packages())
     told = "\n".join((*wanted, *PLATFORM, *SERVICES)) + "\n"
     if not (stamp.is_file() and stamp.read_text() == told and wheels.is_dir()):
         install(wheels, wanted, PLATFORM)

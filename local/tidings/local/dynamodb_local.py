@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import shutil
 import tempfile
 from importlib import resources
 from pathlib import Path
 
 from tidings.local import listening, processes
-from tidings.local.problems import EngineFailed, NoJava, NoMaven
+from tidings.local.problems import EngineFailed, NoJava, NoMaven, WrongSum
 
 VERSION = "3.1.0"  # the same as in the pom
 START_S = 30.0  # it boots in 1.5 s; a loaded machine may need ten times that
@@ -22,6 +23,7 @@ FETCH_S = 300.0  # 48 MB once
 
 _CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
 _POM = "dynamodb-local.pom.xml"
+_SUMS = "dynamodb-local.sha256"  # of all that Maven brings, as `sha256sum` writes them
 
 
 class DynamoDBLocal:
@@ -46,6 +48,7 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
     Raises:
         NoJava: there is no Java, or it is too old.
         NoMaven: the engine is not in the cache and Maven is missing or fails.
+        WrongSum: see `fetch`.
         EngineFailed: it ended, or did not listen in time.
     """
     java = shutil.which("java")
@@ -75,6 +78,7 @@ async def fetch(log: Path, cache: Path = _CACHE) -> Path:
 
     Raises:
         NoMaven: see `start`.
+        WrongSum: Maven brought something else than was tested.
     """
     if cache.is_dir():
         return cache
@@ -86,9 +90,30 @@ async def fetch(log: Path, cache: Path = _CACHE) -> Path:
     with tempfile.TemporaryDirectory(dir=cache.parent) as folder:
         jars = Path(folder) / "jars"
         await _copy_dependencies(maven, Path(folder), jars, log)
+        check_sums(jars)
         with contextlib.suppress(OSError):  # another twin was faster
             jars.rename(cache)
     return cache
+
+
+def check_sums(jars: Path) -> None:
+    """
+    Return if *jars* holds the files that were tested, byte for byte, and nothing else.
+
+    Raises:
+        WrongSum: it names the first file that differs.
+    """
+    told = resources.files("tidings.local").joinpath(_SUMS).read_text().split()
+    wanted = dict(zip(told[1::2], told[::2], strict=True))
+    found = {path.name: _sum(path) for path in jars.iterdir()}
+    for name in sorted({*wanted, *found}):
+        if found.get(name) != wanted.get(name):
+            raise WrongSum(name, found.get(name, "no file"), wanted.get(name, "no file"))
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) -> None:

@@ -23,6 +23,14 @@ class NoMaven(Problem):
         )
 
 
+class WrongSum(Problem):
+    def __init__(self, name: str, found: str, wanted: str) -> None:
+        super().__init__(
+            f"what Maven brought is not the DynamoDB Local that was tested: {name} has the SHA-256"
+            f" {found}, not {wanted}; nothing was kept. Look at where your Maven fetches from"
+        )
+
+
 class PortBusy(Problem):
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(f"cannot listen on {host}:{port} ({reason}); choose another with --port")
