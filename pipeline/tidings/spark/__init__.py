@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions
 
+from .draining import drain, lag
 from .source import TidingsSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["latest", "register"]
+__all__ = ["drain", "lag", "latest", "register"]
 
 
 def register(spark: SparkSession) -> None:

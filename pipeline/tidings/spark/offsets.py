@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 At = Place | Replication
-_CURSOR, _BEGUN = "cursor", "begun"
+CURSOR, _BEGUN = "cursor", "begun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Offset:
     begun: At
 
     def told(self) -> dict[str, str]:
-        return {_CURSOR: self.at.encode(), _BEGUN: self.begun.encode()}
+        return {CURSOR: self.at.encode(), _BEGUN: self.begun.encode()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Rows:
 
 def heard(told: Mapping[str, str]) -> Offset:
     """What `told` made."""
-    at, begun = cursors.parse(told[_CURSOR]), cursors.parse(told[_BEGUN])
+    at, begun = cursors.parse(told[CURSOR]), cursors.parse(told[_BEGUN])
     assert isinstance(at, Place | Replication) and isinstance(begun, Place | Replication)
     return Offset(at, begun)
 
