@@ -75,6 +75,13 @@ SUBCOMMANDS = {
         extra="aws",
         packages=("boto3",),
     ),
+    "doctor": Subcommand(
+        "tidings.operate.doctor_command",
+        "doctor",
+        "Ask an account whether a deploy of a stage would go through.",
+        extra="aws",
+        packages=("boto3",),
+    ),
     "users": Subcommand(
         "tidings.operate.users_command",
         "users",

@@ -1,0 +1,132 @@
+"""What of an account lets a stage be deployed, or would fail it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.aws.account import Concurrency
+
+LEFT_MIN = 100  # what Lambda keeps for functions that nothing is set aside for
+# Each reader of a stream holds one, each follower, replay and request too; a new account has 10.
+QUOTA_ENOUGH = 1000
+BOOTSTRAP_MIN = 6  # what the CDK's templates ask for
+SHOWN_MAX = 5  # names in a sentence
+STEADY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
+# The CDK deletes what was never made whole, and makes it again.
+AGAIN = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    NOTE = "note"  # a deploy goes through; somebody should know
+    FAILS = "fails"  # a deploy would be rolled back or refused
+    UNKNOWN = "unknown"  # it could not be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """*check* names what was looked at, *says* what is, *do* what helps; empty: nothing has to."""
+
+    check: str
+    verdict: Verdict
+    says: str
+    do: str = ""
+
+
+def concurrency(found: Concurrency, wanted: int, *, deployed: bool) -> Finding:
+    """Whether *wanted* can be set aside; of a stage that is *deployed* some may be already."""
+    left = found.quota - found.reserved - wanted
+    says = f"{found.quota} at once, {found.reserved} of them set aside"
+    if wanted and left < LEFT_MIN and not deployed:
+        return Finding(
+            "concurrency",
+            Verdict.FAILS,
+            f"{says}; {wanted} more would leave {left}, and Lambda keeps {LEFT_MIN}",
+            "ask AWS for more concurrent executions, or take streams_max out of infra/settings.py",
+        )
+    if found.quota < QUOTA_ENOUGH:
+        return Finding(
+            "concurrency",
+            Verdict.NOTE,
+            f"{says}; each reader of a stream holds one",
+            f"ask AWS for {QUOTA_ENOUGH} concurrent executions before anybody relies on the stage",
+        )
+    return Finding("concurrency", Verdict.OK, says)
+
+
+def bootstrap(version: int | None) -> Finding:
+    if version is None or version < BOOTSTRAP_MIN:
+        says = "there is none" if version is None else f"version {version}, {BOOTSTRAP_MIN} needed"
+        return Finding("bootstrap", Verdict.FAILS, says, "run cdk bootstrap with these credentials")
+    return Finding("bootstrap", Verdict.OK, f"version {version}")
+
+
+def is_deployed(status: str | None) -> bool:
+    return status is not None and status not in AGAIN
+
+
+def stack(status: str | None) -> Finding:
+    if status is None or not is_deployed(status):
+        return Finding("stack", Verdict.OK, "a first deploy makes it")
+    if status in STEADY:
+        return Finding("stack", Verdict.OK, f"{status}: a deploy updates it")
+    if status.endswith("_IN_PROGRESS"):
+        return Finding("stack", Verdict.FAILS, status, "wait until CloudFormation is done")
+    return Finding(
+        "stack",
+        Verdict.FAILS,
+        status,
+        "look at its events in CloudFormation; continue its rollback, or delete it",
+    )
+
+
+def names(check: str, found: Sequence[str], *, deployed: bool) -> Finding:
+    """Of a kind of resource that has fixed names; those of a *deployed* stage are its own."""
+    if deployed:
+        return Finding(check, Verdict.OK, f"{len(found)}, of the stage itself")
+    if found:
+        return Finding(
+            check,
+            Verdict.FAILS,
+            f"{_some(found)} already there, and a first deploy makes them",
+            "delete them if nothing in them is needed, or name the stage otherwise",
+        )
+    return Finding(check, Verdict.OK, "no name is taken")
+
+
+def remains(check: str, found: Sequence[str], *, deployed: bool) -> Finding:
+    """Of a kind whose names AWS makes up: they are in nobody's way, but may hold data."""
+    if deployed or not found:
+        return names(check, found, deployed=deployed)
+    return Finding(
+        check,
+        Verdict.NOTE,
+        f"{_some(found)} left by an earlier stack, in nobody's way",
+        "restore from them (docs/RUNBOOKS.md), or delete them",
+    )
+
+
+def gateway_role(arn: str | None, *, deployed: bool) -> Finding:
+    if arn is None or deployed:
+        says = "the stage sets it" if arn is None else f"set: {arn}"
+        return Finding("gateway-role", Verdict.OK, says)
+    return Finding(
+        "gateway-role",
+        Verdict.NOTE,
+        f"API Gateway writes the account's logs as {arn}; the stage sets a role of its own instead",
+        "nothing, unless that role writes anywhere but to CloudWatch",
+    )
+
+
+def not_asked(check: str, why: str) -> Finding:
+    return Finding(check, Verdict.UNKNOWN, f"could not be asked: {why}", "look there yourself")
+
+
+def _some(found: Sequence[str]) -> str:
+    more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
+    return f"{', '.join(found[:SHOWN_MAX])}{more}"
