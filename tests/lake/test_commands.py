@@ -38,7 +38,7 @@ def compact(scene: Scene, *options: str) -> Result:
     ("options", "rule"),
     [
         ((), "name the feed by --url"),
-        (("--url", "http://x", "--stage", "dev"), "name one of"),
+        (("--url", "http://x", "--stage", "dev"), "say once where the feed is"),
         (("--until", "soon"), "--until 'soon': must be a page, or an age"),
     ],
 )
