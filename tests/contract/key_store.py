@@ -17,6 +17,7 @@ KEY = Key(
     Filter(frozenset({"video"}), frozenset({"user/42", "ä"})),
     expires_ms=4_102_444_800_000,
     rate=5,
+    streams=7,
     label="the phone of Ann",
     made_ms=4_102_444_700_000,
     made_by="bob",
@@ -68,3 +69,15 @@ class KeysContract:
         assert stores.key_counts.add(feed, "b", window, 1) == 1
         assert stores.key_counts.add(feed, "a", window + 1, 1) == 1
         assert stores.key_counts.add(f"{feed}-other", "a", window, 1) == 1
+
+    def test_what_is_held_is_counted_until_its_time(self, stores: Stores, feed: str) -> None:
+        """Of each key; what is let go, or was over before, is not."""
+        held, now, later = stores.key_holds, 4_102_444_800_000, 4_102_444_900_000
+        assert held.hold(feed, "a", "x", until_ms=now + 5, now_ms=now) == 1
+        assert held.hold(feed, "a", "y", until_ms=later, now_ms=now) == 2
+        assert held.hold(feed, "b", "z", until_ms=later, now_ms=now) == 1
+        assert held.hold(f"{feed}-other", "a", "z", until_ms=later, now_ms=now) == 1
+        held.let_go(feed, "a", "y", later)
+        held.let_go(feed, "a", "none", later)
+        assert held.hold(feed, "a", "z", until_ms=later, now_ms=now + 4) == 2
+        assert held.hold(feed, "a", "v", until_ms=later, now_ms=now + 5) == 2

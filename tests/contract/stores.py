@@ -24,7 +24,7 @@ from tidings.aws.dynamodb_connections import (
 from tidings.aws.dynamodb_consumers import DynamoDBConsumers
 from tidings.aws.dynamodb_departures import DynamoDBDepartures
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
-from tidings.aws.dynamodb_keys import DynamoDBKeyCounts, DynamoDBKeys
+from tidings.aws.dynamodb_keys import DynamoDBKeyCounts, DynamoDBKeyHolds, DynamoDBKeys
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_numbers import DynamoDBNumbers
 from tidings.aws.dynamodb_outbox import DynamoDBOutbox
@@ -56,6 +56,7 @@ from tidings.core.memory import (
     MemoryFollowers,
     MemoryInbox,
     MemoryKeyCounts,
+    MemoryKeyHolds,
     MemoryKeys,
     MemoryLog,
     MemoryOutbox,
@@ -120,6 +121,7 @@ class Stores:
     numbers: restoring.Numbers
     keys: key_ports.Keys
     key_counts: key_ports.KeyCounts
+    key_holds: key_ports.KeyHolds
     tombstones: tombstones.TombstoneStore
 
 
@@ -149,6 +151,7 @@ def in_memory() -> Stores:
         log,
         MemoryKeys(),
         MemoryKeyCounts(),
+        MemoryKeyHolds(),
         MemoryTombstones(),
     )
 
@@ -177,6 +180,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBNumbers(client, "log", "control", lambda ms: None),
         DynamoDBKeys(client, "control"),
         DynamoDBKeyCounts(client, "control"),
+        DynamoDBKeyHolds(client, "control"),
         DynamoDBTombstones(client, "control"),
     )
 

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 from tidings.aws import app as root
-from tidings.aws import asgi
+from tidings.aws import asgi, clients
 from tidings.aws.asgi import _LAST_MS
 from tidings.aws.asgi_edge import asgi_edge
 from tidings.aws.clock import now_ms
+from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.core import limits
+from tidings.core.access import Credential, Role
+from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
 from tidings.core.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
 
@@ -249,3 +253,20 @@ def test_the_deployed_app_writes_what_it_counted(
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["PartsBroken"] for line in lines if "PartsBroken" in line] == [[3]]
+
+
+def test_a_stream_that_ends_is_held_no_more(cloud: Cloud) -> None:
+    """By a key that may have one: the next one is let in at once, a second one at a time is not."""
+    given, stored = Given("0" * ID_LENGTH, "A" * 32), DynamoDBKeys(clients.dynamodb(), "control")
+    key = Key(given.id, digest_of(given.secret), frozenset({Role.READ}), streams=1)
+    assert stored.save("main", key)
+    shown = {
+        "accept": "text/event-stream",
+        "authorization": f"Bearer {given.spelled()}",
+        "last-event-id": "0",
+    }
+    for _ in range(2):
+        assert asyncio.run(get("/", headers=shown, until="live"))[0] == 200
+    root.streamer().open("main", "now", None, None, given=Credential(given.spelled()))
+    status, headers, _ = asyncio.run(get("/", headers=shown, until="live"))
+    assert (status, headers["retry-after"]) == (429, str(limits.STREAM_HELD_RETRY_S))

@@ -65,6 +65,7 @@ def test_a_key_is_printed_once(stored: DynamoDBKeys) -> None:
 def test_a_key_has_what_was_asked_for(stored: DynamoDBKeys) -> None:
     """Roles, a bound, an end, a rate, a label, and who made it."""
     words = "--role read --role ingest --type video --parent user/42 --expires 24h --rate 50"
+    words += " --streams 9"
     done = keys("create", *words.split(), "--label", "Ann's phone", "--by", "bob", "--json")
     told = json.loads(done.stdout)
     given = parse(told["key"])
@@ -75,6 +76,7 @@ def test_a_key_has_what_was_asked_for(stored: DynamoDBKeys) -> None:
     assert found.bound == Filter(frozenset({"video"}), frozenset({"user/42"}))
     assert found.expires_ms - found.made_ms == pytest.approx(DAY_MS, abs=5000)
     assert (found.rate, found.label, found.made_by) == (50, "Ann's phone", "bob")
+    assert found.streams == 9
     shown = json.loads(keys("show", given.id, "--json").stdout)
     assert shown == {name: value for name, value in told.items() if name != "key"}
     assert to_ms(shown["expires_at"]) == pytest.approx(found.expires_ms, abs=1)

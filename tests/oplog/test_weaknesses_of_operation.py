@@ -93,7 +93,7 @@ def test_W23_a_client_is_told_what_is_wrong(scene: Scene) -> None:
 def test_W23_who_may_not_read_is_asked_for_a_password(scene: Scene) -> None:
     """oplog's 401 had no WWW-Authenticate, so nobody was asked; nor did it answer a preflight."""
     guard = Guard(scene.profiles, Verifier(b"closed"), open=False, misses=Misses(lambda: 0, 50))
-    scene.streamer = Streamer(scene.catch_up, FEEDS, guard)
+    scene.streamer = Streamer(scene.catch_up, FEEDS, guard, scene.holding)
     app = streams(scene)
 
     answer = run(Client(app).get("0"))

@@ -21,10 +21,11 @@ from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
 from tidings.core.followers import ARCHIVE, STATE, Follower, Handler
+from tidings.core.holding import Holding
 from tidings.core.ingesting import Ingester
 from tidings.core.leases import Observation
 from tidings.core.log_view import LogView
-from tidings.core.memory import MemoryArchive, MemoryProfiles
+from tidings.core.memory import MemoryArchive, MemoryKeyHolds, MemoryProfiles
 from tidings.core.misses import Misses
 from tidings.core.overseeing import Overseer
 from tidings.core.passwords import Verifier
@@ -225,7 +226,12 @@ class Functions:
         ).run(FEEDS)
 
     def streamer(self, process: Process) -> Streamer:
-        return Streamer(self.catch_up(process), FEEDS, self.guard)
+        return Streamer(
+            self.catch_up(process),
+            FEEDS,
+            self.guard,
+            Holding(MemoryKeyHolds(), process.clock, process.new_id),
+        )
 
     def catch_up(self, process: Process) -> CatchUp:
         state = process.through("state", self.stores.state)

@@ -21,6 +21,7 @@ from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.feeds import Retention
 from tidings.core.followers import Follower, Handler
+from tidings.core.holding import Holding
 from tidings.core.ingesting import Ingester
 from tidings.core.issuing import Issuer
 from tidings.core.keyring import KeyRing
@@ -35,6 +36,7 @@ from tidings.core.memory import (
     MemoryFollowers,
     MemoryInbox,
     MemoryKeyCounts,
+    MemoryKeyHolds,
     MemoryKeys,
     MemoryLog,
     MemoryProfiles,
@@ -109,6 +111,7 @@ class Scene:
     bells: MemoryBells = field(default_factory=MemoryBells)
     keys: MemoryKeys = field(default_factory=MemoryKeys)
     key_counts: MemoryKeyCounts = field(default_factory=MemoryKeyCounts)
+    key_holds: MemoryKeyHolds = field(default_factory=MemoryKeyHolds)
     tallies: MemoryTallies = field(default_factory=MemoryTallies)
     tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
     counted: Counter[str] = field(default_factory=Counter)
@@ -120,6 +123,7 @@ class Scene:
         self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
         self.issuer = Issuer(self.keys, self.profiles, self.clock)
         self.meter = Meter(self.key_counts, self.clock)
+        self.holding = Holding(self.key_holds, self.clock, self.new_id)
         self.misses = Misses(self.clock, limits.MISSES_MAX)
         ring = KeyRing(self.keys, self.clock, self.misses, self.meter)
         verifier = Verifier(b"scene")
@@ -146,7 +150,7 @@ class Scene:
             ArchiveReader(self.archive, self.count),
             Losses(self.profiles),
         )
-        self.streamer = Streamer(self.catch_up, FEEDS, self.guard)
+        self.streamer = Streamer(self.catch_up, FEEDS, self.guard, self.holding)
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
         self._sockets()
         self._followers()

@@ -39,7 +39,8 @@ def test_a_key_allows_its_roles_within_its_bound() -> None:
     given = scene.key(Role.READ, Role.INGEST, bound=BOUND, expires_ms=scene.now_ms + 1)
     for role in (Role.READ, Role.INGEST):
         allowed = scene.guard.check(FEED, role, shown(given))
-        assert allowed == Allowed(BOUND, Admission(given.id, scene.now_ms + 1), given.id)
+        admission = Admission(given.id, scene.now_ms + 1)
+        assert allowed == Allowed(BOUND, admission, given.id, limits.KEY_STREAMS)
     with pytest.raises(OutsideKey, match="has ingest, read, and this needs admin") as refused:
         scene.guard.check(FEED, Role.ADMIN, shown(given))
     assert (refused.value.status, refused.value.code) == (403, "outside_key")

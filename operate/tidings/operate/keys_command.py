@@ -12,7 +12,7 @@ import click
 from tidings.aws.clock import now_ms
 from tidings.aws.dynamodb_keys import DynamoDBKeys
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.core import durations
+from tidings.core import durations, limits
 from tidings.core.access import Role
 from tidings.core.issuing import Issuer
 from tidings.core.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key, bound_of
@@ -94,6 +94,12 @@ def keys() -> None:
 @click.option("--parent", "parents", multiple=True, help="Of those with this parent; repeatable.")
 @click.option("--expires", type=Duration(), default=0, help="After so long, as 24h; else never.")
 @click.option("--rate", type=int, default=0, help="So many requests a second at most.")
+@click.option(
+    "--streams",
+    type=int,
+    default=0,
+    help=f"So many streams open at once at most; else {limits.KEY_STREAMS}.",
+)
 @click.option("--label", default="", help="What it is for, for those who read the list.")
 @by_option
 @json_option
@@ -104,6 +110,7 @@ def create(
     parents: tuple[str, ...],
     expires: int,
     rate: int,
+    streams: int,
     label: str,
     by: str,
     in_json: bool,
@@ -125,6 +132,7 @@ def create(
         bound_of(types, parents),
         expires_ms=now_ms() + expires if expires else 0,
         rate=rate,
+        streams=streams,
         label=label,
         made_by=by,
     )

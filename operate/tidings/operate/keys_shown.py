@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidings.core import limits
 from tidings.core.timestamps import from_ms
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def as_json(feed: str, key: Key, now_ms: int) -> dict[str, object]:
         "parents": _sorted(key.bound.parents),
         "expires_at": from_ms(key.expires_ms) if key.expires_ms else None,
         "rate": key.rate or None,
+        "streams": key.streams or limits.KEY_STREAMS,
         "label": key.label,
         "made_at": from_ms(key.made_ms),
         "made_by": key.made_by,
@@ -49,6 +51,7 @@ def as_lines(feed: str, key: Key, now_ms: int) -> list[str]:
         ("bound", _bound(key) or "none: all of the feed"),
         ("expires", from_ms(key.expires_ms) if key.expires_ms else "never"),
         ("rate", f"{key.rate} a second" if key.rate else "no bound"),
+        ("streams", f"{key.streams or limits.KEY_STREAMS} at once"),
         ("made", f"{from_ms(key.made_ms)} by {key.made_by or 'nobody knows whom'}"),
     ]
     if key.label:

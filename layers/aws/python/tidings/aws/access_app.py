@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tidings.core.access import Allowed, Bearers, Credential, Guard, Role
     from tidings.core.bounds import Precondition
+    from tidings.core.holding import Holding
 
 
 def guard() -> Guard:
@@ -59,6 +60,15 @@ class KeysWhenShown:
         if self._ring is None:
             self._ring = key_ring()
         return self._ring
+
+
+def holding() -> Holding:
+    from tidings.core.holding import Holding
+
+    from .dynamodb_keys import DynamoDBKeyHolds
+
+    store = DynamoDBKeyHolds(clients.dynamodb(), app.settings().control_table)
+    return Holding(store, now_ms, app.new_id)
 
 
 def key_ring() -> Bearers:

@@ -333,9 +333,10 @@ def replayer() -> Replayer:
 def streamer() -> Streamer:
     from tidings.core.streaming import Streamer
 
+    from .access_app import holding
     from .read_ahead import ReadAhead
 
-    return Streamer(catch_up(), settings().feeds, guard(), ReadAhead())
+    return Streamer(catch_up(), settings().feeds, guard(), holding(), ReadAhead())
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
@@ -78,8 +79,11 @@ class EventStreams:
             as_oplog = await in_thread(self._as_oplog, scope["path"])
             await self._refuse(send, refusal_of(error, as_oplog=as_oplog), headers)
             return
-        await self._start(send, stream, cursor, headers)
-        await self._serve(stream, receive, send, _end_ms(headers, self._clock()))
+        try:
+            await self._start(send, stream, cursor, headers)
+            await self._serve(stream, receive, send, _end_ms(headers, self._clock()))
+        finally:
+            await self._let_go(stream)
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         path = check_routed(scope["method"], scope["path"], "GET")
@@ -121,9 +125,14 @@ class EventStreams:
             except TidingsError:
                 break  # the client resumes from its cursor, perhaps in better weather
         chunks.stop()
+        await self._let_go(stream)  # behind its end the function is frozen
         if not gone.done():
             gone.cancel()
             await send_body(send, "", more=False)
+
+    async def _let_go(self, stream: Stream) -> None:
+        with suppress(TidingsError):  # then it ends by its time
+            await in_thread(stream.close)
 
     async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], end_ms: int) -> bool:
         """Send the pieces while there is somebody and time; whether there was any."""

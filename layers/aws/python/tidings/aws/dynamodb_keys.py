@@ -47,6 +47,41 @@ class DynamoDBKeys:
         return keys.decode(answer["Item"]) if "Item" in answer else None
 
 
+class DynamoDBKeyHolds:
+    """Implements `KeyHolds`."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._client, self._table = client, table
+
+    def hold(self, feed: str, who: str, name: str, *, until_ms: int, now_ms: int) -> int:
+        with translated():
+            self._client.update_item(
+                TableName=self._table,
+                Key=keys.hold_key(feed, who, name, until_ms),
+                UpdateExpression="SET #expires = :expires",
+                ExpressionAttributeNames={"#expires": "expires"},
+                ExpressionAttributeValues={":expires": expiry(until_ms)["expires"]},
+            )
+            answer = self._client.query(
+                TableName=self._table,
+                KeyConditionExpression="#kind = :kind AND #name > :now",
+                ExpressionAttributeNames={"#kind": "kind", "#name": "name"},
+                ExpressionAttributeValues={
+                    ":kind": text(keys.hold_kind(feed, who)),
+                    ":now": text(keys.hold_name(now_ms + 1)),
+                },
+                Select="COUNT",
+                ConsistentRead=True,
+            )
+        return answer["Count"]
+
+    def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
+        with translated():
+            self._client.delete_item(
+                TableName=self._table, Key=keys.hold_key(feed, who, name, until_ms)
+            )
+
+
 class DynamoDBKeyCounts:
     """Implements `KeyCounts`."""
 

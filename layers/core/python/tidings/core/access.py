@@ -71,11 +71,13 @@ class Allowed:
     What of a feed somebody may have who was let in, and by what admission.
 
     *who* tells those apart who show a key or a token; it is empty for all who show a password.
+    *streams* is how many they may hold open at once, 0 for no bound.
     """
 
     bound: Filter = EVERYTHING
     admission: Admission = FOR_GOOD
     who: str = ""
+    streams: int = 0
 
     @property
     def is_bounded(self) -> bool:

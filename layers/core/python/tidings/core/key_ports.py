@@ -35,6 +35,18 @@ class Keys(Protocol):
         ...
 
 
+class KeyHolds(Protocol):
+    """The streams that each key holds open."""
+
+    def hold(self, feed: str, who: str, name: str, *, until_ms: int, now_ms: int) -> int:
+        """Add *name* to what *who* holds; how many there are then whose time is not over."""
+        ...
+
+    def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
+        """It is held no more."""
+        ...
+
+
 class KeyCounts(Protocol):
     """How much of its rate each key has used."""
 

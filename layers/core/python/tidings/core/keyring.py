@@ -57,7 +57,8 @@ class KeyRing:
             raise OutsideKey(f"has {has}, and this needs {role.value}")
         if self._meter and found.rate:
             self._meter.spend(feed, found.id, found.rate)
-        return Allowed(found.bound, Admission(found.id, found.expires_ms), found.id)
+        admission = Admission(found.id, found.expires_ms)
+        return Allowed(found.bound, admission, found.id, found.streams or limits.KEY_STREAMS)
 
     def _check_holds(self, key: Key) -> None:
         if key.revoked_ms:

@@ -47,8 +47,9 @@ class Key:
     """
     What is stored of a key: *digest* is that of its secret, in hex.
 
-    *expires_ms* and *rate*, requests a second, are 0 where there is no such bound; *revoked_ms*
-    is 0 while it holds. *successor* is the key that replaces it. *version* guards every update.
+    *expires_ms* and *rate*, requests a second, are 0 where there is no such bound; *streams*, at
+    once, is 0 for `limits.KEY_STREAMS`; *revoked_ms* is 0 while it holds. *successor* is the key
+    that replaces it. *version* guards every update.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Key:
     bound: Filter = EVERYTHING
     expires_ms: int = 0
     rate: int = 0
+    streams: int = 0
     label: str = ""
     made_ms: int = 0
     made_by: str = ""
@@ -129,6 +131,9 @@ def checked_key(key: Key) -> Key:
     if key.rate < 0 or key.rate > limits.KEY_RATE_MAX:
         rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, 0 for no bound"
         raise InvalidSetting(rule, field="rate", value=key.rate)
+    if key.streams < 0 or key.streams > limits.KEY_STREAMS_MAX:
+        rule = f"must be 1 to {limits.KEY_STREAMS_MAX} at once, 0 for {limits.KEY_STREAMS}"
+        raise InvalidSetting(rule, field="streams", value=key.streams)
     for name, text in (("label", key.label), ("by", key.made_by)):
         if len(text) > limits.KEY_LABEL_CHARS_MAX or _CONTROL.search(text):
             rule = f"must be at most {limits.KEY_LABEL_CHARS_MAX} printable characters"

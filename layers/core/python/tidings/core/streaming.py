@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .admissions import Admission
     from .catchup import CatchUp
     from .filters import Filter
+    from .holding import Hold, Holding
     from .parts import Part
     from .ports import Profiles, StateStore
     from .tail import Tail
@@ -63,7 +64,7 @@ class Stream:
     One consumer's way through *feed*.
 
     *template* is the one of `refs` when it was opened: no stream lives long enough to miss it.
-    *admission* may end meanwhile, which is in the feed's profile.
+    *admission* may end meanwhile, which is in the feed's profile. *hold* is let go by `close`.
     """
 
     catch_up: CatchUp
@@ -73,6 +74,7 @@ class Stream:
     template: str = ""
     admission: Admission = FOR_GOOD
     profiles: Profiles | None = None
+    hold: Hold | None = None
 
     def has_ended(self) -> bool:
         """Whether its consumer may not hear more: its key was revoked, or has expired."""
@@ -80,6 +82,11 @@ class Stream:
             return False
         endings = endings_of(self.profiles.profile(self.feed))
         return self.admission.has_ended(endings, self.catch_up.clock())
+
+    def close(self) -> None:
+        """Nobody is served any more."""
+        if self.hold:
+            self.hold.let_go()
 
     def take(self, tail: Tail) -> Chunk | None:
         """What follows, from memory alone; None where the stores have to be read."""
@@ -113,6 +120,7 @@ class Streamer:
     catch_up: CatchUp
     feeds: frozenset[str]
     guard: Guard
+    holding: Holding
     for_copy: Callable[[StateStore], StateStore] = _as_it_is
 
     def open(
@@ -129,7 +137,8 @@ class Streamer:
 
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
-                InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the error.
+                TooManyRequests, InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the
+                error.
         """
         name = feeds.check_known(feed, self.feeds)
         allowed = READS.admit(self.guard, name, given)
@@ -142,4 +151,5 @@ class Streamer:
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        return Stream(catch_up, name, wanted, progress, template, allowed.admission, profiles)
+        told = wanted, progress, template, allowed.admission, profiles
+        return Stream(catch_up, name, *told, self.holding.take(name, allowed))

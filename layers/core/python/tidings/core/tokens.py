@@ -81,7 +81,8 @@ def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> All
             bound = _bound(grant)
             if role in WHOLE and not bound.is_everything:
                 continue  # who steers steers all of a feed
-            return Allowed(bound, Admission(until_ms=until_ms), _who(claims))
+            admission = Admission(until_ms=until_ms)
+            return Allowed(bound, admission, _who(claims), limits.KEY_STREAMS)
     raise OutsideKey(f"has no grant of {role.value} on the feed {feed}", field="token")
 
 

@@ -5,6 +5,9 @@ Key: `key#<feed>`, id. Of the secret there is a digest. Once it has ended it is 
 `limits.KEY_KEPT_MS`, so that it can be listed.
 
 Key of a count: `keycount#<feed>`, id `#` number of the window.
+
+Key of a hold: `keyhold#<feed>#<who>`, when it ends in ms of 14 digits `-` name, so that those
+whose time is over are not read.
 """
 
 from __future__ import annotations
@@ -31,7 +34,12 @@ from .attributes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NUMBERS = {"until": "expires_ms", "rate": "rate", "revoked": "revoked_ms"}
+_NUMBERS = {
+    "until": "expires_ms",
+    "rate": "rate",
+    "streams": "streams",
+    "revoked": "revoked_ms",
+}
 
 
 def kind(feed: str) -> str:
@@ -44,6 +52,18 @@ def key(feed: str, name: str) -> Item:
 
 def count_key(feed: str, name: str, window: int) -> Item:
     return {"kind": text(f"keycount#{feed}"), "name": text(f"{name}#{window}")}
+
+
+def hold_kind(feed: str, who: str) -> str:
+    return f"keyhold#{feed}#{who}"
+
+
+def hold_name(until_ms: int, name: str = "") -> str:
+    return f"{until_ms:014d}-{name}"
+
+
+def hold_key(feed: str, who: str, name: str, until_ms: int) -> Item:
+    return {"kind": text(hold_kind(feed, who)), "name": text(hold_name(until_ms, name))}
 
 
 def encode(feed: str, found: Key) -> Item:

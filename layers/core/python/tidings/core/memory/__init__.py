@@ -11,7 +11,7 @@ from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryW
 from .consumers import MemoryConsumers
 from .control import MemoryClaims, MemoryFollowers
 from .departures import MemoryDepartures
-from .keys import MemoryKeyCounts, MemoryKeys
+from .keys import MemoryKeyCounts, MemoryKeyHolds, MemoryKeys
 from .log import MemoryLog
 from .outbox import MemoryOutbox
 from .profiles import MemoryProfiles
@@ -36,6 +36,7 @@ __all__ = [
     "MemoryFollowers",
     "MemoryInbox",
     "MemoryKeyCounts",
+    "MemoryKeyHolds",
     "MemoryKeys",
     "MemoryLog",
     "MemoryOutbox",

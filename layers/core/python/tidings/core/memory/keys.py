@@ -38,6 +38,24 @@ class MemoryKeys:
             return True
 
 
+class MemoryKeyHolds:
+    """Implements `KeyHolds`."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str, str], int] = {}
+        self._lock = Lock()
+
+    def hold(self, feed: str, who: str, name: str, *, until_ms: int, now_ms: int) -> int:
+        with self._lock:
+            self._held[feed, who, name] = until_ms
+            of = [until for place, until in self._held.items() if place[:2] == (feed, who)]
+            return sum(until > now_ms for until in of)
+
+    def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
+        with self._lock:
+            self._held.pop((feed, who, name), None)
+
+
 class MemoryKeyCounts:
     """Implements `KeyCounts`."""
 
