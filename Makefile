@@ -77,6 +77,8 @@ sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
 	$(BIN)/python -m tests.simulation --listeners --seeds $$(( ($(SEEDS) + 4) / 5 ))
 	$(BIN)/python -m tests.simulation --consumers --seeds $$(( ($(SEEDS) + 4) / 5 ))
 	$(BIN)/python -m tests.simulation --relays --seeds $$(( ($(SEEDS) + 9) / 10 ))
+	$(BIN)/python -m tests.simulation --feeds --seeds $$(( ($(SEEDS) + 9) / 10 ))
+	$(BIN)/python -m tests.simulation --clocks --seeds $$(( ($(SEEDS) + 9) / 10 ))
 
 synth: $(STAMP)  ## CloudFormation templates of all stages, linted
 	$(BIN)/python -m infra.synth

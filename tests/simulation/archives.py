@@ -46,6 +46,7 @@ class WatchedArchive(MemoryArchive):
 
 def begin(world: World) -> None:
     """From the first page on."""
+    world.weather.add({}, LEADS_TO)
     world.functions.archive = WatchedArchive(world)
     world.scheduler.spawn("archive", lambda: _run(world))
 

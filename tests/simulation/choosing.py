@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from .consumer import Consumer
-from .model import Place, Wanted
+from .functions import FEED
+from .model import Log, Place, Wanted
 from .producer import PARENTS, TYPES
 from .world import HOUR_MS, World
 
@@ -22,32 +23,32 @@ _LEAVE = 0.7  # of those who filter on parents
 _JUST_POSTED = 4
 
 
-def new_consumer(world: World, name: str) -> Consumer:
+def new_consumer(world: World, name: str, feed: str = FEED) -> Consumer:
     """Somebody who was never here: from the start, now, a time, a foreign id or its own post."""
-    random = world.random
-    wanted = leaving(world, random.choice(FILTERS))
+    random, log = world.random, world.models[feed]
+    wanted = leaving(world, random.choice(FILTERS), feed)
     kind = random.choice(("0", "0", "now", "now", "since", "foreign", "posted"))
-    posted = _posted(world) if kind == "posted" else None
+    posted = _posted(world, log) if kind == "posted" else None
     cursor, since_ms = posted or _cursor(random, world.scheduler.now_ms, kind)
-    consumer = Consumer(name, world.model, wanted, cursor, careful=random.random() < 0.5)
+    consumer = Consumer(name, log, wanted, cursor, careful=random.random() < 0.5)
     consumer.since_ms = since_ms
     consumer.from_place = Place.of(cursor).at if posted else None
     world.machine.note(name, "begins", kind, cursor, sorted(wanted.types or ()))
     return consumer
 
 
-def _posted(world: World) -> tuple[str, None] | None:
+def _posted(world: World, log: Log) -> tuple[str, None] | None:
     """One of the last operations, whether or not the followers have come by."""
-    ops = world.model.ops[-_JUST_POSTED:]
+    ops = log.ops[-_JUST_POSTED:]
     if not ops:
         return None
     page, slot = world.random.choice(ops).at
-    return f"{world.model.seconds[page]:08x}{page:010x}{slot:06x}", None
+    return f"{log.seconds[page]:08x}{page:010x}{slot:06x}", None
 
 
-def leaving(world: World, wanted: Wanted) -> Wanted:
+def leaving(world: World, wanted: Wanted, feed: str = FEED) -> Wanted:
     """Where departures are kept, many want to hear of them."""
-    if not world.functions.leave or wanted.parents is None:
+    if not world.functions.leaves(feed) or wanted.parents is None:
         return wanted
     return wanted._replace(leave=world.random.random() < _LEAVE)
 

@@ -129,7 +129,7 @@ class CopyConsumer(StreamConsumer):
 def begin(world: World) -> tuple[list[Producer], list[CopyConsumer]]:
     """Let consumers copy and the log be given up under them; more objects to copy, too."""
     random = world.random
-    world.weather.add(RATES)
+    world.weather.add(RATES, LEADS_TO)
     world.scheduler.spawn("retention", lambda: _trim(world))
     producers = [Producer(world, f"c{at}", _IDS) for at in range(2)]
     names = random.choices(_BEGINNINGS, k=random.randint(*_CONSUMERS))

@@ -19,6 +19,7 @@ from tidings.core.consuming import Workers
 from tidings.core.correcting import Corrector
 from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
+from tidings.core.errors import TidingsError
 from tidings.core.feeds import Retention
 from tidings.core.followers import ARCHIVE, STATE, Follower, Handler
 from tidings.core.holding import Holding
@@ -39,14 +40,14 @@ from tidings.core.retention import Trimmer
 from tidings.core.streaming import Streamer
 from tidings.core.sweeping import Sweeper
 
-from .parts import RETENTION_MS, Parts
+from .parts import Parts
 from .process import Process
+from .settings import Deployment, Settings
 from .stores import Stores
 
 FEED = "main"
 FEEDS = frozenset({FEED})
 VERIFIER = Verifier(b"simulation")
-TOMBSTONE_MS = RETENTION_MS + 6 * 3_600_000
 
 
 @dataclass
@@ -59,8 +60,8 @@ class Functions:
     parts: Parts
     stores: Stores
     bells: object
-    records_min: int
-    holds_ms: int | None = None  # how long the log waits for named consumers, if there are any
+    deployment: Deployment
+    feeds: frozenset[str] = FEEDS
     archive: MemoryArchive | None = None
     told: dict[str, int] = field(default_factory=dict)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
@@ -70,9 +71,8 @@ class Functions:
     def guard(self) -> Guard:
         return Guard(self.profiles, VERIFIER, open=True, misses=Misses(lambda: 0, 50))
 
-    @property
-    def leave(self) -> bool:
-        return self.profiles.profile(FEED).leave
+    def leaves(self, feed: str) -> bool:
+        return self.profiles.profile(feed).leave
 
     def keep_departures(self) -> None:
         """As the feed's owner sets it."""
@@ -81,24 +81,42 @@ class Functions:
     def ingester(self, process: Process) -> Ingester:
         log, claims = self._log(process), process.through("claims", self.stores.claims)
         appender: Appender = self.parts.appender(
-            log, claims, process.clock, process.new_id, self.parts.page_ms
+            log, claims, process.clock, process.new_id, self.settings(process).page_ms
         )
         return Ingester(
             appender,
             process.clock,
             process.count,
-            FEEDS,
+            self.feeds,
             self._tallies(process),
             self.guard,
             lambda feed, allowed, lines: None,  # producers here have passwords
         )
 
-    def follow(self, process: Process, name: str, observation: Observation | None = None) -> None:
+    def follow(
+        self,
+        process: Process,
+        name: str,
+        feeds: Sequence[str] = (FEED,),
+        observation: Observation | None = None,
+    ) -> None:
+        """One feed's trouble is not another's."""
+        follower, handler = self._follower(process, name), self._handler(process, name)
+        failed: TidingsError | None = None
+        for feed in feeds:
+            try:
+                follower.run(feed, handler, observation)
+            except TidingsError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _follower(self, process: Process, name: str) -> Follower:
         log = self._log(process)
         follower = Follower(
             process.through("followers", self.stores.followers),
             self._reader(process),
-            Filler(log, log, process.clock, self.parts.page_ms, process.count),
+            Filler(log, log, process.clock, self.settings(process).page_ms, process.count),
             process.through("bells", self.bells),
             process.clock,
             process.sleep,
@@ -107,7 +125,13 @@ class Functions:
         )
         if name == ARCHIVE:
             follower = replace(follower, reader=Gatherer(log, log), habits=HABITS)
-        follower.run(FEED, self._handler(process, name), observation)
+        return follower
+
+    def settings(self, process: Process) -> Settings:
+        """Those that it began with."""
+        settings: Settings = process.settings or self.deployment.begins_with()
+        process.settings = settings
+        return settings
 
     def corrector(self, process: Process) -> Corrector:
         log = self._log(process)
@@ -116,13 +140,13 @@ class Functions:
             process.through("state", self.stores.state),
             self._followers(process),
             self._reader(process),
-            Filler(log, log, process.clock, self.parts.page_ms, process.count),
+            Filler(log, log, process.clock, self.settings(process).page_ms, process.count),
             process.clock,
             process.sleep,
             process.new_id,
             process.count,
-            FEEDS,
-            self.parts.page_ms,
+            self.feeds,
+            self.settings(process).page_ms,
             process.through("tombstones", self.stores.tombstones),
         )
 
@@ -140,7 +164,7 @@ class Functions:
             process.through("bells", self.bells),
             self.catch_up(process),
             process.new_id,
-            FEEDS,
+            self.feeds,
             self.guard,
             self._registrar(process),
         ).receive(connection_id, text)
@@ -148,7 +172,7 @@ class Functions:
     def changefeeds(self, process: Process) -> ChangeFeeds:
         registry = process.through("registry", self.stores.registry)
         state = process.through("state", self.stores.state)
-        return ChangeFeeds(self.profiles, registry, state, self.guard, FEEDS)
+        return ChangeFeeds(self.profiles, registry, state, self.guard, self.feeds)
 
     def _registrar(self, process: Process) -> Registrar:
         return self.parts.registrar(
@@ -160,7 +184,7 @@ class Functions:
             self._followers(process),
             self.profiles,
             self.guard,
-            FEEDS,
+            self.feeds,
             process.clock,
             process.new_id,
             process.count,
@@ -189,7 +213,7 @@ class Functions:
         view = self.parts.view(log, log, self._reader(process), self._followers(process))
         return Book(consumers), view, consumers, process.clock
 
-    def trimmer(self, process: Process, age: Retention, cap_ms: int | None) -> Trimmer:
+    def trimmer(self, process: Process, age: Retention, cap_ms: int) -> Trimmer:
         """*cap_ms* is how long it waits for named consumers."""
         log = self._log(process)
         trimmer: Trimmer = self.parts.trimmer(
@@ -202,15 +226,13 @@ class Functions:
             process.count,
         )
         trimmer = replace(trimmer, archives=self.archive is not None)
-        if cap_ms is None:
-            return trimmer
         consumers = process.through("consumers", self.stores.consumers)
         return replace(trimmer, holds=Holds(consumers, Retention(cap_ms, 0)))
 
     def sweep(self, process: Process) -> None:
         log, followers = self._log(process), self._followers(process)
-        age = Retention(RETENTION_MS, self.records_min)
-        trimmer = self.trimmer(process, age, self.holds_ms)
+        settings = self.settings(process)
+        trimmer = self.trimmer(process, settings.retention, settings.cap_ms)
         Sweeper(
             log,
             followers,
@@ -223,12 +245,12 @@ class Functions:
             process.new_id,
             process.count,
             self._tallies(process),
-        ).run(FEEDS)
+        ).run(self.feeds)
 
     def streamer(self, process: Process) -> Streamer:
         return Streamer(
             self.catch_up(process),
-            FEEDS,
+            self.feeds,
             self.guard,
             Holding(MemoryKeyHolds(), process.clock, process.new_id),
         )
@@ -277,8 +299,8 @@ class Functions:
             process.through("bells", self.bells),
             process.clock,
             process.through("tombstones", self.stores.tombstones),
-            TOMBSTONE_MS,
-            self.parts.page_ms,
+            self.settings(process).tombstone_ms,
+            self.settings(process).page_ms,
         )
 
     def _recent(self, process: Process) -> Profiles:

@@ -170,7 +170,7 @@ class ListenerClient(Caller):
 
 def begin(world: World, buffer: type[MemoryBuffer]) -> list[ListenerClient]:
     """Every type is a resource from the start."""
-    world.weather.add(RATES)
+    world.weather.add(RATES, LEADS_TO)
     functions = world.functions
     resources = tuple(Resource(name, SUBS, f"/{name}") for name in TYPES)
     for profiles in (functions.profiles, functions.before):

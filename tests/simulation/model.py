@@ -20,8 +20,12 @@ DELETED = None
 Position = tuple[int, int]
 
 
-class Broken(Exception):
-    """A promise was broken; the message says which and where."""
+class Broken(BaseException):
+    """
+    A promise was broken; the message says which and where.
+
+    No error of the code under test: whoever goes on behind any error does not go on behind this.
+    """
 
 
 class Op(NamedTuple):

@@ -23,7 +23,7 @@ from tidings.core.session import State
 
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 
-from . import broken_relays
+from . import broken_deliveries, broken_leases, broken_relays, broken_settings
 from .broken_archives import HastyArchiver, LeapingReplay
 from .broken_consumers import (
     Drops,
@@ -43,6 +43,7 @@ from .broken_copies import (
     NextBucket,
     StraightToTheLog,
 )
+from .broken_leases import ByTheClock, HastyProjector
 from .broken_leaves import (
     CredulousReader,
     EagerReader,
@@ -151,7 +152,8 @@ class Mutation:
 
     *clear* looks for it without faults and without the safety net of the sweep, *copies* among
     consumers that copy, *syncs* among corrections, *listeners* among listeners, *consumers* among
-    named ones, *relays* among feeds that copy.
+    named ones, *relays* among feeds that copy, *feeds* where one is throttled, *clocks* where they
+    are minutes off, *volume* where there are many pages.
     """
 
     name: str
@@ -165,6 +167,9 @@ class Mutation:
     consumers: bool = False
     archive: bool = False
     relays: bool = False
+    feeds: bool = False
+    clocks: bool = False
+    volume: bool = False
     without: frozenset[str] = frozenset()  # faults that would excuse it
 
     def plan(self, seed: int) -> Plan:
@@ -178,6 +183,9 @@ class Mutation:
             consumers=self.consumers,
             archive=self.archive,
             relays=self.relays,
+            feeds=self.feeds,
+            clocks=self.clocks,
+            volume=self.volume,
             without=self.without,
         )
 
@@ -207,55 +215,68 @@ def _of_relays(name: str, around: Around, took: int = 1) -> Mutation:
 
 
 MUTATIONS = (
-    Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 2, 100),
+    Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 23, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 2, 400),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 50, 400),
+    Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 20, 300),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 37, 300),
+    Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
-        "let go in spite of a mark", Parts(followers=ForgetfulFollowers), 103, 400, clear=True
+        "what was not answered is sent again", Parts(around=broken_deliveries.repeats_all), 8, 50
     ),
-    Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 5, 100),
-    Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 14, 60),
+    _of_copies("the clocks of writers agree", Parts(around=broken_settings.without_margin), 9),
+    _of_copies("a filler is as old as a clock says", Parts(around=broken_settings.filled_now), 23),
+    Mutation(
+        "one feed's trouble ends the sweep",
+        Parts(around=broken_settings.at_the_first),
+        39,
+        300,
+        feeds=True,
+    ),
+    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 9, 400, clear=True),
+    Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 2, 100),
+    Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 1, 60),
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 2, 200),
-    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 48, 400),
+    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 31, 400),
     _of_copies("a copy goes on at the next bucket", Parts(catch_up=NextBucket)),
-    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 14),
+    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 12),
     _of_copies("the log begins behind the rows", Parts(catch_up=LateCheckpoint)),
     _of_copies("a cut copy begins behind its rows", Parts(catch_up=LateResumption)),
     _of_copies("a copy ends a second early", Parts(catch_up=FloorOfSecond)),
-    _of_copies("a trimmed place is believed", Parts(catch_up=StraightToTheLog)),
+    _of_copies("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 2),
     _of_copies("a reader leaps over what was trimmed", Parts(reader=LeapingReader)),
     Mutation(
         "departures come after the rows",
         Parts(projector=LateProjector),
-        3,
+        2,
         100,
         without=frozenset({"stale_profile", "lull"}),
     ),
-    Mutation("a push does not wait", Parts(pusher=HastyLeaves), 11, 20, clear=True),
+    Mutation("a push does not wait", Parts(pusher=HastyLeaves), 15, 20, clear=True),
     Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, clear=True),
-    Mutation("departures are read too early", Parts(departures=EagerReader), 2, 20, clear=True),
-    Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 5, 100),
-    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 935, 1335),
-    _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 2),
+    Mutation("departures are read too early", Parts(departures=EagerReader), 3, 20, clear=True),
+    Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 2, 100),
+    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 36, 1335),
+    _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 8),
     _of_archives("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver)),
-    _of_archives("a replay leaves the archive early", Parts(catch_up=LeapingReplay)),
+    _of_archives("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3),
     _of_syncs("the last look is before the number", Parts(corrector=LooksBefore)),
     _of_syncs("a correction leaps over holes", Parts(corrector=LeapsOverHoles)),
-    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 53),
+    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 17),
     _of_listeners("a full buffer drops items", Parts(buffer=DroppingBuffer)),
-    _of_listeners("a listener starts where push stands", Parts(registrar=LateRegistrar)),
-    _of_listeners("an answer may be lost", Parts(registrar=CarelessRegistrar)),
+    _of_listeners("a listener starts where push stands", Parts(registrar=LateRegistrar), 3),
+    _of_listeners("an answer may be lost", Parts(registrar=CarelessRegistrar), 8),
     _of_consumers("who was overtaken is heard", Parts(around=deaf_to_fences)),
     _of_consumers("what was begun comes in bulk", Parts(around=in_bulk_again)),
     _of_consumers("the highest acknowledged is the position", Parts(around=by_the_highest)),
     _of_consumers("retention waits for nobody", Parts(trimmer=HastyTrimmer)),
     _of_consumers("a consumer falls off unnoticed", Parts(view=ForgetfulView)),
-    _of_consumers("a filter changes under a worker", Parts(overseer=SilentRefilter)),
+    _of_consumers("a filter changes under a worker", Parts(overseer=SilentRefilter), 2),
     _of_consumers("a parked message is forgotten", Parts(workers=Drops)),
     _of_relays("the log begins behind the last rows", broken_relays.latest_page),
     _of_relays("nobody hears of missing pages", broken_relays.without_floor),
-    _of_relays("whoever writes last is right", broken_relays.any_version),
+    _of_relays("whoever writes last is right", broken_relays.any_version, 6),
     _of_relays("a checkpoint without its page", broken_relays.in_two_writes),
     _of_relays("a seat is taken before its time", broken_relays.any_seat),
 )

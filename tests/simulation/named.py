@@ -17,13 +17,16 @@ from .functions import FEED
 from .ledger import NOWHERE, Ledger, at_of
 from .model import PAGE_END, Broken
 from .operating import Operator
-from .parts import RETENTION_MS
 from .working import Worker
 from .world import SWEEP_TIMEOUT_S, World
 
 CHAOS_MS: Final = (120_000, 150_000)
 # A lease so short that many run out, and little looked ahead, so that one look is often too little
-BOUNDS: Final = {"CONSUMER_LEASE_MS": 8_000, "ADVANCE_PAGES": 2, "ADVANCE_READS_MAX": 2}
+BOUNDS: Final = {
+    "CONSUMER_LEASE_MS": 8_000,
+    "ADVANCE_PAGES": 2,
+    "ADVANCE_READS_MAX": 2,
+}
 RATES: Final = {
     "worker_dies": 0.01,  # before a message of a batch: some are written, none acknowledged
     "worker_lingers": 0.01,  # it goes on when its lease has run out
@@ -51,6 +54,7 @@ LEADS_TO: Final = (
     "worker was overtaken",
 )
 _AGE_MS, _CAP_MS = 10_000, 60_000
+_SKEW_MS = 6_000  # of clocks: as small beside these ages as it is beside real ones
 _TRIM_EVERY_MS = 10_000
 
 
@@ -92,7 +96,7 @@ class Named:
         at = at_of(standing.position)
         needed = at[0] + (at[1] >= PAGE_END)
         lost = self.world.stores.log.read(FEED, page - 2, 1)
-        young = bool(lost) and lost[0].at_ms > now - _CAP_MS
+        young = bool(lost) and lost[0].at_ms > now - _CAP_MS + _SKEW_MS
         kept = self.world.stores.log.read(FEED, page - 1, 1)
         if needed == page and kept and kept[0].at_ms < now - 2 * _AGE_MS:
             self.world.weather.saw("floor waited for a consumer")
@@ -110,8 +114,8 @@ class Named:
 
 def begin(world: World) -> list[Named]:
     """Let workers consume, operators steer, and the log be given up under them."""
-    world.weather.add(RATES)
-    world.functions.holds_ms = 2 * RETENTION_MS
+    world.weather.add(RATES, LEADS_TO)
+    world.machine.clocks.within(_SKEW_MS)
     found = [Named(world, f"n{at}") for at in range(world.random.randint(1, 3))]
 
     def check(before: int, page: int) -> None:

@@ -47,7 +47,7 @@ class Parts:
     overseer: type[Overseer] = Overseer
     view: type[LogView] = LogView
     trimmer: type[Trimmer] = Trimmer
-    page_ms: int = RETENTION_MS + limits.TTL_SLACK_MS
+    page_ms: int | None = None  # how long pages stay, instead of what the settings ask for
     around: Callable[[], AbstractContextManager[object]] = nullcontext  # while the world runs
 
 

@@ -8,22 +8,27 @@ in `Effects`, which lets time pass, and faults strike, before and after every ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from tidings.core import limits
+from tidings.core.connections import Outcome
 from tidings.core.errors import TidingsError, Unavailable
 
+from .clocks import Clocks
 from .history import History
+from .model import Broken
 from .scheduler import Scheduler, Task
 from .weather import Weather
 
-# What the lease leaves for writes that are still under way when their writer has ended.
-LATE_MS_MAX = limits.LEASE_MS - limits.FOLLOW_TIMEOUT_S * 1000 - 100
+# A write lands when its writer has ended, but before somebody else may hold the lease.
+_LATE_MS_MAX = limits.LEASE_MS - limits.FOLLOW_TIMEOUT_S * 1000 - 100
+_IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped
+_DELAYED_MS = 3_000  # what a run has left behind its last turn
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
 _QUICK_MS, _NORMAL_MS = 4.0, 30.0
-_UNCONDITIONAL = ("state.write", "departures.write")
+_BATCHES = ("state.write", "departures.write")  # of a feed, several rows side by side
 
 
 class Machine:
@@ -32,9 +37,12 @@ class Machine:
     def __init__(self, random: Random, weather: Weather, history: History) -> None:
         self.random, self.weather, self.history = random, weather, history
         self.scheduler = Scheduler()
+        self.clocks = Clocks(random, weather)
         self.touched: Counter[tuple[str, str]] = Counter()  # (kind of process, port.method)
         self.failures: Counter[str] = Counter()
         self._ids = 0
+        self.costs_ms: Mapping[str, float] = {}  # what a call takes beside
+        self.refuses: Callable[[Process, str, object], bool] | None = None
 
     def new_id(self) -> str:
         self._ids += 1
@@ -66,17 +74,22 @@ class Machine:
 
     def _end(self, process: Process) -> None:
         """The time limit: whatever it was doing, it is over."""
-        if process.task is not None and not process.task.done:
-            self.weather.saw("killed at the time limit")
-            self.note(process.name, "time limit")
-            process.task.kill()
+        if process.task is None or process.task.done:
+            return
+        self.weather.saw("killed at the time limit")
+        self.note(process.name, "time limit")
+        process.task.kill()
+        if process.kind in _IN_TIME and process.delayed_ms < _DELAYED_MS:
+            raise Broken(f"{process.name} was not done in time, and nothing delayed it")
 
 
 class Process:
     def __init__(self, machine: Machine, kind: str, limit_s: float) -> None:
         self.machine, self.kind, self.limit_s = machine, kind, limit_s
         self.name = f"{kind}-{machine.new_id().lstrip('0')}"
-        self.skew_ms = 0
+        self.skew_ms = machine.clocks.skew_ms(kind)
+        self.settings: Any = None  # those of `settings` that it began with
+        self.delayed_ms = 0.0  # by faults
         self.slow: dict[str, float] = {}  # effects before which this process pauses once
         self.task: Task | None = None
 
@@ -85,6 +98,11 @@ class Process:
 
     def sleep(self, ms: float) -> None:
         self.machine.scheduler.sleep(ms)
+
+    def delay(self, ms: float) -> None:
+        """As `sleep`, by a fault."""
+        self.delayed_ms += ms
+        self.sleep(ms)
 
     def new_id(self) -> str:
         return self.machine.new_id()
@@ -100,23 +118,37 @@ class Process:
         """*target* as this process reaches it."""
         return Effects(self, port, target)
 
-    def effect(self, label: str, call: Callable[[], Any]) -> Any:
+    def send(self, label: str, call: Callable[..., Any], *args: Any) -> Outcome:
+        """As `effect`; whatever becomes of a message is an outcome."""
+        try:
+            outcome: Outcome = self.effect(label, call, *args)
+        except Unavailable:
+            outcome = Outcome.UNKNOWN
+        if outcome is Outcome.UNKNOWN and self.machine.weather.strikes("crash_in_doubt"):
+            self.crash()
+        return outcome
+
+    def effect(self, label: str, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """One call of a port: time passes, it may fail, be lost or be the last."""
         machine = self.machine
         machine.touched[self.kind, label] += 1
         self._pause()
+        if label in machine.costs_ms:
+            self.sleep(machine.costs_ms[label])
         if label in self.slow:
-            self.sleep(self.slow.pop(label))
+            self.delay(self.slow.pop(label))
         if label == "inbox.post" and machine.weather.strikes("slow_change"):
             self.sleep(machine.random.uniform(200, 9_000))
         self._strike(machine.weather.at_effect(), label, before=True)
-        if label in _UNCONDITIONAL and machine.weather.strikes("late_write"):
-            self._write_late(label, call)
-        result = call()
+        if machine.refuses is not None and machine.refuses(self, label, args[0] if args else None):
+            raise Unavailable(f"{label} is throttled")
+        if label in _BATCHES:
+            self._write_badly(label, call, *args, **named)
+        result = call(*args, **named)
         machine.note(self.name, label)
         self._pause()
         if label == "sockets.send" and machine.weather.strikes("crash_amid_sends"):
-            self.crash()
+            self.crash()  # whatever the outcome, nobody acts on it
         self._strike(machine.weather.at_effect(), label, before=False)
         return result
 
@@ -131,23 +163,39 @@ class Process:
         if fault == "crash":
             self.crash()
         elif fault == "freeze":
-            self.sleep(self.machine.random.uniform(0.1, 1.5) * self.limit_s * 1000)
+            self.delay(self.machine.random.uniform(0.1, 1.5) * self.limit_s * 1000)
         elif fault == "slow":
-            self.sleep(self.machine.random.uniform(500, 8_000))
+            self.delay(self.machine.random.uniform(500, 8_000))
         else:  # a request or an answer was lost: nobody knows which
-            self.sleep(self.machine.random.uniform(100, 2000))
+            self.delay(self.machine.random.uniform(100, 2000))
             raise Unavailable(f"{label} did not answer")
 
-    def _write_late(self, label: str, call: Callable[[], Any]) -> None:
-        """The write lands after this process has ended, but within what its lease leaves."""
-        machine = self.machine
+    def _write_badly(
+        self, label: str, call: Callable[..., Any], feed: str, rows: Sequence[Any], **named: Any
+    ) -> None:
+        """Some of the rows are written now, some when this process has long ended, some never."""
+        machine, random = self.machine, self.machine.random
+        partly = machine.weather.strikes("part_write")
+        late = machine.weather.strikes("late_write")
+        if not partly and not late:
+            return
+        now = [row for row in rows if partly and random.random() < 0.5]
+        later = [row for row in rows if late and row not in now]
+        machine.note(self.name, "in part", label, len(now), len(later), len(rows))
+        if now:
+            call(feed, now, **named)
 
         def land() -> None:
-            machine.note(self.name, "late", label)
-            call()
+            machine.note(self.name, "late", label, len(later))
+            try:
+                call(feed, later, **named)
+            except TidingsError as refused:  # nobody is there to be told
+                machine.weather.saw("late write was refused")
+                machine.note(self.name, "refused", str(refused))
 
-        machine.scheduler.after(machine.random.uniform(0, LATE_MS_MAX), land)
-        if machine.random.random() < 0.5:
+        if later:
+            machine.scheduler.after(random.uniform(0, _LATE_MS_MAX), land)
+        if random.random() < 0.5:
             self.crash()
         raise Unavailable(f"{label} did not answer")
 
@@ -161,8 +209,10 @@ class Effects:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method, label = getattr(self._target, name), f"{self._port}.{name}"
 
+        through = self._process.send if label == "sockets.send" else self._process.effect
+
         def effect(*args: Any, **named: Any) -> Any:
-            return self._process.effect(label, lambda: method(*args, **named))
+            return through(label, method, *args, **named)
 
         self.__dict__[name] = effect
         return effect

@@ -21,8 +21,8 @@ _ATTEMPTS = 4
 class Producer:
     """Keeps what it was answered: the ids of each request, by the marker in its operations."""
 
-    def __init__(self, world: World, name: str, ids: int = IDS) -> None:
-        self.world, self.name, self._ids = world, name, ids
+    def __init__(self, world: World, name: str, ids: int = IDS, feed: str = FEED) -> None:
+        self.world, self.name, self._ids, self.feed = world, name, ids, feed
         self.requests = 0
         self.acknowledged: dict[str, list[str]] = {}
         self.unknown: set[str] = set()
@@ -36,7 +36,10 @@ class Producer:
 
     def start(self) -> None:
         """Send one request."""
-        self.world.scheduler.spawn(self.name, lambda: self.post(self._operations()))
+        self.world.scheduler.spawn(self.name, self.post_one)
+
+    def post_one(self) -> None:
+        self.post(self._operations())
 
     def post(self, operations: list[dict[str, Any]]) -> None:
         """One request, with a key and its retries or without."""
@@ -46,7 +49,7 @@ class Producer:
             operation["data"] = {"of": marker, "at": at}
         body = json.dumps(operations).encode()
         key = marker if self.world.random.random() < 0.5 else None
-        before = self.world.acknowledged_page
+        before = self.world.acknowledged[self.feed]
         for _ in range(_ATTEMPTS if key else 1):
             if key and self.world.weather.strikes("twin_retry"):
                 self._send(body, key, marker, len(operations), before)
@@ -66,7 +69,7 @@ class Producer:
             if self.world.weather.strikes("slow_writer"):
                 process.slow["log.put"] = self.world.random.uniform(0, 9_000)
             ids = self.world.functions.ingester(process).accept(
-                Request(FEED, body, "application/json", key)
+                Request(self.feed, body, "application/json", key)
             )
             self.world.machine.note(process.name, "acknowledged", marker, ids[0])
             self._acknowledged(marker, ids, count, before)
@@ -80,14 +83,14 @@ class Producer:
     def _acknowledged(self, marker: str, ids: list[str], count: int, before: int) -> None:
         if len(ids) != count:
             raise Broken(f"{marker}: {count} operations, {len(ids)} ids")
-        self.world.model.check_acknowledged(ids, marker, count)
+        self.world.models[self.feed].check_acknowledged(ids, marker, count)
         known = self.acknowledged.setdefault(marker, ids)
         if known != ids:
             raise Broken(f"{marker} was answered with {known} and with {ids}")
         page = int(ids[0][8:18], 16)
         if page <= before:
             raise Broken(f"{marker}: page {page}, but {before} was acknowledged before it began")
-        self.world.acknowledged_page = max(page, self.world.acknowledged_page)
+        self.world.acknowledged[self.feed] = max(page, self.world.acknowledged[self.feed])
 
     def _wait(self, answers: list[list[str]]) -> bool:
         until = self.world.scheduler.now_ms + _ANSWER_MS
@@ -109,12 +112,12 @@ class Producer:
         }
 
 
-def beacon(world: World) -> Producer:
+def beacon(world: World, feed: str) -> Producer:
     """A last request that everybody wants to hear of."""
-    producer = Producer(world, "beacon")
+    producer = Producer(world, f"beacon.{feed}", feed=feed)
     operations = [
         {"event": "update", "type": name, "id": "beacon", "parents": list(PARENTS)}
         for name in TYPES
     ]
-    world.scheduler.spawn("beacon", lambda: producer.post(operations))
+    world.scheduler.spawn(producer.name, lambda: producer.post(operations))
     return producer

@@ -53,7 +53,8 @@ LEADS_TO: Final = (
     "pages were copied",
     "somebody read on elsewhere",
 )
-PROMOTED_MS: Final = 8_000  # the time of a seat, a poll of two seconds, and a run that begins
+PROMOTED_MS: Final = 10_000  # a seat, the skew, a poll of two seconds, and a run that begins
+_SKEW_MS = 2_000  # seats go by the clocks of members, which costs time alone
 _KEPT_MS = 6_000  # of the master's log, at the least
 _ACTIONS = ("pause", "resume", "shutdown", "start", "reset")
 
@@ -162,5 +163,6 @@ class Relays:
 
 
 def begin(world: World) -> Relays:
-    world.weather.add({**RATES, "lull": 0.0})
+    world.weather.add({**RATES, "lull": 0.0, "deploy": 0.0}, LEADS_TO)
+    world.machine.clocks.within(_SKEW_MS)
     return Relays(world)

@@ -7,13 +7,14 @@ from typing import Any
 
 from .calling import Caller
 from .choosing import new_consumer
-from .consumer import Session
+from .consumer import LIVE, RESET, Session
 from .functions import FEED
 from .model import Broken, Place
 from .world import World
 
 _THINK_MS = (300, 3_000, 20_000)  # some clients are restless
 _SERVED = ("catching-up", "joining", "live")
+_NOWHERE = (0, False, -1)
 
 
 class SocketClient(Caller):
@@ -27,12 +28,14 @@ class SocketClient(Caller):
         self._think_ms = world.random.choice(_THINK_MS)
         self._asked_at = 0  # the frontier when it subscribed
         self._replies: list[dict[str, Any]] = []
+        self._heard_to = _NOWHERE
         world.scheduler.spawn(name, self._live)
 
     # --- the life of a client -------------------------------------------------------------------
 
     def _live(self) -> None:
         while True:
+            self.world.stay_away()
             if self.world.sleep_through_lull() and self.world.random.random() < 0.5:
                 self.consumer = new_consumer(self.world, self.name)
             if self._connect():
@@ -81,7 +84,7 @@ class SocketClient(Caller):
         consumer, wanted = self.consumer, self.consumer.wanted
         session = Session(consumer, lambda: self.world.stores.log.floor(FEED))
         session.starts(consumer.cursor)
-        self.session = session
+        self.session, self._heard_to = session, _NOWHERE
         filters: dict[str, Any] = {
             name: sorted(values)
             for name, values in (("types", wanted.types), ("parents", wanted.parents))
@@ -144,10 +147,24 @@ class SocketClient(Caller):
         session, consumer = self.session, self.consumer
         if session is None:
             return
+        told = message.get("cursor", "")
         for event in message["events"]:
-            session.event(event["id"], event["event"], event.get("data", {}))
-        if "cursor" in message:
-            session.cursor(message["cursor"])
-            consumer.cursor = message["cursor"]
-        else:  # 5.1; a copy asked for again from its start would not tell what it told before
-            consumer.cursor = message["events"][-1]["id"]
+            if self._ascends(event["id"] if event["event"] != RESET else told, event["event"]):
+                session.event(event["id"], event["event"], event.get("data", {}))
+                consumer.cursor = event["id"]  # 5.1; but see what the whole frame says
+        if told and self._ascends(told, ""):
+            session.cursor(told)
+            consumer.cursor = told
+
+    def _ascends(self, id: str, name: str) -> bool:
+        """8.8: what came late, behind what was sent after it, is left out."""
+        if len(id) != 24:
+            return True
+        place = Place.of(id)
+        rank = (place.page, not place.replicates, place.slot)
+        again = rank == self._heard_to and name not in ("", LIVE) and not place.replicates
+        if rank < self._heard_to or again:
+            self.world.weather.saw("what came again was left out")
+            return False
+        self._heard_to = rank
+        return True

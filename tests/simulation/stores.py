@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tidings.core.connections import Outcome
 from tidings.core.consumers import Change, Consumer
@@ -22,7 +22,7 @@ from tidings.core.memory import (
 )
 from tidings.core.pages import Page
 
-from .model import Log
+from .model import Broken, Log
 
 Heard = Callable[[str], None]
 
@@ -30,9 +30,12 @@ Heard = Callable[[str], None]
 class WatchedLog(MemoryLog):
     """Tells the model what was written and the doorbells that something was."""
 
-    def __init__(self, model: Log, moved: Callable[[], None], saw: Callable[[str], None]) -> None:
+    def __init__(
+        self, models: Mapping[str, Log], moved: Callable[[str], None], saw: Callable[[str], None]
+    ) -> None:
         super().__init__()
-        self._model, self._moved, self._saw = model, moved, saw
+        self._models, self._moved, self._saw = models, moved, saw
+        self.strict = False  # whether no page may expire that the floor has not passed
         self.rising: Callable[[int, int], object] = lambda before, after: None
 
     def put(self, feed: str, page: Page) -> str:
@@ -43,8 +46,8 @@ class WatchedLog(MemoryLog):
         if not taken:
             if not page.body:
                 self._saw("hole was filled")
-            self._model.written(page.number, list(page.lines), page.at_ms)
-            self._moved()
+            self._models[feed].written(page.number, list(page.lines), page.at_ms)
+            self._moved(feed)
         return found
 
     def raise_floor(self, feed: str, page: int) -> None:
@@ -66,9 +69,11 @@ class WatchedLog(MemoryLog):
     def expire_some(self, now_ms: int, chosen: Callable[[], bool]) -> int:
         """TTL deletes some of the expired pages now, in no order; how many."""
         gone = 0
-        for log in self._feeds.values():
+        for feed, log in self._feeds.items():
             for number, page in list(log.pages.items()):
                 if 0 < page.expires_ms <= now_ms and chosen():
+                    if self.strict and number >= log.floor:
+                        raise Broken(f"page {number} of {feed} expired, the floor is {log.floor}")
                     del log.pages[number]
                     gone += 1
             log.numbers = sorted(log.pages)
@@ -94,14 +99,23 @@ class Lines:
     """
     Implements `Sockets`: the way from the feed to the simulated clients.
 
-    A client that vanished swallows what is sent for a while; then it counts as gone.
+    A client that vanished swallows what is sent for a while; then it counts as gone. What is not
+    answered is *lost*, which may let it `arrive` when more was sent. Nobody may send more who
+    knows of it; who takes over from one that died does not.
     """
 
-    def __init__(self, busy: Callable[[str], bool], saw: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        busy: Callable[[str], bool],
+        lost: Callable[[str, str], bool],
+        sender: Callable[[], object],
+        saw: Callable[[str], None],
+    ) -> None:
         self.heard: dict[str, Heard] = {}
         self.closed: dict[str, Callable[[], None]] = {}
         self.swallowing: set[str] = set()
-        self._busy, self._saw = busy, saw
+        self._busy, self._lost, self._sender, self._saw = busy, lost, sender, saw
+        self._doubted: dict[str, object] = {}  # by connection, who knows that something was lost
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         if connection_id in self.swallowing:
@@ -109,10 +123,21 @@ class Lines:
         if connection_id not in self.heard:
             self._saw("socket was gone")
             return Outcome.GONE
+        if self._doubted.get(connection_id) is self._sender():
+            raise Broken(f"{connection_id} is sent more, and may hear later what went before")
         if self._busy(connection_id):
             return Outcome.BUSY
+        if self._lost(connection_id, frame):
+            self._doubted[connection_id] = self._sender()
+            return Outcome.UNKNOWN
         self.heard[connection_id](frame)
         return Outcome.SENT
+
+    def arrive(self, connection_id: str, frame: str) -> None:
+        """What was not answered, now that the connection may have heard more, or be closed."""
+        if connection_id in self.heard:
+            self._saw("frame came late")
+            self.heard[connection_id](frame)
 
     def close(self, connection_id: str) -> None:
         self.heard.pop(connection_id, None)
@@ -131,8 +156,7 @@ class Stores:
         log: WatchedLog,
         followers: MemoryFollowers,
         connections: type[MemoryConnections],
-        busy: Callable[[str], bool],
-        saw: Callable[[str], None],
+        sockets: Lines,
     ) -> None:
         self.log, self.followers = log, followers
         self.state = MemoryState()
@@ -145,4 +169,4 @@ class Stores:
         self.watches = MemoryWatches()
         self.registry = MemoryRegistry()
         self.connections = connections(self.inbox, self.watches, self.registry)
-        self.sockets = Lines(busy, saw)
+        self.sockets = sockets

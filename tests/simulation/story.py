@@ -7,32 +7,30 @@ One run: chaos, then calm, then the question whether every promise was kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Protocol
 
-from tidings.core import limits
-from tidings.core.followers import PUSH, STATE
 from tidings.core.session import State
-from tidings.core.state import Row
 
-from . import archives, copies, listening, named, relays, syncs
+from . import archives, checks, clocks, copies, listening, named, relays, several, syncs, volume
 from .consumer import Consumer
 from .functions import FEED
 from .history import History
-from .model import Broken, Wanted
+from .model import Broken
 from .parts import SOUND, Parts, bounds
 from .producer import Producer, beacon
 from .sockets import SocketClient
 from .streams import StreamConsumer
-from .weather import Weather
+from .weather import LEADS_TO, Weather
 from .world import MINUTE_MS, World
 
-_ALLOWED_TO_APPEND = ("log.", "claims.")
 _SETTLE_MS = 4 * MINUTE_MS + 1_000  # leases run out, three sweeps pick up what is left
 _BURSTS, _BURST_MS = 30, 3_000
 _CHAOS_MS = (60_000, 120_000)
+_LULL_HOURS = (2, 9, 27, 40)
+_REOPEN_MS = 10_000
 _BEACON_MS = 30_000  # then no sweep may be needed any more
 
 
@@ -55,12 +53,23 @@ class Plan:
     consumers: bool = False
     archive: bool = False
     relays: bool = False
+    feeds: bool = False
+    clocks: bool = False
+    volume: bool = False
     without: frozenset[str] = frozenset()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is added, and nothing is taken away."""
+        return self == Plan(self.seed)
 
 
 @dataclass(frozen=True)
 class Outcome:
+    """*fired* counts what happened; of *expected* many seeds must have met each kind."""
+
     fired: Counter[str]
+    expected: frozenset[str]
     pages: int
     acknowledged: int
     unknown: int
@@ -78,6 +87,12 @@ class Failed(Exception):
         super().__init__(f"seed {plan.seed}: {reason}")
 
 
+class Checked(Protocol):
+    """Somebody who knows whether all that was promised was kept."""
+
+    def check(self) -> None: ...
+
+
 class Story:
     def __init__(self, plan: Plan, parts: Parts) -> None:
         random = Random(plan.seed)
@@ -91,18 +106,44 @@ class Story:
         self.sockets = [SocketClient(world, f"w{at}") for at in range(random.randint(1, 3))]
         self.streams = [StreamConsumer(world, f"s{at}") for at in range(random.randint(0, 2))]
         self._chaos_ms = _CHAOS_MS
+        self._lull_hours: tuple[int, ...] = _LULL_HOURS
+        self._settle_ms = _SETTLE_MS
+        self._begin_copies(plan)
+        self.syncs = syncs.begin(world) if plan.syncs else []
+        self.listeners = listening.begin(world, parts.buffer) if plan.listeners else []
+        self._begin_named(plan)
+        self._begin_feeds(plan)
+        self._begin_relays(plan)
+        if plan.clocks:
+            self.weather.add({**clocks.RATES, "deploy": 0.0})
+            self._settle_ms += clocks.WILD_MS_MAX
+        if plan.is_plain:
+            self.weather.add({}, LEADS_TO)
+
+    def _begin_copies(self, plan: Plan) -> None:
         if plan.copies:
             self._chaos_ms = copies.CHAOS_MS
             if plan.archive:
-                archives.begin(world)
-            self.producers, consumers = copies.begin(world)
+                archives.begin(self.world)
+            self.producers, consumers = copies.begin(self.world)
             self.streams = [*self.streams[:1], *consumers]
-        self.syncs = syncs.begin(world) if plan.syncs else []
-        self.listeners = listening.begin(world, parts.buffer) if plan.listeners else []
-        self.named = named.begin(world) if plan.consumers else []
+
+    def _begin_named(self, plan: Plan) -> None:
+        self.named = named.begin(self.world) if plan.consumers else []
         if self.named:
             self._chaos_ms = named.CHAOS_MS
-        self.relays = relays.begin(world) if plan.relays else None
+        if plan.volume:
+            self.producers.append(volume.begin(self.world))
+            self._lull_hours = volume.LULL_HOURS
+
+    def _begin_feeds(self, plan: Plan) -> None:
+        self.several = several.begin(self.world) if plan.feeds else None
+        if self.several:
+            self.producers.append(self.several.producer)
+            self.streams.append(self.several.stream)
+
+    def _begin_relays(self, plan: Plan) -> None:
+        self.relays = relays.begin(self.world) if plan.relays else None
         if self.relays:
             self._chaos_ms = relays.CHAOS_MS
 
@@ -116,8 +157,9 @@ class Story:
     def _storms(self) -> None:
         self._chaos()
         if self.weather.strikes("lull"):
-            hours = self.random.choice((2, 9, 27, 40))
+            hours = self.random.choice(self._lull_hours)
             self.world.lull(hours)
+            self._deploys(hours * 60 * MINUTE_MS)
             self.world.scheduler.run(hours * 60 * MINUTE_MS)
             self._chaos()
         self.settle()
@@ -129,7 +171,7 @@ class Story:
                 delay = self.random.uniform(0, 300)
                 self.world.scheduler.after(delay, producer.start)
             self.world.scheduler.run(_BURST_MS)
-            self._check_followers()
+            checks.check_followers(self.world, FEED)
         self.weather.calm()
         self.world.scheduler.run(_BEACON_MS)
 
@@ -138,16 +180,23 @@ class Story:
         self.weather.calm()
         if self.relays:
             self.relays.calm()
-        self.world.scheduler.run(_SETTLE_MS)
+        self.world.scheduler.run(self._settle_ms)
+        if self.several:
+            self.several.check_others()
+            self.several.end()
+            self.world.scheduler.run(self._settle_ms)
         if self.relays:
             self.relays.check_promotion()
         self.world.sweeps = False
-        self.producers.append(beacon(self.world))
+        self.producers += [beacon(self.world, feed) for feed in self.world.models]
         self.world.scheduler.run(_BEACON_MS)
+        if any(stream.session is None for stream in self.streams):
+            self.world.scheduler.run(_REOPEN_MS)  # its function has just met its time limit
 
     def _chaos(self) -> None:
         """Everybody at work."""
         lasts_ms = self.random.randint(*self._chaos_ms)
+        self._deploys(lasts_ms)
         until_ms = self.world.scheduler.now_ms + lasts_ms
         for producer in self.producers:
             pause_ms = self.random.choice((200, 1_000, 5_000))
@@ -157,21 +206,29 @@ class Story:
             )
         self.world.scheduler.run(lasts_ms)
 
+    def _deploys(self, within_ms: int) -> None:
+        """Other settings, at some moment."""
+        if self.weather.strikes("deploy"):
+            delay = self.random.uniform(0, within_ms)
+            self.world.scheduler.after(delay, self.world.deployment.deploy)
+
     def check(self) -> None:
         """Every promise, at rest."""
-        self._check_appending()
-        self._check_followers()
-        self._check_state()
-        self._check_departures()
+        for producer in self.producers:
+            checks.check_acknowledged(self.world, producer)
+        for feed in self.world.models:
+            checks.check_followers(self.world, feed)
+            checks.check_state(self.world, feed)
+            checks.check_departures(self.world, feed)
         archives.check(self.world)
-        for sync in self.syncs:
-            sync.check()
-        for listener in self.listeners:
-            listener.check()
-        for each in self.named:
+        checked: tuple[Checked, ...] = (*self.syncs, *self.listeners, *self.named)
+        for each in checked:
             each.check()
         if self.relays:
             self.relays.check()
+        self._check_consumers()
+
+    def _check_consumers(self) -> None:
         for client in self.sockets:
             self._check_socket(client)
             self._check_doubt(client.consumer)
@@ -181,67 +238,6 @@ class Story:
             stream.session.complete()
             stream.consumer.check()
             self._check_doubt(stream.consumer)
-
-    def _check_appending(self) -> None:
-        model = self.world.model
-        for producer in self.producers:
-            for marker, ids in producer.acknowledged.items():
-                place = int(ids[0][8:18], 16)
-                if place > model.frontier or model.of_marker.get(marker) != place:
-                    raise Broken(f"{marker} was acknowledged and is not in the log")
-            if producer.name == "beacon" and producer.unknown:
-                raise Broken("in calm weather a request was not acknowledged")
-        for kind, label in self.world.machine.touched:
-            if kind == "ingest" and not label.startswith(_ALLOWED_TO_APPEND):
-                raise Broken(f"appending waits for {label}")
-
-    def _check_followers(self) -> None:
-        checkpoints = self.world.stores.followers.checkpoints(FEED)
-        for name in (STATE, PUSH):
-            if checkpoints.get(name, 0) != self.world.model.frontier:
-                frontier = self.world.model.frontier
-                raise Broken(f"{name} stands at {checkpoints.get(name)}, frontier is {frontier}")
-        self._check_counts(len(self.world.model.ops))
-
-    def _check_counts(self, operations: int) -> None:
-        """What followers count is exact, whatever they saw twice; nothing came unreceived."""
-        for lease in self.world.stores.followers.standings(FEED):
-            if lease.operations != operations:
-                raise Broken(f"{lease.name} counts {lease.operations} of {operations}")
-        received = self.world.stores.log.taken(FEED).operations
-        if received < operations:
-            raise Broken(f"{received} were received, and {operations} are in the log")
-
-    def _check_state(self) -> None:
-        latest = self.world.model.latest(Wanted())
-        rows = {tuple(row.key.split("/", 1)): row for row in self._rows()}
-        for key, op in latest.items():
-            found = rows.pop(key, None)
-            if found is None:
-                if op.event != "delete":
-                    raise Broken(f"the state lost {op}")
-            elif (found.page, found.slot) != op.at:
-                raise Broken(f"the state of {key} is {found}, the log's last is {op}")
-        if rows:
-            raise Broken(f"the state has {sorted(rows)}, which the log never had")
-
-    def _check_departures(self) -> None:
-        """Whatever is known is true; and where no one forgot the setting, all is known."""
-        found = self.world.stores.departures.read(FEED, 0, self.world.model.frontier)
-        expected = self.world.model.lefts()
-        for departures in found:
-            if departures.left != expected.pop(departures.page, None):
-                raise Broken(f"page {departures.page} did not leave {departures.left}")
-        doubts = self.weather.fired["stale_profile"] or self.weather.fired["lull"]
-        if self.world.functions.leave and expected and not doubts:
-            raise Broken(f"what the pages {sorted(expected)} left is unknown")
-
-    def _rows(self) -> Iterator[Row]:
-        for bucket in range(limits.BUCKETS):
-            after: str | None = None
-            while rows := self.world.stores.state.read(FEED, bucket, after):
-                yield from rows
-                after = rows[-1].key
 
     def _check_doubt(self, consumer: Consumer) -> None:
         """In clear weather nobody is told of a leave to be sure."""
@@ -266,14 +262,14 @@ def tell(plan: Plan, parts: Parts = SOUND) -> Outcome:
         Failed: a promise was broken, or the code under test raised what it must not.
     """
     others = listening.PAGES if plan.listeners else named.BOUNDS if plan.consumers else {}
-    others |= relays.BOUNDS if plan.relays else {}
+    others |= relays.BOUNDS if plan.relays else several.BOUNDS if plan.feeds else {}
     small = plan.seed % 2 == 1
     with parts.around(), bounds(small=small, few_buckets=plan.copies, others=others):
         story = Story(plan, parts)
         machine = story.world.machine
         try:
             story.tell()
-        except Exception as error:
+        except (Exception, Broken) as error:
             reason = f"{type(error).__name__}: {error}"
             raise Failed(plan, reason, machine.history) from error
         finally:
@@ -291,6 +287,7 @@ def _outcome(story: Story) -> Outcome:
     story.weather.saw("event was repeated", sum(consumer.repeats for consumer in consumers))
     return Outcome(
         fired=story.weather.fired,
+        expected=frozenset(story.weather.expected),
         pages=story.world.model.frontier,
         acknowledged=sum(len(producer.acknowledged) for producer in story.producers),
         unknown=sum(len(producer.unknown) for producer in story.producers),

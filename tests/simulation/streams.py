@@ -22,9 +22,9 @@ _SILENCE_MS = 30_000  # 7.3: the feed speaks every 25 s, so by now the stream is
 class StreamConsumer:
     """*session* is the stream it reads now, None between two."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world = world
-        self.consumer: Consumer = new_consumer(world, name)
+    def __init__(self, world: World, name: str, feed: str = FEED) -> None:
+        self.world, self.feed = world, feed
+        self.consumer: Consumer = new_consumer(world, name, feed)
         self.session: Session | None = None
         self._serving: Process | None = None
         self._spoke_ms = 0
@@ -32,8 +32,9 @@ class StreamConsumer:
 
     def _live(self) -> None:
         while True:
+            self.world.stay_away()
             if self.world.sleep_through_lull() and self.world.random.random() < 0.5:
-                self.consumer = new_consumer(self.world, self.consumer.name)
+                self.consumer = new_consumer(self.world, self.consumer.name, self.feed)
             self._read()
             self.world.scheduler.sleep(self.world.random.uniform(100, _RETRY_MS))
 
@@ -58,8 +59,8 @@ class StreamConsumer:
     def _serve(self, process: Process) -> None:
         """The function's side; each block reaches the consumer by itself."""
         consumer = self.consumer
-        session = Session(consumer, lambda: self.world.stores.log.floor(FEED))
-        asked, frontier = consumer.cursor, self.world.model.frontier
+        session = Session(consumer, lambda: self.world.stores.log.floor(self.feed))
+        asked, frontier = consumer.cursor, consumer.log.frontier
         stream = self._open(process, asked)
         session.starts(asked)
         if asked in ("", "now"):  # 7.5: the answer names the place
@@ -90,4 +91,4 @@ class StreamConsumer:
         assert len(cursor) <= limits.CURSOR_CHARS_MAX
         leave = "true" if self.consumer.wanted.leave else None
         streamer = self.world.functions.streamer(process)
-        return streamer.open(FEED, cursor, types, parents, leave)
+        return streamer.open(self.feed, cursor, types, parents, leave)

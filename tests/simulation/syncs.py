@@ -18,10 +18,11 @@ from tidings.core.followers import STATE
 from tidings.core.limits import CLOCK_SKEW_MS_MAX
 from tidings.core.operations import line_from
 
-from .functions import FEED, TOMBSTONE_MS
+from .functions import FEED
 from .model import Broken, Op
 from .process import Process
 from .producer import IDS, PARENTS, TYPES
+from .settings import TOMBSTONE_MS
 from .world import World
 
 _ANSWER_MS = 20_000  # then the part is given to another run
@@ -143,4 +144,6 @@ def _stood(last: Op | None, at: Position, now_ms: int) -> bool:
 
 
 def begin(world: World) -> list[Sync]:
+    # What a plan was made with holds until it is applied.
+    world.weather.add({"deploy": 0.0}, LEADS_TO)
     return [Sync(world, f"y{at}") for at in range(2)]

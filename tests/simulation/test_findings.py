@@ -14,9 +14,10 @@ from tidings.core.filters import EVERYTHING
 from tidings.core.frames import Event
 from tidings.core.ingesting import Request
 
-from .functions import FEED, TOMBSTONE_MS
+from .functions import FEED
 from .parts import SOUND
 from .process import Process
+from .settings import TOMBSTONE_MS
 from .weather import Weather
 from .world import HOUR_MS, World
 
@@ -27,7 +28,7 @@ class Scene:
     def __init__(self) -> None:
         random = Random(0)
         self.world = World(random, Weather(random, clear=True, without=frozenset()), SOUND)
-        self.world.functions.records_min = 0
+        self.world.deployment.begin()
         self.log, self.state = self.world.stores.log, self.world.stores.state
 
     def pass_time(self, ms: int) -> None:

@@ -6,6 +6,7 @@ Producers and consumers live in modules of their own; `story` sets a world going
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -20,13 +21,14 @@ from .history import History
 from .model import Log
 from .parts import Parts
 from .process import Machine, Process
-from .stores import Stores, WatchedLog
+from .settings import Deployment
+from .stores import Lines, Stores, WatchedLog
 from .weather import Weather
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
-SKEW_MS_MAX = 20_000  # writers' clocks; with a slow writer still within CLOCK_SKEW_MS_MAX
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+_SEND_TIMEOUT_MS, _LATE_FRAME_MS_MAX = 1_000, (5_000, 90_000)
 
 
 class World:
@@ -34,32 +36,28 @@ class World:
         self.random, self.weather = random, weather
         self.machine = Machine(random, weather, History())
         self.scheduler = self.machine.scheduler
-        self.model = Log()
-        self.acknowledged_page = 0  # the highest so far
+        self.models = {FEED: Log()}
+        self.model = self.models[FEED]
+        self.acknowledged: Counter[str] = Counter()  # the highest page of each feed so far
         self.lull_until_ms = 0
         self.sweeps = True
         self._busy_until: dict[str, int] = {}
         stores = Stores(
-            parts.log(self.model, self._moved, weather.saw),
+            parts.log(self.models, self._moved, weather.saw),
             parts.followers(),
             parts.connections,
-            self._busy,
-            weather.saw,
+            Lines(self._busy, self._lose, lambda: self.scheduler.current, weather.saw),
         )
         self.stores = stores
-        records_min = random.choice((0, 0, 20))
-        self.functions = Functions(parts, stores, self, records_min)
-        self.skewed = weather.strikes("skew")
+        self.deployment = Deployment(random, lambda: self.scheduler.now_ms, parts.page_ms)
+        self.functions = Functions(parts, stores, self, self.deployment)
         self.scheduler.spawn("schedule", self._schedule)
         self.scheduler.spawn("ttl", self._delete_expired)
 
     # --- invocations -------------------------------------------------------------------------
 
     def ingest(self, body: Callable[[Process], None]) -> Process:
-        process = self.machine.start("ingest", INGEST_TIMEOUT_S, body)
-        if self.skewed:
-            process.skew_ms = self.random.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
-        return process
+        return self.machine.start("ingest", INGEST_TIMEOUT_S, body)
 
     def correct(self, body: Callable[[Process], None]) -> None:
         """Whoever asked sees to it that it is repeated."""
@@ -79,6 +77,10 @@ class World:
 
     def floor(self) -> int:
         return self.stores.log.floor(FEED)
+
+    def add_feed(self, name: str) -> None:
+        self.models[name] = Log()
+        self.functions.feeds = frozenset(self.models)
 
     def receive(self, connection_id: str, text: str) -> None:
         self.machine.start(
@@ -108,8 +110,7 @@ class World:
     # --- doorbells: `Bells`, and the stream of the log table -----------------------------------
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
-        assert feed == FEED
-        self._network(lambda: self._follow(follower, observation))
+        self._network(lambda: self._follow(follower, (feed,), observation))
 
     def replay(self, connection_id: str) -> None:
         self._network(
@@ -120,15 +121,21 @@ class World:
             )
         )
 
-    def _moved(self) -> None:
+    def _moved(self, feed: str) -> None:
+        """The stream of the log, whose records may come with those of other feeds."""
+        feeds: tuple[str, ...] = (feed,)
+        if len(self.models) > 1 and self.weather.strikes("rung_together"):
+            feeds = tuple(self.random.sample(sorted(self.models), len(self.models)))
         for follower in (STATE, PUSH):
-            self._network(partial(self._follow, follower))
+            self._network(partial(self._follow, follower, feeds))
 
-    def _follow(self, follower: str, observation: Observation | None = None) -> None:
+    def _follow(
+        self, follower: str, feeds: tuple[str, ...], observation: Observation | None = None
+    ) -> None:
         def body(process: Process) -> None:
             if self.weather.strikes("slow_filler"):
                 process.slow["log.put"] = self.random.uniform(0, 6_000)
-            self.functions.follow(process, follower, observation)
+            self.functions.follow(process, follower, feeds, observation)
 
         self.machine.start(f"follow-{follower}", limits.FOLLOW_TIMEOUT_S, body, retries=1)
 
@@ -154,6 +161,16 @@ class World:
             self._busy_until[connection_id] = now + 5_000
         return self._busy_until.get(connection_id, 0) > now
 
+    def _lose(self, connection_id: str, frame: str) -> bool:
+        """Whether nobody learns what became of *frame*: it comes late, after others, or never."""
+        if not self.weather.strikes("send_unanswered"):
+            return False
+        if self.random.random() < 0.8:
+            delay = self.random.uniform(0, self.random.choice(_LATE_FRAME_MS_MAX))
+            self.scheduler.after(delay, lambda: self.stores.sockets.arrive(connection_id, frame))
+        self.scheduler.sleep(_SEND_TIMEOUT_MS)
+        return True
+
     # --- time ---------------------------------------------------------------------------------
 
     def lull(self, hours: int) -> None:
@@ -170,6 +187,12 @@ class World:
         while self.in_lull:
             self.scheduler.sleep(self.lull_until_ms - self.scheduler.now_ms + 1)
         return slept
+
+    def stay_away(self) -> None:
+        """Some leave, and come back behind the lull, or when it is calm."""
+        if self.weather.strikes("absent"):
+            while not self.in_lull and self.weather.rates["absent"]:
+                self.scheduler.sleep(1_000)
 
     def _schedule(self) -> None:
         while True:

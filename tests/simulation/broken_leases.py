@@ -1,0 +1,44 @@
+"""Leases with one rule taken out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import Unavailable
+from tidings.core.leases import Lease, Observation
+from tidings.core.memory import MemoryFollowers
+from tidings.core.projecting import Projector
+
+from .broken_relays import instead
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.pages import Page
+
+
+class ByTheClock(MemoryFollowers):
+    """Whoever comes when a lease has run out by its own clock takes it over."""
+
+    def take(
+        self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
+    ) -> Lease:
+        found = super().take(feed, name, owner=owner, now_ms=now_ms, over=over)
+        if found.owner == owner or found.held(now_ms):
+            return found
+        seen = Observation(found.fence, found.beat)
+        return super().take(feed, name, owner=owner, now_ms=now_ms, over=seen)
+
+
+class HastyProjector(Projector):
+    """Where nobody knows whether all rows were written, it goes on all the same."""
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        try:
+            return super().handle(feed, pages)
+        except Unavailable:
+            return len(pages)
+
+
+# Who has looked once takes over: no time has passed in which the holder must have renewed.
+without_margin = instead(Observation, "is_long_enough", property(lambda seen: True))

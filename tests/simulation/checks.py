@@ -1,0 +1,80 @@
+"""At rest: what the stores of a feed must hold, given all that was ever written to its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidings.core import limits
+from tidings.core.followers import PUSH, STATE
+from tidings.core.state import Row
+
+from .model import Broken, Wanted
+from .producer import Producer
+from .world import World
+
+_ALLOWED_TO_APPEND = ("log.", "claims.")
+
+
+def check_acknowledged(world: World, producer: Producer) -> None:
+    """Promises 1 and 7: what was acknowledged is there, and nothing else was waited for."""
+    model = world.models[producer.feed]
+    for marker, ids in producer.acknowledged.items():
+        place = int(ids[0][8:18], 16)
+        if place > model.frontier or model.of_marker.get(marker) != place:
+            raise Broken(f"{marker} was acknowledged and is not in the log")
+    if producer.name.startswith("beacon") and producer.unknown:
+        raise Broken("in calm weather a request was not acknowledged")
+    for kind, label in world.machine.touched:
+        if kind == "ingest" and not label.startswith(_ALLOWED_TO_APPEND):
+            raise Broken(f"appending waits for {label}")
+
+
+def check_followers(world: World, feed: str) -> None:
+    """They are at the end; what they count is exact, whatever they saw twice."""
+    frontier, operations = world.models[feed].frontier, len(world.models[feed].ops)
+    checkpoints = world.stores.followers.checkpoints(feed)
+    for name in (STATE, PUSH):
+        if checkpoints.get(name, 0) != frontier:
+            stands = checkpoints.get(name)
+            raise Broken(f"{name} of {feed} stands at {stands}, frontier is {frontier}")
+    for lease in world.stores.followers.standings(feed):
+        if lease.operations != operations:
+            raise Broken(f"{lease.name} counts {lease.operations} of {operations}")
+    received = world.stores.log.taken(feed).operations
+    if received < operations:
+        raise Broken(f"{received} were received, and {operations} are in the log")
+
+
+def check_state(world: World, feed: str) -> None:
+    """Promise 6: it is the fold of the log."""
+    latest = world.models[feed].latest(Wanted())
+    rows = {tuple(row.key.split("/", 1)): row for row in _rows(world, feed)}
+    for key, op in latest.items():
+        found = rows.pop(key, None)
+        if found is None:
+            if op.event != "delete":
+                raise Broken(f"the state lost {op}")
+        elif (found.page, found.slot) != op.at:
+            raise Broken(f"the state of {key} is {found}, the log's last is {op}")
+    if rows:
+        raise Broken(f"the state has {sorted(rows)}, which the log never had")
+
+
+def check_departures(world: World, feed: str) -> None:
+    """Whatever is known is true; and where no one forgot the setting, all is known."""
+    found = world.stores.departures.read(feed, 0, world.models[feed].frontier)
+    expected = world.models[feed].lefts()
+    for departures in found:
+        if departures.left != expected.pop(departures.page, None):
+            raise Broken(f"page {departures.page} did not leave {departures.left}")
+    doubts = world.weather.fired["stale_profile"] or world.weather.fired["lull"]
+    if world.functions.leaves(feed) and expected and not doubts:
+        raise Broken(f"what the pages {sorted(expected)} left is unknown")
+
+
+def _rows(world: World, feed: str) -> Iterator[Row]:
+    for bucket in range(limits.BUCKETS):
+        after: str | None = None
+        while rows := world.stores.state.read(feed, bucket, after):
+            yield from rows
+            after = rows[-1].key

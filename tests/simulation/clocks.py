@@ -1,0 +1,50 @@
+"""
+Clocks: every process reads that of the sandbox it runs in, and no two need agree.
+
+Any two are within `limits.CLOCK_SKEW_MS_MAX`, which is all that the feed asks of them. With
+wild ones those who must not need a clock at all are minutes off, until the weather is calm: that
+may cost as much time again, and nothing else.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from tidings.core import limits
+
+from .weather import Weather
+
+RATES: Final = {"wild_clock": 0.4}  # at each start of a process whose clock must not matter
+_SANDBOXES = 4  # of each function
+WILD_MS_MAX: Final = 600_000
+# They hold leases and hand over: their clocks may cost time, and nothing else.
+_NEED_NONE: Final = frozenset({"follow-state", "follow-push", "receive", "connect"})
+
+
+class Clocks:
+    def __init__(self, random: Random, weather: Weather) -> None:
+        self._random, self._weather = random, weather
+        self.bound_ms = limits.CLOCK_SKEW_MS_MAX // 2 if weather.strikes("skew") else 0
+        self._sandboxes: dict[str, list[int]] = {}
+
+    def within(self, ms: int) -> None:
+        """In a world whose ages are short no two clocks differ by more than *ms*."""
+        self.bound_ms = min(self.bound_ms, ms // 2)
+
+    def skew_ms(self, kind: str) -> int:
+        """How far the clock of a process of this *kind* is off, which starts now."""
+        if kind in _NEED_NONE and self._weather.strikes("wild_clock"):
+            return self._random.randint(-WILD_MS_MAX, WILD_MS_MAX)
+        if not self.bound_ms:
+            return 0
+        if kind not in self._sandboxes:
+            self._sandboxes[kind] = [self._draw() for _ in range(_SANDBOXES)]
+        skew = self._random.choice(self._sandboxes[kind])
+        self._weather.saw("clock was fast" if skew > 0 else "clock was slow")
+        return skew
+
+    def _draw(self) -> int:
+        """Often at the bound: what a bound is good for shows there."""
+        bound = self.bound_ms
+        return self._random.choice((-bound, bound, self._random.randint(-bound, bound)))
