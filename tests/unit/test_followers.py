@@ -287,7 +287,7 @@ def test_a_long_log_is_read_in_many_reads(scene: Scene) -> None:
 def test_a_turn_handles_no_more_than_it_has_time_for(scene: Scene) -> None:
     """Packed pages hold far more operations than one turn can write before its time limit."""
     batch = limits.REQUEST_OPERATIONS_MAX
-    pages = 2 * limits.FOLLOW_OPERATIONS_MAX // batch + 1
+    pages = 4 * limits.FOLLOW_OPERATIONS_MAX // batch + 1
     for _ in range(pages):
         scene.post(*(op(id=f"x{number}") for number in range(batch)))
     taken: list[int] = []
@@ -296,6 +296,7 @@ def test_a_turn_handles_no_more_than_it_has_time_for(scene: Scene) -> None:
     assert scene.follower.run(FEED, diary) == pages
 
     steps = [after - before for before, after in zip([0, *taken], taken, strict=False)]
+    assert steps[0] == limits.FOLLOW_OPERATIONS_FIRST // batch
     assert max(steps) == limits.FOLLOW_OPERATIONS_MAX // batch
     assert diary.seen == list(range(1, pages + 1))
 

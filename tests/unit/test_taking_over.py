@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from tidings.core import limits
 from tidings.core.leases import Observation
+from tidings.core.state import Row
 
 from tests.unit.scene import FEED, Scene, op
 from tests.unit.test_followers import Diary, take
@@ -70,3 +73,23 @@ def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> Non
 
     assert scene.follower.run(FEED, Diary(), seen) == 0
     assert not scene.followers.release(new)
+
+
+@pytest.mark.parametrize("skew_ms", [1_000, 21_000, 10**9])
+def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew_ms: int) -> None:
+    """However far its clock is ahead: what the first one has on its way lands in its turn."""
+    scene.post(op("x", tags=["one"]))
+    write = scene.state.write
+    others: list[int] = []
+
+    def meanwhile(feed: str, rows: Sequence[Row]) -> None:
+        if not others:
+            scene.post(op("x", tags=["two"]))
+            other = replace(scene.follower, clock=lambda: scene.now_ms + skew_ms)
+            others.append(other.run(FEED, scene.projector))
+        write(feed, rows)
+
+    scene.state.write = meanwhile  # type: ignore[method-assign]
+    scene.project()
+
+    assert others == [0] and "two" in scene.rows()["video/x"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A run comes each minute and takes what is there. Before a hole it ends: each turn costs a write,
 # and turns that wait bring a page or two.
-HABITS = Habits(limits.ARCHIVE_PART_OPERATIONS, waits=False)
+HABITS = Habits(limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from . import limits
 from .errors import FellOff
+from .invocation import serve
 from .leases import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from .invocation import Served
     from .leases import Lease
     from .pages import Page
     from .ports import Bells, Clock, Count, FollowerStore, NewId, Sleep
@@ -98,15 +100,42 @@ def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
 @dataclass(frozen=True, slots=True)
 class Habits:
     """
-    How a follower goes about it. *operations_max* are those of a turn. It *waits* before a hole,
-    or lets the next bell bring what is behind it.
+    How a follower goes about it. *operations_max* are those of a turn, *operations_first* those
+    of the first one. It *waits* before a hole, or lets the next bell bring what is behind it.
     """
 
     operations_max: int = limits.FOLLOW_OPERATIONS_MAX
+    operations_first: int = limits.FOLLOW_OPERATIONS_FIRST
     waits: bool = True
 
 
 _HABITS = Habits()
+
+
+@dataclass(slots=True)
+class _Work:
+    """
+    A run under way: *operations* of its next turn, and what was read and waits for it.
+
+    A turn takes about as much as was handled in a second or two, so that each run stores some
+    progress, however slow its stores are.
+    """
+
+    operations: int
+    operations_max: int
+    ahead: Run | None = None
+
+    def took(self, ms: int) -> None:
+        if ms > limits.FOLLOW_TURN_MS:
+            self.operations = max(1, self.operations // 2)
+        elif ms <= limits.FOLLOW_TURN_MS // 2:
+            self.operations = min(self.operations_max, self.operations * 2)
+
+    def keep(self, run: Run, count: int) -> None:
+        """*count* pages of *run* are handled; the others are kept where they fill a turn."""
+        rest = run.pages[count:]
+        full = count > 0 and len(portion(rest, self.operations)) < len(rest)
+        self.ahead = replace(run, pages=rest) if full else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +150,28 @@ class Follower:
     count: Count
     habits: Habits = _HABITS
 
-    def run(self, feed: str, handler: Handler, observation: Observation | None = None) -> int:
+    def run_each(
+        self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
+    ) -> Served:
+        """Run for each of *feeds* within one invocation; those left are woken again."""
+
+        def run(feed: str, until_ms: int) -> None:
+            self.run(feed, handler, observation, until_ms)
+
+        served = serve(feeds, run, clock=self.clock, run_ms=limits.FOLLOW_RUN_MS)
+        for feed in served.left:
+            self.bells.ring(feed, handler.name)
+        return served
+
+    def run(
+        self,
+        feed: str,
+        handler: Handler,
+        observation: Observation | None = None,
+        until_ms: int | None = None,
+    ) -> int:
         """
-        Handle what there is; the number of pages handled.
+        Handle what there is, until *until_ms*; the number of pages handled.
 
         With an *observation* of a lease that stands still it looks on, or takes over.
 
@@ -135,10 +183,12 @@ class Follower:
         if lease is None:
             return 0
         first = lease.checkpoint
-        until = self.clock() + limits.FOLLOW_RUN_MS
+        until = until_ms or self.clock() + limits.FOLLOW_RUN_MS
+        work = self._work(observation)
         while True:
-            behind = lease.checkpoint
-            lease, done = self._turn(lease, handler)
+            behind, began_ms = lease.checkpoint, self.clock()
+            lease, done = self._turn(lease, handler, work)
+            work.took(self.clock() - began_ms)
             if lease.checkpoint > behind:
                 handler.moved(feed)
             if done:
@@ -149,6 +199,12 @@ class Follower:
                 break
         self.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
+
+    def _work(self, seen: Observation | None) -> _Work:
+        """Who died, perhaps of its turn, is followed by a smaller one: a page at the least."""
+        died = seen is not None and seen.is_long_enough
+        first = self.habits.operations_first // (limits.FOLLOW_CAUTION if died else 1)
+        return _Work(first, self.habits.operations_max)
 
     def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
         over = seen if seen is not None and seen.is_long_enough else None
@@ -180,14 +236,17 @@ class Follower:
         longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
         self.bells.ring(lease.feed, lease.name, longer)
 
-    def _turn(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
-        """One read and what follows from it; whether the lease was let go."""
+    def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
+        """One read, unless there is enough of the last one, and what follows from it."""
         more = handler.prepare(lease.feed, lease.checkpoint)
-        run = self.reader.read(lease.feed, lease.checkpoint)
+        run = work.ahead or self.reader.read(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler), False
-        pages = portion(run.pages, self.habits.operations_max)
+        if lease.is_late(self.clock()):
+            lease = self._save(lease)  # still ours, before anything is sent or written
+        pages = portion(run.pages, work.operations)
         count = handler.handle(lease.feed, pages) if pages else 0
+        work.keep(run, count)
         if count:
             lease = moved(lease, pages[:count])
             more = more or run.more or count < len(run.pages)

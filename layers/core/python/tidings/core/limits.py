@@ -42,6 +42,9 @@ FEED_NAME_CHARS_MAX = 63  # as a DNS label, to become part of a host name; consu
 # --- followers -------------------------------------------------------------------------------
 HOLE_POLL_MS = 100  # how often a waiting follower looks whether the hole has closed
 FOLLOW_OPERATIONS_MAX = 10_000  # of one turn: a second's work; a read may hold 100,000 packed ones
+FOLLOW_OPERATIONS_FIRST = 1_000  # of a run's first turn: a slow store takes them within its time
+FOLLOW_CAUTION = 16  # so much smaller is the first turn behind a holder that died
+FOLLOW_TURN_MS = 2_000  # a turn that took longer is halved, one that took half of it is doubled
 FOLLOW_RUN_MS = 10_000  # one run yields after this, so that the lease moves on
 FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # looked on for so long before it is taken over: outlives any run
@@ -170,6 +173,7 @@ SUMMARY_TAGS = 1000  # or as soon as there are so many: 1.5 KB, a page of a thou
 SUMMARY_BITS = 12  # of each tag: 0.3 % of what is read for it does not hold it
 INDEX_RUN_MS = 40_000  # one run yields after this; the next one comes within a minute
 INDEX_TIMEOUT_S = 55  # Lambda kills a run here
+FORWARD_RUN_MS = 40_000  # one run of the outbox yields after this; it is killed after 55 s
 
 # --- listeners -------------------------------------------------------------------------------
 RESOURCES_MAX = 32  # of a feed; each is sent with every list of them, and kept in its profile

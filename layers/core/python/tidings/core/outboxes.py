@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import limits
 from .errors import Rejected
 from .requests import NDJSON_TYPE
 
@@ -43,18 +44,20 @@ class Forwarder:
     clock: Clock
     count: Count
 
-    def run(self, feed: str) -> int:
+    def run(self, feed: str, until_ms: int | None = None) -> int:
         """
-        Append every letter that waits for *feed*; how many there were.
+        Append the letters that wait for *feed*, until *until_ms*; how many there were.
 
         Raises:
             Unavailable: a store did not answer; the letters that are left come again.
         """
-        done = 0
+        done, until = 0, until_ms or self.clock() + limits.FORWARD_RUN_MS
         while letters := self.outbox.pending(feed):
             for letter in letters:
                 self._forward(feed, letter)
-            done += len(letters)
+                done += 1
+                if self.clock() >= until:
+                    return done
         return done
 
     def _forward(self, feed: str, letter: Letter) -> None:

@@ -16,6 +16,7 @@ from . import limits
 from .admissions import endings_of
 from .followers import ARCHIVE, FOLLOWERS, PUSH
 from .inboxes import hand_over, take_back
+from .invocation import in_turn
 from .replaying import serves
 from .session import State
 
@@ -88,7 +89,7 @@ class Sweeper:
             ExceptionGroup: what failed, each with a note that names it.
         """
         failures = Failures()
-        for feed in self._in_turn(feeds):
+        for feed in in_turn(feeds, self.clock() // limits.SWEEP_EVERY_MS):
             for name, step in self._steps():
                 with failures.kept(f"{name} of the feed {feed}"):
                     step(feed)
@@ -97,12 +98,6 @@ class Sweeper:
         if failures.count:
             self.count("SweepStepsFailed", failures.count)
             raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
-
-    def _in_turn(self, feeds: frozenset[str]) -> list[str]:
-        """Each minute another feed is the first: one that uses up our time starves no other."""
-        ordered = sorted(feeds)
-        first = self.clock() // limits.SWEEP_EVERY_MS % len(ordered) if ordered else 0
-        return ordered[first:] + ordered[:first]
 
     def _steps(self) -> Iterator[tuple[str, Callable[[str], object]]]:
         if self.relays:

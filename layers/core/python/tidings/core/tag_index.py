@@ -86,9 +86,9 @@ class Indexer:
     clock: Clock
     page_ms: int
 
-    def run(self, feed: str) -> int:
-        """Sum up what came since the last run; the last page that is summed up now."""
-        until = self.clock() + limits.INDEX_RUN_MS
+    def run(self, feed: str, until_ms: int | None = None) -> int:
+        """Sum up what came since the last run, until *until_ms*; the last page summed up now."""
+        until = until_ms or self.clock() + limits.INDEX_RUN_MS
         after, more = max(self.store.last(feed), self.reader.trim.floor(feed) - 1), True
         while more and self.clock() < until:
             run = self.reader.read(feed, after)
