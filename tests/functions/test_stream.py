@@ -149,6 +149,25 @@ def test_a_stream_ends_before_the_functions_time(cloud: Cloud) -> None:
     assert 500 <= now_ms() - started <= 5_000
 
 
+def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any stream ends, between two blocks: who resumes hears the rest, and nothing again."""
+    ingest(event("http_post"), None)
+    ingest(event("http_post_to_feed"), None)
+    told = {"accept": "*/*", "last-event-id": "0000000000000000007fffff"}
+    whole = asyncio.run(get("/", headers=told, until='"id":"2"'))[2]
+    monkeypatch.setattr(limits, "PIECE_CHARS", 1)
+    monkeypatch.setattr(limits, "STREAM_BYTES_MAX", 1)
+    context = {"x-amzn-lambda-context": json.dumps({"deadline": now_ms() + 600_000})}
+
+    texts: list[str] = []
+    while "".join(texts) != whole:
+        texts.append(asyncio.run(get("/", headers={**told, **context}))[2])
+        assert whole.startswith("".join(texts)) and texts[-1].endswith("\n\n")
+        last = texts[-1].rstrip("\n").rpartition("\n\n")[2]
+        told["last-event-id"] = last.partition("\n")[0].removeprefix("id: ")
+    assert len(texts) > 1
+
+
 def test_what_comes_later_is_told_and_silence_is_filled(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
+from tidings.core import limits
 from tidings.core.access import credential_from
 from tidings.core.cursors import NOW
 from tidings.core.errors import Rejected, TidingsError
@@ -81,7 +84,7 @@ class EventStreams:
             return
         try:
             await self._start(send, stream, cursor, headers)
-            await self._serve(stream, receive, send, _end_ms(headers, self._clock()))
+            await self._serve(stream, receive, send, _left(headers, self._clock()))
         finally:
             await self._let_go(stream)
 
@@ -99,7 +102,7 @@ class EventStreams:
             credential_from(headers.get("authorization")),
         )
 
-    async def _serve(self, stream: Stream, receive: Receive, send: Send, end_ms: int) -> None:
+    async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
         import asyncio  # the server has loaded it; nobody else who imports this needs it
 
         from .chunks import Chunks
@@ -108,18 +111,18 @@ class EventStreams:
         lookout = self._lookout(stream)
         chunks = Chunks(stream, lookout)
         spoke_ms = self._clock()
-        while not gone.done() and self._clock() < end_ms:
+        while not gone.done() and left.any(self._clock()):
             try:
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     break
                 chunk = await chunks.next()
-                if await self._tell(send, chunk, gone, end_ms):
+                if await self._tell(send, chunk, gone, left):
                     spoke_ms = self._clock()
                 elif self._clock() >= spoke_ms + HEARTBEAT_MS:
                     await send_body(send, HEARTBEAT, more=True)
                     spoke_ms = self._clock()
-                if chunk.at_frontier:
-                    wait_ms = min(spoke_ms + HEARTBEAT_MS, end_ms) - self._clock()
+                if chunk.at_frontier and left.any(self._clock()):
+                    wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - self._clock()
                     wait_ms = min(wait_ms, LOOK_AGAIN_MS) if stream.admission.may_end else wait_ms
                     await lookout.wait(stream.progress.page, gone, max(0, wait_ms) / 1000)
             except TidingsError:
@@ -134,13 +137,13 @@ class EventStreams:
         with suppress(TidingsError):  # then it ends by its time
             await in_thread(stream.close)
 
-    async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], end_ms: int) -> bool:
-        """Send the pieces while there is somebody and time; whether there was any."""
+    async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], left: _Left) -> bool:
+        """Send the pieces while there is somebody, time and room; whether there was any."""
         told = False
         for piece in chunk.pieces():
-            if gone.done() or self._clock() >= end_ms:
+            if gone.done() or not left.any(self._clock()):
                 break
-            await send_body(send, piece, more=True)
+            left.size -= await send_body(send, piece, more=True)
             told = True
         return told
 
@@ -189,14 +192,25 @@ def accepts_events(accept: str) -> bool:
     return bool(kinds & {EVENT_STREAM, "text/*", "*/*"})
 
 
-def _end_ms(headers: dict[str, str], now_ms: int) -> int:
-    """When to end: before the function's own deadline, where it is told in a way we know."""
+@dataclass(slots=True)
+class _Left:
+    """When an answer has to end, and how many bytes it may still have."""
+
+    end_ms: int
+    size: float
+
+    def any(self, now_ms: int) -> bool:
+        return now_ms < self.end_ms and self.size > 0
+
+
+def _left(headers: dict[str, str], now_ms: int) -> _Left:
+    """On Lambda less than its own bounds, where its deadline is told in a way we know."""
     longest_ms = now_ms + STREAM_MS
     try:
         deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        return longest_ms
-    return min(longest_ms, deadline_ms - _LAST_MS)
+        return _Left(longest_ms, inf)
+    return _Left(min(longest_ms, deadline_ms - _LAST_MS), limits.STREAM_BYTES_MAX)
 
 
 def headers_of(scope: Message) -> dict[str, str]:
@@ -225,5 +239,8 @@ async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
-async def send_body(send: Send, text: str, *, more: bool) -> None:
-    await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+async def send_body(send: Send, text: str, *, more: bool) -> int:
+    """How many bytes it was."""
+    body = text.encode()
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+    return len(body)

@@ -29,6 +29,7 @@ APPEND_ATTEMPTS_MAX = 8  # each loss means a filler overtook us; eight in a row 
 READ_ITEMS_MAX = 4_000  # small ones fill a megabyte; unbounded, DynamoDB Local reads them all
 READ_PAGES_BYTES_MAX = 1024 * 1024  # what one DynamoDB Query returns at most
 PIECE_CHARS = 128 * 1024  # of a stream sent at once: a read may hold 20 MB of text, unpacked
+STREAM_BYTES_MAX = 180_000_000  # Lambda cuts at 200 MB, anywhere; the last piece may be large
 TAIL_BYTES_MAX = 8 * 1024 * 1024  # held for streams at the frontier; who is further behind reads
 TAIL_PAGE_BYTES = 400  # a held page's objects, beside its text
 HOLE_GRACE_MS = 2000  # a writer needs some 10 ms between number and page; then it is overtaken
