@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
-from tidings.aws import blueprint, wire
+from tidings.aws import blueprint, twin_keys, wire
 from tidings.aws.clock import now_ms, sleep_ms
 from tidings.aws.dynamodb_claims import DynamoDBClaims
 from tidings.aws.dynamodb_followers import DynamoDBFollowers
@@ -37,14 +37,9 @@ PAGE_MS = 7 * 24 * 3600 * 1000
 
 
 def client(url: str) -> DynamoDBClient:
-    made = boto3.client(
-        "dynamodb",
-        endpoint_url=url,
-        region_name="eu-west-1",
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-        config=Config(parameter_validation=False, max_pool_connections=16),
-    )
+    config = Config(parameter_validation=False, max_pool_connections=16)
+    shown = twin_keys.credentials(url)
+    made = boto3.client("dynamodb", endpoint_url=url, config=config, **shown)
     wire.read_items_raw(made)
     return made
 

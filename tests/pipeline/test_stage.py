@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 from pyspark.sql import SparkSession
-from tidings.aws import stages
+from tidings.aws import blueprint, stages
 from tidings.core.errors import Unavailable
+from tidings.local import tables
 from tidings.local.running import Twin
 from tidings.pipeline import cloud
 
@@ -34,17 +36,31 @@ def stage(
     """DynamoDB is the twin's, for the functions and for Spark; all else is moto's."""
     settings = stages.settings("local", {"TIDINGS_FEEDS": feed})
     names = ("log", "state", "control", "connections")
-    tables = {f"TIDINGS_{name.upper()}_TABLE": getattr(settings, f"{name}_table") for name in names}
-    here = {"TIDINGS_FEEDS": feed, "AWS_ENDPOINT_URL_DYNAMODB": twin.dynamodb_url}
-    for name, value in {**ENVIRONMENT, **tables, **here}.items():
+    named = {f"TIDINGS_{name.upper()}_TABLE": getattr(settings, f"{name}_table") for name in names}
+    here = {
+        "TIDINGS_FEEDS": feed,
+        "AWS_ENDPOINT_URL_DYNAMODB": twin.dynamodb_url,
+        "AWS_ACCESS_KEY_ID": twin.dynamodb_key,
+    }
+    for name, value in {**ENVIRONMENT, **named, **here}.items():
         monkeypatch.setenv(name, value)
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    _describable(twin, settings.state_table)
     runs_jobs(monkeypatch, LocalJob(BUCKET, tmp_path, cloud.main))
     start_anew()
     with machine(settings.state_table) as made:
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.api.url)
         yield made
     start_anew()
+
+
+def _describable(twin: Twin, table: str) -> None:
+    """The machine asks how large the table is, with moto's own key: it sees an empty one."""
+    shown = {"aws_access_key_id": "ak", "aws_secret_access_key": "sk"}
+    shown |= {"region_name": "us-east-1", "endpoint_url": twin.dynamodb_url}
+    client: Any = boto3.client("dynamodb", **shown)  # type: ignore[call-overload]
+    (state,) = (each for each in blueprint.TABLES if each.name == "state")
+    tables.create_one(client, table, state)
 
 
 def uploaded(feed: str, *ids: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import boto3
 from moto import mock_aws
@@ -19,10 +19,13 @@ from functions.steer.handler import handle as steer
 from infra.parts.sync_states import Wiring, definition
 from tests.sync_machine.lambda_api import LambdaApi, lambda_api
 
-REGION: Literal["eu-west-1"] = "eu-west-1"
+REGION = "us-east-1"  # where the tables of a twin are
 ACCOUNT = "123456789012"  # moto's
 BUCKET = "syncs"
-INTERPRETED: DefaultConfig = {"stepfunctions": {"execute_state_machine": True}}
+INTERPRETED: DefaultConfig = {
+    "stepfunctions": {"execute_state_machine": True},
+    "core": {"mock_credentials": False},  # the environment's are looked at, by a twin's DynamoDB
+}
 DEADLINE_S = 300.0  # an execution takes a second or two, a Spark job ten; a busy machine more
 
 ENVIRONMENT = {
@@ -101,9 +104,7 @@ class Machine:
 def machine(state_table: str) -> Iterator[Machine]:
     """The machine on moto; Lambda is `lambda_api`. The environment is the caller's."""
     with lambda_api(correct=correct, steer=steer) as api, mock_aws(config=INTERPRETED):
-        boto3.client("s3").create_bucket(
-            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
-        )
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
         topic = boto3.client("sns").create_topic(Name="syncs")["TopicArn"]
         client = boto3.client("stepfunctions")
         arn = client.create_state_machine(

@@ -1,7 +1,8 @@
 """
 DynamoDB Local, AWS's own engine: fetched once by Maven, run by Java.
 
-It is kept under the user's cache folder and shared by every checkout.
+It is kept under the user's cache folder and shared by every checkout. It listens on every interface
+and can be told nothing else; who has not its random key sees an empty database.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import secrets
 import shutil
 import tempfile
 from importlib import resources
 from pathlib import Path
 
+from tidings.aws import twin_keys
 from tidings.local import listening, processes
 from tidings.local.problems import EngineFailed, NoJava, NoMaven, WrongSum
 
@@ -21,6 +24,10 @@ VERSION = "3.1.0"  # the same as in the pom
 START_S = 30.0  # it boots in 1.5 s; a loaded machine may need ten times that
 FETCH_S = 300.0  # 48 MB once
 
+KEY_BYTES = 16  # random ones: nobody guesses 128 bits; the engine takes letters and digits only
+KEY_FILE = "access-key"  # beside the database, which belongs to it
+
+_SHARED = "shared-local-instance"  # how earlier twins had the engine name its one database
 _CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
 _POM = "dynamodb-local.pom.xml"
 _SUMS = "dynamodb-local.sha256"  # of all that Maven brings, as `sha256sum` writes them
@@ -30,7 +37,7 @@ class DynamoDBLocal:
     """A running engine."""
 
     def __init__(self, child: processes.Child, port: int) -> None:
-        self._child = child
+        self._child, self._port = child, port
         self.url = f"http://127.0.0.1:{port}"
 
     async def wait(self) -> int:
@@ -39,11 +46,14 @@ class DynamoDBLocal:
 
     async def stop(self) -> None:
         await self._child.end()
+        twin_keys.forget(self._port)
 
 
 async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
     """
     Start the engine on *port* (0: a free one), in memory or in the folder *data*.
+
+    `twin_keys` tells this user's programs the key by which it is opened.
 
     Raises:
         NoJava: there is no Java, or it is too old.
@@ -56,6 +66,7 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
         raise NoJava("no `java` on the PATH")
     libraries = await fetch(log)
     port = port or listening.free_port()
+    twin_keys.tell(port, secrets.token_hex(KEY_BYTES) if data is None else _key_of(data))
     with log.open("ab") as output:
         child = await processes.start(_command(java, libraries, port, data), output=output)
     engine = DynamoDBLocal(child, port)
@@ -133,6 +144,22 @@ async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) ->
         raise NoMaven(f"it failed, see {log}")
 
 
+def _key_of(data: Path) -> str:
+    """
+    The key of the database in *data*, made with it; an earlier twin's database gets one.
+
+    Whatever dies in between is made good by the next start, before the engine opens anything.
+    """
+    file = data / KEY_FILE
+    if not file.exists():
+        twin_keys.write(file, secrets.token_hex(KEY_BYTES))
+    key = file.read_text()
+    for part in sorted(data.glob(f"{_SHARED}.db*"), reverse=True):  # a journal goes first
+        part.chmod(0o600)
+        part.rename(data / part.name.replace(_SHARED, f"{key}_{twin_keys.REGION}"))
+    return key
+
+
 def _command(java: str, libraries: Path, port: int, data: Path | None) -> list[str]:
     where = ["-inMemory"] if data is None else ["-dbPath", str(data)]
     return [
@@ -146,7 +173,6 @@ def _command(java: str, libraries: Path, port: int, data: Path | None) -> list[s
         f"{libraries}/*",
         "software.amazon.dynamodb.services.local.main.ServerRunner",
         *where,
-        "-sharedDb",  # otherwise each access key and region would see tables of its own
         "-disableTelemetry",
         "-port",
         str(port),

@@ -1,4 +1,4 @@
-"""boto3 clients of the store, with the credentials every part of the twin uses."""
+"""boto3 clients of the store, with the key that opens it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING
 
 import boto3  # noqa: TID251 the twin creates tables and reads streams, as AWS itself does
 from botocore.config import Config  # noqa: TID251 see above
-from tidings.local.options import REGION
+from tidings.aws import twin_keys
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
-
-# DynamoDB Local accepts any, of letters and digits only.
-ACCESS_KEY = "local"
-SECRET_KEY = "local"
 
 _CONFIG = Config(
     connect_timeout=2,
@@ -28,10 +24,8 @@ def tables_client(endpoint_url: str) -> DynamoDBClient:
     return boto3.client(
         "dynamodb",
         endpoint_url=endpoint_url,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
         config=_CONFIG,
+        **twin_keys.credentials(endpoint_url),
     )
 
 
@@ -39,8 +33,6 @@ def streams_client(endpoint_url: str) -> DynamoDBStreamsClient:
     return boto3.client(
         "dynamodbstreams",
         endpoint_url=endpoint_url,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
         config=_CONFIG,
+        **twin_keys.credentials(endpoint_url),
     )

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.aws import blueprint, metrics, settings
+from tidings.aws import blueprint, metrics, settings, twin_keys
 from tidings.aws.source_settings import CoordinatorUrl
 from tidings.core import errors
 from tidings.core.feeds import check_known
 from tidings.core.sources import Sources
-from tidings.local import chaining, engine, installed, table_producers, tables
+from tidings.local import chaining, installed, table_producers, tables
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
 from tidings.local.visitors import Visitors
@@ -174,9 +174,10 @@ def _platform(function: blueprint.Function, name: str, folder: Path) -> Mapping[
 
 
 def _services(places: Places) -> Mapping[str, str]:
+    shown = twin_keys.credentials(places.dynamodb_url)
     return {
-        "AWS_ACCESS_KEY_ID": engine.ACCESS_KEY,
-        "AWS_SECRET_ACCESS_KEY": engine.SECRET_KEY,
+        "AWS_ACCESS_KEY_ID": shown["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": shown["aws_secret_access_key"],
         "AWS_ENDPOINT_URL_DYNAMODB": places.dynamodb_url,
         "AWS_ENDPOINT_URL_LAMBDA": places.api_url,
         # A developer's own profile must not reach a function that believes it is on AWS.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tidings.aws import twin_keys
 from tidings.local import listening
 
 READY_S = 60.0  # about 2 s on an idle machine, plus 48 MB to fetch the first time
@@ -40,6 +41,11 @@ class Twin:
         self.url = f"http://127.0.0.1:{self.port}/"
         self.ws_url = f"ws://127.0.0.1:{self.port}/ws"
         self.dynamodb_url = f"http://127.0.0.1:{self.dynamodb_port}"
+
+    @property
+    def dynamodb_key(self) -> str:
+        """The access key that opens its DynamoDB, while it runs."""
+        return twin_keys.credentials(self.dynamodb_url)["aws_access_key_id"]
 
     @property
     def pid(self) -> int:

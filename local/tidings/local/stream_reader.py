@@ -14,20 +14,12 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from tidings.local.engine import ACCESS_KEY
-from tidings.local.options import REGION
+from tidings.aws import twin_keys
 
 TIMEOUT_S = 10.0  # the engine answers within milliseconds; a loaded machine may need seconds
 READ_MAX = 1000  # what GetRecords returns at most
 _OK = 200
 _DATE = "20260101"  # any: nobody checks the signature
-_HEADERS = {
-    "Content-Type": "application/x-amz-json-1.0",
-    "X-Amz-Target": "DynamoDBStreams_20120810.GetRecords",
-    "X-Amz-Date": f"{_DATE}T000000Z",
-    "Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{_DATE}/{REGION}/dynamodb"
-    "/aws4_request, SignedHeaders=host, Signature=0",
-}
 
 
 class NotRead(Exception):
@@ -50,6 +42,7 @@ class StreamReader:
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._connection = kind(parts.netloc, timeout=TIMEOUT_S)
         self._path = parts.path or "/"
+        self._headers = _headers(endpoint_url)
 
     def read(self, iterator: str) -> Page:
         """
@@ -78,6 +71,17 @@ class StreamReader:
             return self._answer(body)
 
     def _answer(self, body: bytes) -> tuple[int, bytes]:
-        self._connection.request("POST", self._path, body, _HEADERS)
+        self._connection.request("POST", self._path, body, self._headers)
         answer = self._connection.getresponse()
         return answer.status, answer.read()
+
+
+def _headers(endpoint_url: str) -> dict[str, str]:
+    shown = twin_keys.credentials(endpoint_url)
+    scope = f"{shown['aws_access_key_id']}/{_DATE}/{shown['region_name']}/dynamodb/aws4_request"
+    return {
+        "Content-Type": "application/x-amz-json-1.0",
+        "X-Amz-Target": "DynamoDBStreams_20120810.GetRecords",
+        "X-Amz-Date": f"{_DATE}T000000Z",
+        "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+    }

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import logging
+import os
 import socket
 import sys
 import tempfile
@@ -59,6 +60,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     Raises:
         Problem: it cannot start, or the store ended.
     """
+    os.umask(0o077)  # of the databases, logs and archives that it and its children make
     environment.check(options)
     change = owner.wanted(options)
     async with contextlib.AsyncExitStack() as stack:
@@ -219,7 +221,8 @@ def _folder(data: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="tidings-") as name:
             yield Path(name)
         return
-    data.mkdir(parents=True, exist_ok=True)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data.chmod(0o700)  # also one of an earlier twin's: what is in it is its user's alone
     with (data / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,7 @@ import boto3  # noqa: TID251 an operator's own credentials and profile, not a fu
 import click
 from botocore.config import Config  # noqa: TID251 see above
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see above
-from tidings.aws import stages
+from tidings.aws import stages, twin_keys
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.client.feed_options import endpoint_option, feed_option, stage_option
 from tidings.core.errors import TidingsError, Unavailable
@@ -113,12 +113,6 @@ def control_table(feed: str, stage: str | None, endpoint_url: str | None) -> tup
 
 
 def twin_client(endpoint_url: str, config: Config = _TWIN) -> Any:
-    """DynamoDB Local takes any credentials, so that none of yours are sent to it."""
-    return boto3.client(
-        "dynamodb",
-        endpoint_url=endpoint_url,
-        region_name="us-east-1",
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-        config=config,
-    )
+    """With the key of the twin: none of yours are sent to it."""
+    shown = twin_keys.credentials(endpoint_url)
+    return boto3.client("dynamodb", endpoint_url=endpoint_url, config=config, **shown)

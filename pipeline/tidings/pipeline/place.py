@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidings.aws import stages, wire
+from tidings.aws import stages, twin_keys, wire
 from tidings.aws.clock import now_ms, sleep_ms
 from tidings.aws.items import served
 from tidings.core import watermarks
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 
 _TWIN = "local"
 _TABLES = "tables"  # where no stage is named
-# DynamoDB Local takes any credentials, so that none of yours are sent to it.
-_NO_CREDENTIALS: dict[str, Any] = {
-    "region_name": "us-east-1",
-    "aws_access_key_id": _TWIN,
-    "aws_secret_access_key": _TWIN,
-}
 _READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
 _ATTEMPTS = 5  # a throttled read is worth waiting for: nobody waits for its answer
 
@@ -57,8 +51,10 @@ class Place:
 
         retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
-        known = {"region_name": self.region} if self.endpoint_url is None else _NO_CREDENTIALS
-        client = boto3.client("dynamodb", endpoint_url=self.endpoint_url, config=config, **known)
+        known: Any = {"region_name": self.region}
+        if self.endpoint_url is not None:  # with the twin's key: none of yours are sent to it
+            known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
+        client = boto3.client("dynamodb", config=config, **known)
         wire.read_items_raw(client)
         return client
 

