@@ -8,12 +8,15 @@ from tidings.aws import app, sockets
 from tidings.aws.clock import now_ms
 from tidings.aws.telemetry import edge
 from tidings.core.connections import Connection
+from tidings.core.errors import Rejected
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    connection = Connection(
-        sockets.connection_id(event), now_ms(), listener=sockets.listener(event)
-    )
+    try:
+        listener = sockets.listener(event)
+    except Rejected as error:
+        return sockets.refused(error)
+    connection = Connection(sockets.connection_id(event), now_ms(), listener=listener)
     app.connections().open(connection)
     return sockets.OK

@@ -9,6 +9,7 @@ from typing import Any
 import bcrypt
 import pytest
 from tidings.aws import changes_app
+from tidings.core import limits
 from tidings.core.sheets import USERS, Sheet
 
 from functions.administer.handler import handle
@@ -47,6 +48,10 @@ def ask(
 def mark(up: str, password: str = "") -> int:
     status: int = ask("PUT", "/health", kind=FORM, body=f"up={up}", password=password)["statusCode"]
     return status
+
+
+def configure(body: str) -> dict[str, Any]:
+    return ask("PUT", "/config", kind="application/yaml", body=body)
 
 
 def import_user(password: str) -> None:
@@ -94,6 +99,39 @@ def test_A35_everything_else_asks_for_a_user(cloud: Cloud) -> None:
         assert (answer["statusCode"], answer["body"]) == (401, "")
         assert answer["headers"]["www-authenticate"] == 'Basic realm="changeagent"'
     assert ask("GET", "/config", password="secret")["statusCode"] == 200
+
+
+BAD_YAML = {
+    "aliases": "a: &a [x,x]\nb: &b [*a,*a]\nwebHooks: [*b,*b]",
+    "an anchor": "minPurgeRecords: &a 1",
+    "a tag": 'minPurgeRecords: !!int ""',
+    "a date by its tag": 'minPurgeDuration: !!timestamp "x"',
+    "an object": "webHooks: !!python/object/apply:os.system [id]",
+    "many digits": "minPurgeRecords: " + "9" * 5000,
+    "no digits": "minPurgeRecords: 0x_",
+    "nested": "webHooks: " + "[" * 1000 + "]" * 1000,
+    "a date": "minPurgeRecords: 2026-13-45",
+    "a merge": "<<: {minPurgeRecords: 1}",
+    "two documents": "{}\n---\n{}",
+    "broken": "a: [",
+}
+
+
+@pytest.mark.parametrize("what", BAD_YAML)
+def test_a_configuration_is_no_more_than_json(cloud: Cloud, what: str) -> None:
+    """Whatever else YAML can say is a mistake of who sent it, and changes nothing."""
+    before = ask("GET", "/config")["body"]
+    answer = configure(BAD_YAML[what])
+    assert answer["statusCode"] == 400
+    assert len(answer["body"]) < 500
+    assert ask("GET", "/config")["body"] == before
+
+
+def test_a_configuration_is_measured_before_it_is_read(cloud: Cloud) -> None:
+    """Then it is 413; one as long as it may be is read."""
+    assert configure("#" * limits.CONFIGURATION_BYTES_MAX)["statusCode"] == 200
+    answer = configure("#" * (limits.CONFIGURATION_BYTES_MAX + 1))
+    assert (answer["statusCode"], "65536 bytes" in answer["body"]) == (413, True)
 
 
 def test_health_is_up_while_nobody_can_tell(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

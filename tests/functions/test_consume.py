@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tidings.aws import app
-from tidings.core import passwords
+from tidings.core import limits, passwords
 from tidings.core.cursors import PAGE_END, START
 from tidings.core.profiles import Profile
 
@@ -135,6 +135,7 @@ WRONG = [
     ("GET", LOG, None, "?form=1", 400, "form"),
     ("GET", LOG, None, "?from=now", 400, "from"),
     ("GET", LOG, None, "?from=" + ID + "&limit=0", 400, "limit"),
+    ("GET", LOG, None, "?from=" + ID + "&limit=" + "9" * 5000, 400, "limit"),
 ]
 
 
@@ -188,3 +189,9 @@ def test_who_may_do_what(cloud: Cloud) -> None:
 def test_another_feed_has_no_such_consumer(cloud: Cloud) -> None:
     """And a feed that is not there says so."""
     assert ask("GET", CONSUMER, feed="none")[1]["error"]["code"] == "unknown_feed"
+
+
+def test_a_body_is_measured_before_it_is_read(cloud: Cloud) -> None:
+    """As that of every request: 413, and it is not parsed."""
+    status, answer = ask("POST", ACTION, {"why": "x" * limits.REQUEST_BYTES_MAX}, action="step")
+    assert (status, answer["error"]["code"], answer["error"]["field"]) == (413, "too_large", "body")

@@ -42,6 +42,20 @@ def test_connect_writes_the_connection_down(cloud: Cloud) -> None:
     assert cloud.around.asked == []
 
 
+@pytest.mark.parametrize("where", ["query", "header"])
+def test_a_version_with_too_many_digits_is_refused(cloud: Cloud, where: str) -> None:
+    """As a mistake of the client's: nobody is woken, and nothing is written down."""
+    said = {
+        "query": {"queryStringParameters": {"version": "9" * 5000}},
+        "header": {"headers": {"Accept-Version": "~" + "9" * 5000}},
+    }
+    answer = connect({**event("socket_connect"), **said[where]}, None)
+    error = json.loads(answer["body"])["error"]
+    assert (answer["statusCode"], error["field"]) == (400, "version")
+    assert len(answer["body"]) < 500
+    assert app.connections().get(CONNECTION) is None
+
+
 def test_disconnect_forgets_it_and_may_come_twice(cloud: Cloud) -> None:
     """API Gateway sends $disconnect at best once, at worst for what is forgotten already."""
     connect(event("socket_connect"), None)

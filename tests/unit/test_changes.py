@@ -21,7 +21,6 @@ from tidings.core.changes import (
     place_of,
     tags_of,
     told,
-    whole,
 )
 from tidings.core.cursors import START, Place
 from tidings.core.errors import InvalidChange, TooLarge
@@ -140,11 +139,3 @@ def test_a_change_is_bounded_as_an_operation_is() -> None:
         change_from(json.dumps({"data": 1, "tags": ["t"] * (limits.PARENTS_MAX + 1)}).encode())
     with pytest.raises(TooLarge):
         line_of(Change('"' + "x" * limits.OPERATION_BYTES_MAX + '"'), name="n", now_ms=NOW)
-
-
-@pytest.mark.parametrize("text", ["", "-1", "+1", "1 ", "1_0", "\u0661", "0x1", str(2**64)])
-def test_a_whole_number_is_digits(text: str) -> None:
-    """As changeagent's parser takes them, and no more."""
-    with pytest.raises(ValueError, match="whole"):
-        whole(text)
-    assert whole(str(2**64 - 1)) == 2**64 - 1 and whole("007") == 7

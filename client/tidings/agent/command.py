@@ -15,6 +15,7 @@ from tidings.client.password_options import password_options
 from tidings.client.render import plain
 from tidings.core.errors import InvalidFeed
 from tidings.core.feeds import check_name
+from tidings.core.numbers import whole
 
 from . import folder, options, running
 from .notices import Notices
@@ -29,9 +30,10 @@ def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(options.PORT)
-    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT", ctx, param)
-    return host.strip("[]") or "0.0.0.0", int(port)
+    try:
+        return host.strip("[]") or "0.0.0.0", whole(port, 0, 65_535)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", ctx, param) from None
 
 
 def _default_folder() -> Path:

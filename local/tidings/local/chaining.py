@@ -15,6 +15,7 @@ from tidings.aws import source_settings
 from tidings.aws.blueprint import SEATS
 from tidings.aws.dynamodb_relays import DynamoDBRelays
 from tidings.core.feeds import DEFAULT_FEED
+from tidings.core.numbers import whole
 from tidings.core.relays import RELAY
 from tidings.local import engine, tables
 from tidings.local.lambda_api import Invoke
@@ -124,10 +125,18 @@ def _said(options: Options) -> Iterator[tuple[str, Any]]:
             raise Problem(f"--source {text}: must be NAME=VALUE")
         if name in _LISTS:
             yield name, value.split(",")
-        elif name in _NUMBERS and value.isascii() and value.isdigit():
-            yield name, int(value)
+        elif name in _NUMBERS:
+            yield name, _number(value)
         else:
             yield name, value
+
+
+def _number(value: str) -> int | str:
+    """What is none is left as it is, for `source_settings` to refuse with its rule."""
+    try:
+        return whole(value, 0, source_settings.RESTART_OFFSET_MAX)
+    except ValueError:
+        return value
 
 
 def _addressed(options: Options, feed: str, said: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from tidings.core.cursors import prefix
 from tidings.core.errors import InvalidCursor
 from tidings.core.feeds import check_name
 from tidings.core.frames import of_line
+from tidings.core.numbers import whole
 
 from . import archive_findings
 from .archive_target import ArchiveTarget, find
@@ -119,8 +121,8 @@ def page_of(text: str) -> int:
     """
     from tidings.core.cursors import Place, parse
 
-    if text.isascii() and text.isdigit() and len(text) <= len(str(PAGE_MAX)):
-        return int(text)
+    with suppress(ValueError):
+        return whole(text, 0, 10 ** len(str(PAGE_MAX)) - 1)
     try:
         found = parse(text)
     except InvalidCursor:

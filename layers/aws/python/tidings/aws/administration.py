@@ -21,12 +21,12 @@ from urllib.parse import parse_qs
 import yaml
 from tidings.core.administering import Administrator
 from tidings.core.changes import number_of, place_of
-from tidings.core.errors import InvalidSetting
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.listing import Lister, Query
+from tidings.core.requests import check_size
 
 from . import changes_http as http
-from . import links
+from . import links, plain_yaml
 from .routes import NEEDS
 
 Event = Mapping[str, Any]
@@ -37,7 +37,6 @@ FORM = "application/x-www-form-urlencoded"
 YAML_TYPES = ("application/yaml", "text/yaml")
 _NODE_ID = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
 _UP = {"true": True}
-_YAML_PROBLEM_CHARS = 200
 _FIXED = (
     "members of a managed service are not added or removed by request: a Region or a replica is a "
     "change of the deployment"
@@ -88,7 +87,9 @@ class Administration:
         self._check(event)
         if http.content_type_of(event) != FORM:
             return _form_problem(415, [], "ContentTypeError", "Unsupported Content-Type")
-        given = parse_qs(http.body_of(event).decode("utf-8", "replace")).get("up")
+        body = http.body_of(event)
+        check_size(body)
+        given = parse_qs(body.decode("utf-8", "replace")).get("up")
         if not given:
             return _form_problem(422, ["up"], "RequiredError", "Required")
         self._administrator.mark(up=_UP.get(given[0].lower(), False))
@@ -102,7 +103,7 @@ class Administration:
         feed = self._check(event)
         if http.content_type_of(event) not in YAML_TYPES:
             return 415, "", ""
-        document = _document(http.body_of(event))
+        document = plain_yaml.read(http.body_of(event))
         return 200, http.YAML, _yaml(self._administrator.configure(feed, document).document())
 
     def _cluster(self, event: Event) -> Answer:
@@ -166,14 +167,6 @@ class Administration:
             "firstIndex": number_of(place_of(found.floor)[0] + 1, 0),
             **dict.fromkeys(indices, found.head),
         }
-
-
-def _document(body: bytes) -> object:
-    try:
-        return yaml.safe_load(body)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        said = " ".join(str(error).split())[:_YAML_PROBLEM_CHARS]
-        raise InvalidSetting(f"Error parsing YAML: {said}") from None
 
 
 def _yaml(document: Mapping[str, object]) -> str:

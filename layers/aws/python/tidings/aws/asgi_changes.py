@@ -17,11 +17,12 @@ from urllib.parse import parse_qs
 
 from tidings.core import limits
 from tidings.core.access import credential_from
-from tidings.core.changes import whole
+from tidings.core.changes import ID_MAX
 from tidings.core.errors import InvalidChange, TidingsError
 from tidings.core.feeds import DEFAULT_FEED, check_known
 from tidings.core.listing import Lister, Listing, Query, extended, parse
 from tidings.core.needs import READS
+from tidings.core.numbers import whole
 from tidings.core.users import Gate
 
 from . import links
@@ -139,7 +140,7 @@ class ChangeLists:
 
 def _number(text: str) -> int:
     try:
-        return whole(text)
+        return whole(text, 0, ID_MAX)
     except ValueError:
         raise InvalidChange("Invalid ID", value=text) from None
 

@@ -9,8 +9,9 @@ from tidings.core import filters, limits, positions
 from tidings.core.consuming import Acknowledgement
 from tidings.core.cursors import Place
 from tidings.core.errors import InvalidConsumer
+from tidings.core.numbers import whole_in
 from tidings.core.overseeing import Reason, reason_from
-from tidings.core.requests import decode_json
+from tidings.core.requests import object_from
 
 from .http import routed_request
 
@@ -37,9 +38,7 @@ class Asked:
         Raises:
             InvalidConsumer, InvalidOperation: another field, or no JSON object.
         """
-        found = decode_json(self._body, "body") if self._body.strip() else {}
-        if not isinstance(found, dict):
-            raise InvalidConsumer("must be a JSON object", field="body", value=found)
+        found = object_from(self._body, InvalidConsumer)
         for name in found:
             if name not in known:
                 rule = f"is not known here; there are {', '.join(known)}"
@@ -64,11 +63,8 @@ class Asked:
         return given
 
     def limit(self) -> int:
-        text = self.query.get("limit", str(limits.LOG_ENTRIES_MAX))
-        if not text.isascii() or not text.isdigit() or not 0 < int(text) <= limits.LOG_ENTRIES_MAX:
-            rule = f"must be a whole number from 1 to {limits.LOG_ENTRIES_MAX}"
-            raise InvalidConsumer(rule, field="limit", value=text)
-        return int(text)
+        most = limits.LOG_ENTRIES_MAX
+        return whole_in(self.query.get("limit", str(most)), "limit", 1, most, InvalidConsumer)
 
 
 def acknowledgement(body: Body) -> Acknowledgement:

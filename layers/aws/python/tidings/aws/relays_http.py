@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidings.core.errors import InvalidRelay, NotChained, Rejected
 from tidings.core.feeds import check_known
 from tidings.core.passwords import check_password
-from tidings.core.requests import decode_json
+from tidings.core.requests import object_from
 
 from .http import routed_request
 from .routes import NEEDS
@@ -81,27 +81,20 @@ class RelayDesk:
     def _act(self, event: Event, request: Request) -> Answer:
         self._check(event, request)
         action = event["pathParameters"]["action"]
-        return 200, self._control.act(request.feed, action, _fields(request.body))
+        return 200, self._control.act(request.feed, action, object_from(request.body, InvalidRelay))
 
     def _keep(self, event: Event, request: Request) -> Answer:
         """An empty password: none is sent any more."""
         self._check(event, request)
         if request.feed not in self._sources:
             raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
-        password = _password(_fields(request.body))
+        password = _password(object_from(request.body, InvalidRelay))
         self._upstreams.keep(request.feed, check_password(password) if password else "")
         return 200, {"feed": request.feed, "password": "set" if password else "none"}
 
     def _check(self, event: Event, request: Request) -> None:
         check_known(request.feed, self._control.feeds)
         NEEDS[event["routeKey"]].admit(self._guard, request.feed, request.credential)
-
-
-def _fields(body: bytes) -> dict[str, Any]:
-    found = decode_json(body, "body") if body.strip() else {}
-    if not isinstance(found, dict):
-        raise InvalidRelay("must be a JSON object", field="body", value=found)
-    return found
 
 
 def _password(fields: Mapping[str, Any]) -> str:

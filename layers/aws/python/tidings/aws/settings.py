@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.feeds import DEFAULT_FEED, Retention, check_name
+from tidings.core.numbers import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ class Setting:
     meaning: str
 
 
+NUMBER_MAX = 1_000_000_000  # of a setting: a hundred thousand years of hours
 NO_ORIGINS = "none"  # an empty value is the default, as of every setting
 
 SETTINGS = (
@@ -163,9 +165,10 @@ def _list(text: str) -> list[str]:
 
 def _whole(values: Mapping[str, str], variable: str, least: int) -> int:
     text = values[variable]
-    if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise WrongSetting(variable, text, f"must be a whole number of at least {least}")
-    return int(text)
+    try:
+        return whole(text, least, NUMBER_MAX)
+    except ValueError as error:
+        raise WrongSetting(variable, text, str(error)) from None
 
 
 def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:

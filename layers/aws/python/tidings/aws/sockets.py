@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.feeds import DEFAULT_FEED
@@ -10,6 +11,8 @@ from tidings.core.registrations import Listener, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tidings.core.errors import Rejected
 
 _FEED = "changefeed"
 OK: dict[str, Any] = {"statusCode": 200}
@@ -26,6 +29,9 @@ def listener(event: Mapping[str, Any]) -> Listener | None:
 
     A listener names its feed in the query parameter `changefeed`, or sends Accept-Version; a
     browser, which can send no header, says the version in the parameter `version`.
+
+    Raises:
+        InvalidRegistration: the version is none.
     """
     query = event.get("queryStringParameters") or {}
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
@@ -33,6 +39,11 @@ def listener(event: Mapping[str, Any]) -> Listener | None:
     if _FEED not in query and version is None:
         return None
     return Listener(version_of(version), query.get(_FEED) or DEFAULT_FEED)
+
+
+def refused(error: Rejected) -> dict[str, Any]:
+    """The answer to a handshake that says something wrong; a browser is not shown the body."""
+    return {"statusCode": error.status, "body": json.dumps({"error": error.body()})}
 
 
 def text(event: Mapping[str, Any]) -> str:

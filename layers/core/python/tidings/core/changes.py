@@ -16,7 +16,7 @@ from . import limits, timestamps
 from .cursors import PAGE_END, Place
 from .errors import InvalidChange, InvalidOperation, TooLarge
 from .operations import check_text, spelled
-from .requests import decode_json
+from .requests import check_size, decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ TYPE = "change"
 MARK = "change"
 _SLOTS = 1 << limits.CHANGE_SLOT_BITS
 _LAST_SLOT = _SLOTS - 1
-_ID_MAX = 2**64 - 1  # what changeagent takes for an id
+ID_MAX = 2**64 - 1  # what changeagent takes for an id
 _OURS = ("data", "_id", "_ts")  # a body with one of them is a change, any other is its data
 _MARKED = f',"{MARK}":true}}'
 _NS_PER_MS = 1_000_000
@@ -59,18 +59,6 @@ def behind(place: Place) -> int:
     return end_of(place.page) if place.slot == PAGE_END else number_of(place.page, place.slot)
 
 
-def whole(text: str, most: int = _ID_MAX) -> int:
-    """
-    A whole number in decimal digits.
-
-    Raises:
-        ValueError: anything else, or above *most*.
-    """
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)) or int(text) > most:
-        raise ValueError("not a whole number in range")
-    return int(text)
-
-
 def change_from(body: bytes) -> Change:
     """
     What a client posts: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
@@ -79,9 +67,7 @@ def change_from(body: bytes) -> Change:
         InvalidChange: not JSON, or tags that break their rule.
         TooLarge: see `limits`.
     """
-    if len(body) > limits.REQUEST_BYTES_MAX:
-        rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {len(body)}"
-        raise TooLarge(rule, field="body")
+    check_size(body)
     try:
         found = decode_json(body, "body")
     except InvalidOperation as error:

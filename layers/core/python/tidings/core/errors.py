@@ -78,18 +78,26 @@ class Rejected(TidingsError):
 
     def body(self) -> dict[str, object]:
         """The error as clients see it; a long value is cut so that an answer stays small."""
-        shown = repr(self.value)
+        shown = _shown(self.value)
         return {
             "code": self.code,
             "message": str(self),
             "field": self.field,
-            "value": shown if len(shown) <= _VALUE_CHARS_MAX else shown[:_VALUE_CHARS_MAX] + "...",
+            "value": shown,
             "rule": self.rule,
         }
 
 
 # An error body repeats what was sent so that it can be found; a page of it helps nobody.
 _VALUE_CHARS_MAX = 120
+
+
+def _shown(value: object) -> str:
+    try:
+        shown = repr(value)
+    except ValueError:
+        return "a number with too many digits"  # more than Python writes down
+    return shown if len(shown) <= _VALUE_CHARS_MAX else f"{shown[:_VALUE_CHARS_MAX]}..."
 
 
 class InvalidOperation(Rejected):

@@ -179,6 +179,7 @@ FORWARD_RUN_MS = 40_000  # one run of the outbox yields after this; it is killed
 # --- listeners -------------------------------------------------------------------------------
 RESOURCES_MAX = 32  # of a feed; each is sent with every list of them, and kept in its profile
 MAX_AGE_S_MIN = 60  # the sweep looks once a minute; followers bound the floor in any case
+VERSION_MAX = 999_999_999  # of a registration: there are two, and a number is measured first
 INSTANCE_BYTES_MAX = 512  # with a resource it must fit DynamoDB's 1,024 B sort key
 SERVICE_BYTES_MAX = 1024  # a name for people, stored with each resource that is registered
 REGISTERING_MS = 75_000  # outlives the function that answers, see REPLAY_LEASE_MS
@@ -239,6 +240,7 @@ RESTORE_FILL = 1_000  # of them put at once: a second's writes, told as they go 
 SHEET_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds
 SHEET_BYTES_MAX = 256 * 1024  # an item holds 400 KB; three thousand users
 USERS_MAX = 2_000  # each one's line has some 80 bytes
+CONFIGURATION_BYTES_MAX = 64 * 1024  # HOOKS_MAX with long addresses and headers, many times
 HOOKS_MAX = 10  # asked at once, for each change
 HOOK_S = 10  # for the answer of all: an HTTP API gives up after 30 s
 BCRYPT_COST_MAX = 14  # above it one check takes a second of a core

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from . import limits
-from .changes import end_of, may_hold, number_of, place_of, tags_of, told, whole
+from .changes import ID_MAX, end_of, may_hold, number_of, place_of, tags_of, told
 from .cursors import Place
 from .errors import BelowFloor, InvalidChange, UnknownChange
 from .filters import EVERYTHING, Filter
+from .numbers import whole
 from .operations import parse_line
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .reader import Reader
 
 _GROWTH = 4  # of each read over the one before
-_ID_MAX = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def parse(query: Mapping[str, Sequence[str]]) -> Query:
         InvalidChange: one of them breaks its rule.
     """
     return Query(
-        since=_whole(query, "since", 0, _ID_MAX),
+        since=_whole(query, "since", 0, ID_MAX),
         limit=_whole(query, "limit", limits.CHANGES_LIMIT, limits.CHANGES_LIMIT_MAX),
         block_s=_whole(query, "block", 0, limits.CHANGES_LIMIT_MAX),
         tags=_tags(query.get("tag", ())),
@@ -97,7 +97,7 @@ def parse(query: Mapping[str, Sequence[str]]) -> Query:
 def _whole(query: Mapping[str, Sequence[str]], name: str, default: int, most: int) -> int:
     text = (query.get(name) or [""])[0]
     try:
-        return whole(text, most) if text else default
+        return whole(text, 0, most) if text else default
     except ValueError:
         raise InvalidChange(f"Invalid {name}", value=text) from None
 

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import limits
 from .errors import InvalidOperation, InvalidRegistration, TooLarge
 from .filters import Filter
+from .numbers import whole_in
 from .operations import check_text, spelled
 from .requests import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .resources import Resource
+    from .numbers import whole_in
+from .resources import Resource
 
 V1, V2 = 1, 2
-_NUMBER = re.compile(r"[0-9]+")
+_NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _SAYS_SO = frozenset({"instance", "changeKind", "resources"})
 
 
@@ -84,9 +86,16 @@ class Request:
 
 
 def version_of(said: str | None) -> int:
-    """The version of registrations that *said*, an Accept-Version, means."""
+    """
+    The version of registrations that *said*, an Accept-Version, means.
+
+    Raises:
+        InvalidRegistration: no version has that many digits.
+    """
     found = _NUMBER.search(said or "")
-    return V2 if found and int(found[0]) >= V2 else V1
+    most = limits.VERSION_MAX
+    number = whole_in(found[0], "version", 0, most, InvalidRegistration) if found else V1
+    return V2 if number >= V2 else V1
 
 
 def looks_like(text: str) -> bool:

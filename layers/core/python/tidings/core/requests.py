@@ -44,13 +44,38 @@ def lines_from(
     if read is None:
         rule = f"must be {JSON_TYPE} or {NDJSON_TYPE}"
         raise WrongContentType(rule, field="Content-Type", value=content_type)
-    if len(body) > limits.REQUEST_BYTES_MAX:
-        rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {len(body)}"
-        raise TooLarge(rule, field="body")
+    check_size(body)
     lines = [line_of(raw, now_ms=now_ms, where=where) for where, raw in read(body)]
     if not lines:
         raise InvalidOperation("needs at least one operation", field="body")
     return lines
+
+
+def check_size(body: bytes) -> None:
+    """
+    Return if *body* is no longer than a request may be; asked before anything is parsed.
+
+    Raises:
+        TooLarge: it is longer.
+    """
+    if len(body) > limits.REQUEST_BYTES_MAX:
+        rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {len(body)}"
+        raise TooLarge(rule, field="body")
+
+
+def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
+    """
+    The JSON object that *body* is; none is an empty one.
+
+    Raises:
+        wrong, InvalidOperation: it is something else.
+        TooLarge: see `check_size`.
+    """
+    check_size(body)
+    found = decode_json(body, "body") if body.strip() else {}
+    if not isinstance(found, dict):
+        raise wrong("must be a JSON object", field="body")
+    return found
 
 
 def decode_json(text: bytes, field: str) -> Any:
@@ -134,4 +159,12 @@ _READERS: dict[str, Callable[[bytes], Iterator[tuple[str, object]]]] = {
     "application/jsonl": _read_ndjson,
 }
 
-__all__ = ["JSON_TYPE", "NDJSON_TYPE", "Rejected", "decode_json", "lines_from"]
+__all__ = [
+    "JSON_TYPE",
+    "NDJSON_TYPE",
+    "Rejected",
+    "check_size",
+    "decode_json",
+    "lines_from",
+    "object_from",
+]

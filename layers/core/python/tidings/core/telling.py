@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from . import archives, cursors, filters, limits
-from .changes import whole
 from .cursors import PAGE_END, START, Cursor, Place
 from .errors import InvalidCursor, InvalidPortion, LogFellOff, OtherLog
 from .filters import Filter
 from .followers import STATE
+from .numbers import whole_in
 from .operations import parse_line
 from .portions import Portion, Rows, Standing, tell
 from .selections import ALL, Selection, parse_share, select
@@ -103,14 +103,7 @@ def _number(query: Query, name: str, default: int, least: int, most: int) -> int
     text = _text(query, name)
     if not text and default >= least:
         return default
-    try:
-        found = whole(text, most)
-    except ValueError:
-        found = least - 1
-    if found < least:
-        rule = f"must be a whole number from {least} to {most}"
-        raise InvalidPortion(rule, field=name, value=text)
-    return found
+    return whole_in(text, name, least, most, InvalidPortion)
 
 
 def _text(query: Query, name: str) -> str:

@@ -1,0 +1,59 @@
+"""
+YAML that is no more than JSON: mappings, lists, texts, numbers, true, false and null.
+
+Aliases make a few lines a document of gigabytes, and tags choose what a text is made into; neither
+is needed to say what JSON can say.
+"""
+
+from __future__ import annotations
+
+import yaml
+from tidings.core import limits
+from tidings.core.errors import InvalidSetting, TooLarge
+
+_TYPES = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+_PROBLEM_CHARS = 200
+
+
+class _Plain(yaml.SafeLoader):
+    """Takes every other text as it is, a date too."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 as its base has it
+        first: [pair for pair in known if pair[0] in _TYPES]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read(body: bytes) -> object:
+    """
+    The one document in *body*.
+
+    Raises:
+        TooLarge: more bytes than a configuration has.
+        InvalidSetting: not YAML, or more than JSON can say.
+    """
+    if len(body) > limits.CONFIGURATION_BYTES_MAX:
+        most = limits.CONFIGURATION_BYTES_MAX
+        raise TooLarge(f"a configuration holds at most {most} bytes", field="body", value=len(body))
+    try:
+        _check(body)
+        return yaml.load(body, Loader=_Plain)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())[:_PROBLEM_CHARS]
+        raise InvalidSetting(f"Error parsing YAML: {said}") from None
+
+
+def _check(body: bytes) -> None:
+    """What is parsed, before anything is made of it."""
+    depth = 0
+    for event in yaml.parse(body, Loader=_Plain):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise ValueError("anchors and aliases are not taken")
+        if getattr(event, "tag", None) is not None:
+            raise ValueError("tags are not taken")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > limits.JSON_DEPTH_MAX:
+            raise ValueError(f"nested deeper than {limits.JSON_DEPTH_MAX}")
