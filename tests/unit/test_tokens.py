@@ -108,6 +108,13 @@ def test_a_setting_with_a_mistake_is_refused(text: str) -> None:
         ("http://localhost", True),
         ("http://localhost.example", False),
         ("http://127.0.0.1@a", False),
+        ("http://127.0.0.1:80@evil", False),
+        ("http://localhost:80@evil/", False),
+        ("http://[::1]:8080/x", True),
+        ("https://ann@a", False),
+        ("https://", False),
+        ("https://a:x", False),
+        ("https:a", False),
         ("file:///etc/passwd", False),
     ],
 )

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 _SCHEMES = ("http", "https")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
-_NAT64 = ip_network("64:ff9b::/96")  # a gateway makes the IPv4 address of the last four bytes
-_METADATA = ("169.254.169.254", "fd00:ec2::254")  # refused even where private ones are allowed
+# A gateway or the kernel makes an IPv4 address of the last four bytes.
+_LAST_FOUR = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
+_LOW_MAX = 0xFFFF  # :: and ::1 are themselves, and nobody has the first addresses of IPv4
+# Refused even where private ones are allowed: metadata and credentials of machines, tasks and pods
+# are at link-local addresses and those of AWS's own; and where a network hides IPv4 in its own way.
+_NEVER = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "64:ff9b:1::/48")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +133,14 @@ def may_call(address: str, *, private: bool) -> bool:
     found = ip_address(address)
     if isinstance(found, IPv6Address):
         found = _embedded(found) or found
-    if str(found) in _METADATA or found.is_multicast or found.is_unspecified:
+    if any(found in each for each in _NEVER) or found.is_multicast or found.is_unspecified:
         return False
     return private or found.is_global
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that is reached by *address*, if it stands for one."""
-    if address in _NAT64:
+    if int(address) > _LOW_MAX and any(address in each for each in _LAST_FOUR):
         return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour
+    tunnelled = address.teredo[1] if address.teredo else None
+    return address.ipv4_mapped or address.sixtofour or tunnelled

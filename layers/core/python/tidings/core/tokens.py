@@ -11,6 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from . import limits
 from .access import WHOLE, Allowed, Role, opens
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FIELDS = ("issuer", "audience", "claim")
-_LOOPBACK = ("http://127.0.0.1", "http://localhost")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,15 @@ def issuer_from(text: str) -> Issuer:
 
 
 def may_ask(url: str) -> bool:
-    """Keys come over TLS, or from this machine."""
-    plain = any(url == each or url.startswith((f"{each}:", f"{each}/")) for each in _LOOPBACK)
-    return url.startswith("https://") or plain
+    """Keys come over TLS, or from this machine; an address names no user."""
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        return False
+    return named and (
+        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    )
 
 
 def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
