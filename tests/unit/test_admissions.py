@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from tidings.core import limits
-from tidings.core.admissions import FOR_GOOD, Admission, Ended, endings_of, noted
+from tidings.core.admissions import (
+    FOR_GOOD,
+    FORGOTTEN,
+    Admission,
+    Ended,
+    endings_of,
+    may_be_forgotten,
+    noted,
+)
 from tidings.core.profiles import Profile
 
 NOW = 1_763_000_000_000
@@ -49,6 +57,29 @@ def test_an_ending_is_forgotten_when_nobody_can_be_connected() -> None:
 
 
 def test_of_very_many_the_oldest_are_forgotten() -> None:
-    """The sweep has let theirs go; a profile must fit an item, and be read by everybody."""
-    standing = tuple(Ended(f"{n}", NOW) for n in range(limits.ENDED_MAX))
-    assert noted(standing, Ended("new", NOW)) == (*standing[1:], Ended("new", NOW))
+    """
+    The sweep has let theirs go, and of streams all go that were let in before then; a profile must
+    fit an item, and be read by everybody.
+    """
+    standing: tuple[Ended, ...] = ()
+    for n in range(2 * limits.ENDED_MAX):
+        standing = noted(standing, Ended(f"k{n}", NOW + n))
+    forgotten, *kept = standing
+    assert len(standing) == limits.ENDED_MAX
+    assert [each.key for each in kept] == [f"k{n}" for n in range(1001, 2000)]
+    last_forgotten = NOW + 1000
+    assert (forgotten.key, forgotten.noted_ms) == (FORGOTTEN, NOW + 1999)
+    endings = endings_of(Profile(ended=standing))
+    later = last_forgotten + 10 * limits.CLOCK_SKEW_MS_MAX
+    assert may_be_forgotten(endings, last_forgotten + limits.KEY_AGE_MS, later)
+    assert not may_be_forgotten(endings, last_forgotten + 2 * limits.CLOCK_SKEW_MS_MAX, later)
+    assert not may_be_forgotten(endings_of(Profile(ended=standing[1:])), 0, later)
+
+
+def test_a_key_that_holds_a_while_is_forgotten_from_then_on() -> None:
+    """Who is let in with it until then goes then, and not over and over before."""
+    soon = NOW + 600_000
+    standing = tuple(Ended(f"k{n}", NOW, soon if n == 0 else 0) for n in range(limits.ENDED_MAX))
+    endings = endings_of(Profile(ended=noted(standing, Ended("new", NOW))))
+    assert not may_be_forgotten(endings, NOW, soon - 1)
+    assert may_be_forgotten(endings, soon - 1, soon + 2 * limits.CLOCK_SKEW_MS_MAX)

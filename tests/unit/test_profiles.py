@@ -42,10 +42,11 @@ def test_a_profile_does_not_show_its_hashes() -> None:
 
 
 @pytest.mark.parametrize(
-    "template", ["", "http://api/{{type}}/{{id}}", "x:{{id}}", "http://api/{id}", "{{id}}{{id}}"]
+    "template",
+    ["", "http://api/{{type}}/{{id}}", "https://x:1/{{id}}", "http://api/{id}", "/{{id}}{{id}}"],
 )
 def test_links_that_are_accepted(template: str) -> None:
-    """Any text without blanks; oplog's templates all are."""
+    """Addresses of HTTP and paths, without blanks; oplog's templates all are."""
     assert check_object_url(template) == template
 
 
@@ -54,6 +55,9 @@ def test_links_that_are_accepted(template: str) -> None:
     [
         ("http://api/{{ID}}", "no other placeholder"),
         ("http://api/{{ id }}", "printable ASCII without blanks"),
+        ("javascript:alert('{{id}}')", "must begin with http://, https:// or /"),
+        ("data:text/html,{{id}}", "must begin with"),
+        ("{{type}}/{{id}}", "must begin with"),
         ("http://api/\n", "printable ASCII without blanks"),
         ("http://äpi/", "printable ASCII without blanks"),
         ("x" * (limits.OBJECT_URL_CHARS_MAX + 1), "at most 1024 characters, got 1025"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidings.core import streaming
+from tidings.core import limits, streaming
+from tidings.core.admissions import Admission, Ended, noted
 from tidings.core.errors import InvalidCursor, InvalidFeed, InvalidFilter, Rejected, UnknownFeed
 from tidings.core.profiles import Profile
 from tidings.core.reader import Run
@@ -120,9 +121,27 @@ def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
     assert refs_in(text(log)) == ["/videos/c"]
 
 
+def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
+    """Of the thousand and first that is revoked the profile keeps the time alone."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "", None, None)
+    stream.admission = Admission("k0")
+    later = scene.now_ms + limits.ENDED_MAX
+    standing: tuple[Ended, ...] = ()
+    for n in range(limits.ENDED_MAX + 1):
+        standing = noted(standing, Ended(f"k{n}", scene.now_ms))
+    scene.profiles.save(FEED, Profile(ended=standing))
+    scene.now_ms = later + 2 * limits.CLOCK_SKEW_MS_MAX
+    assert "k0" not in {each.key for each in standing}
+    assert stream.has_ended()
+    after = scene.streamer.open(FEED, "", None, None)
+    after.admission = Admission("k9999")
+    assert not after.has_ended()
+
+
 def test_O32_what_many_streams_wait_for_is_linked_once(scene: Scene) -> None:
     """The very same text for all of them, as without refs; one for each template."""
-    scene.profiles.save(FEED, Profile(object_url="{{id}}"))
+    scene.profiles.save(FEED, Profile(object_url="/{{id}}"))
     streams = [scene.streamer.open(FEED, "", None, None) for _ in range(2)]
     page = scene.post(op("a"))
     tail = Tail()
@@ -131,4 +150,4 @@ def test_O32_what_many_streams_wait_for_is_linked_once(scene: Scene) -> None:
     first, second = (chunk.parts[0].sse() for chunk in chunks if chunk is not None)
 
     assert first is second
-    assert refs_in(first) == ["a"]
+    assert refs_in(first) == ["/a"]

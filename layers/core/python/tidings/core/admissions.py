@@ -17,6 +17,10 @@ from . import limits
 if TYPE_CHECKING:
     from .profiles import Profile
 
+FORGOTTEN = "*"  # in the place of a key, whose ids hold letters and digits: of all that went
+# How long after it was written down somebody may be let in with a key that has ended.
+_LET_IN_MS = limits.KEY_AGE_MS + limits.CLOCK_SKEW_MS_MAX
+
 Endings = Mapping[str, int]  # by the id of a key, from when on who was let in with it is let go
 
 
@@ -54,6 +58,15 @@ class Admission:
 FOR_GOOD = Admission()
 
 
+def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
+    """
+    Whether the key may have ended and been forgotten of who was let in at *since_ms*.
+
+    Asked of streams, which no sweep sees: who is let go comes again, and is asked for the key.
+    """
+    return since_ms < endings.get(FORGOTTEN, 0) <= now_ms
+
+
 def endings_of(profile: Profile) -> Endings:
     return {each.key: each.from_ms for each in profile.ended}
 
@@ -63,7 +76,8 @@ def noted(standing: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
     *standing* with *ended*, the latest last, without what is of no use any more.
 
     Nobody is connected for longer than `limits.CONNECTION_MS_MAX`. Above `limits.ENDED_MAX` the
-    oldest go: the sweep, which looks at every connection each minute, has let theirs go.
+    oldest are forgotten: the sweep, which looks at every connection each minute, has let theirs
+    go. Of streams, which it does not see, those go that were let in before then with any key.
     """
     useful = ended.noted_ms - limits.CONNECTION_MS_MAX
     kept = [
@@ -71,4 +85,17 @@ def noted(standing: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
         for each in standing
         if each.key != ended.key and max(each.noted_ms, each.from_ms) > useful
     ]
-    return (*kept, ended)[-limits.ENDED_MAX :]
+    every = (*kept, ended)
+    if len(every) <= limits.ENDED_MAX:
+        return every
+    named = [each for each in every if each.key != FORGOTTEN]
+    room = limits.ENDED_MAX - 1
+    lost = [each for each in every if each not in named[-room:]]
+    return (Ended(FORGOTTEN, ended.noted_ms, max(map(_last_let_in, lost))), *named[-room:])
+
+
+def _last_let_in(ended: Ended) -> int:
+    """When nobody is let in any more with the key, nor with any of those that are forgotten."""
+    if ended.key == FORGOTTEN:
+        return ended.from_ms
+    return max(ended.noted_ms, ended.from_ms) + _LET_IN_MS

@@ -57,13 +57,17 @@ def check_object_url(template: str) -> str:
     *template* if it can be one; empty for none.
 
     Raises:
-        InvalidSetting: too long, not printable ASCII, or with a placeholder nobody fills.
+        InvalidSetting: too long, not printable ASCII, of another scheme than HTTP's, or with a
+            placeholder nobody fills.
     """
     if len(template) > limits.OBJECT_URL_CHARS_MAX:
         rule = f"holds at most {limits.OBJECT_URL_CHARS_MAX} characters, got {len(template)}"
         raise InvalidSetting(rule, field="object_url")
     if not re.fullmatch(r"[!-~]*", template):
         rule = "must be printable ASCII without blanks"
+        raise InvalidSetting(rule, field="object_url", value=template)
+    if template and not template.startswith(("http://", "https://", "/")):
+        rule = "must begin with http://, https:// or /"  # readers make links of it
         raise InvalidSetting(rule, field="object_url", value=template)
     if not set(_PLACEHOLDER.findall(template)) <= _PLACEHOLDERS:
         rule = "may hold {{type}} and {{id}} and no other placeholder"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import cursors, feeds, filters, limits, refs
-from .admissions import FOR_GOOD, endings_of
+from .admissions import FOR_GOOD, endings_of, may_be_forgotten
 from .catchup import Progress
 from .matching import page_part
 from .needs import READS
@@ -64,7 +64,8 @@ class Stream:
     One consumer's way through *feed*.
 
     *template* is the one of `refs` when it was opened: no stream lives long enough to miss it.
-    *admission* may end meanwhile, which is in the feed's profile. *hold* is let go by `close`.
+    *admission*, of *since_ms*, may end meanwhile, which is in the feed's profile. *hold* is let go
+    by `close`.
     """
 
     catch_up: CatchUp
@@ -74,6 +75,7 @@ class Stream:
     template: str = ""
     admission: Admission = FOR_GOOD
     profiles: Profiles | None = None
+    since_ms: int = 0
     hold: Hold | None = None
 
     def has_ended(self) -> bool:
@@ -81,7 +83,10 @@ class Stream:
         if self.profiles is None or not self.admission.may_end:
             return False
         endings = endings_of(self.profiles.profile(self.feed))
-        return self.admission.has_ended(endings, self.catch_up.clock())
+        now = self.catch_up.clock()
+        if self.admission.key and may_be_forgotten(endings, self.since_ms, now):
+            return True
+        return self.admission.has_ended(endings, now)
 
     def close(self) -> None:
         """Nobody is served any more."""
@@ -141,6 +146,7 @@ class Streamer:
                 error.
         """
         name = feeds.check_known(feed, self.feeds)
+        since_ms = self.catch_up.clock()
         allowed = READS.admit(self.guard, name, given)
         at, asked = cursors.parse(cursor), filters.parse(types, parents, leave)
         wanted = allowed.narrowed(asked, leave=leave == "true")
@@ -151,5 +157,5 @@ class Streamer:
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        told = wanted, progress, template, allowed.admission, profiles
+        told = wanted, progress, template, allowed.admission, profiles, since_ms
         return Stream(catch_up, name, *told, self.holding.take(name, allowed))
