@@ -195,3 +195,14 @@ def test_a_body_is_measured_before_it_is_read(cloud: Cloud) -> None:
     """As that of every request: 413, and it is not parsed."""
     status, answer = ask("POST", ACTION, {"why": "x" * limits.REQUEST_BYTES_MAX}, action="step")
     assert (status, answer["error"]["code"], answer["error"]["field"]) == (413, "too_large", "body")
+
+
+def test_what_is_not_known_is_not_repeated(cloud: Cloud) -> None:
+    """It may be a secret in the wrong place: only its name is told."""
+    for found in (
+        ask("POST", ACTION, {"worker": "w", "password": "swordfish"}, action="lease"),
+        ask("POST", ACTION, ["swordfish"], action="lease"),
+        ask("GET", LOG, query={"password": "swordfish"}),
+    ):
+        assert found[0] == 400
+        assert "swordfish" not in str(found[1])

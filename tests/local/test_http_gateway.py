@@ -211,3 +211,4 @@ def test_the_console_serves_its_files_and_no_others(path: str, tmp_path: Path) -
     assert response.status_code == status
     if status == 200:
         assert response.text == text
+        assert response.headers["content-security-policy"] == "frame-ancestors 'none'"

@@ -154,3 +154,12 @@ def test_any_text_is_an_answer(password: str) -> None:
     """Lone surrogates, too, are just not the password."""
     verifier = Verifier(b"key")
     assert verifier.matches(password + "\ud800", [STORED]) is False
+
+
+@pytest.mark.parametrize("more", ["\0", "\0" * 8, "\0x"])
+def test_nothing_is_overlooked_behind_a_password(more: str) -> None:
+    """scrypt fills a short password up with NULs, so that they would open what it opens."""
+    stored = [hashed("the password", salt=b"1" * 16, now_ms=0)]
+    verifier = Verifier(b"key")
+    assert verifier.matches("the password", stored)
+    assert not verifier.matches(f"the password{more}", stored)

@@ -15,6 +15,11 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+# What a page cannot say of itself: nobody shows it within a page of theirs.
+_GUARDS = (
+    ("content-security-policy", "frame-ancestors 'none'"),
+    ("x-content-type-options", "nosniff"),
+)
 # One plain file name: nothing that could leave the folder.
 _NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 
@@ -31,5 +36,5 @@ def serve(folder: Path, path: str) -> HttpResponse | None:
     file = folder / match[1] if match else None
     if file is None or not file.is_file():
         return None
-    headers = [("content-type", _TYPES[file.suffix]), ("cache-control", "no-cache")]
+    headers = [("content-type", _TYPES[file.suffix]), ("cache-control", "no-cache"), *_GUARDS]
     return HttpResponse(200, headers, file.read_bytes())

@@ -42,14 +42,14 @@ class Asked:
         for name in found:
             if name not in known:
                 rule = f"is not known here; there are {', '.join(known)}"
-                raise InvalidConsumer(rule, field=name, value=found[name])
+                raise InvalidConsumer(rule, field=name)  # its value may be a secret
         return found
 
     def check_query(self, *known: str) -> None:
-        for name, value in self.query.items():
+        for name in self.query:
             if name not in known:
                 rule = f"is not known here; there are {', '.join(known)}"
-                raise InvalidConsumer(rule, field=name, value=value)
+                raise InvalidConsumer(rule, field=name)
 
     def reason(self, *others: str) -> Reason:
         body = self.fields("why", "by", *others)

@@ -98,8 +98,8 @@ class Verifier:
     def matches(self, password: str, stored: Sequence[str]) -> bool:
         """True if *password* is behind one of the *stored* hashes."""
         given = _bytes(password)
-        if len(given) > limits.PASSWORD_BYTES_MAX:
-            return False
+        if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
+            return False  # scrypt fills a short password up with NULs: they would be overlooked
         digests = [self._digest(given, each) for each in stored]
         return any(map(self._remembered, digests)) or any(
             [self._verified(given, *pair) for pair in zip(stored, digests, strict=True)]
