@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
-from tidings.core.changes import whole
 from tidings.core.errors import InvalidSync, TooLarge, WrongContentType
 from tidings.core.feeds import check_known
+from tidings.core.numbers import whole
 from tidings.core.requests import NDJSON_TYPE
 
 from .http import routed_request
@@ -50,7 +50,7 @@ def answer(event: Mapping[str, Any], corrector: Corrector, guard: Guard) -> dict
 def _through(query: Mapping[str, str]) -> int:
     text = query.get("through", "")
     try:
-        return whole(text, _PAGE_MAX)
+        return whole(text, 0, _PAGE_MAX)
     except ValueError:
         rule = "must be the page that the state had reached when the plan was made"
         raise InvalidSync(rule, field="through", value=text) from None

@@ -78,12 +78,11 @@ class Rejected(TidingsError):
 
     def body(self) -> dict[str, object]:
         """The error as clients see it; a long value is cut so that an answer stays small."""
-        shown = _shown(self.value)
         return {
             "code": self.code,
             "message": str(self),
             "field": self.field,
-            "value": shown,
+            "value": _shown(self.value),
             "rule": self.rule,
         }
 
