@@ -8,20 +8,9 @@ from statistics import median
 from tests.style import source
 from tests.style.source import CORE, ROOT
 
-MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 FUNCTION_LINES_MEDIAN = 8
 SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager"}
-
-
-def test_no_module_is_too_long() -> None:
-    """A longer one has two subjects."""
-    too_long = {
-        module.name: lines
-        for module in source.everything()
-        if (lines := len(module.text.splitlines())) > MODULE_LINES_MAX
-    }
-    assert too_long == {}
 
 
 def test_no_function_is_too_long() -> None:
