@@ -39,7 +39,7 @@ def _corrector(running: engine.Engine) -> Corrector:
         running.state,
         running.followers,
         running.reader,
-        Filler(running.log, running.log, now_ms, engine.PAGE_MS, _ignore),
+        Filler(running.reader, engine.PAGE_MS),
         now_ms,
         sleep_ms,
         lambda: uuid.uuid4().hex,

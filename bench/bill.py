@@ -26,6 +26,9 @@ STREAM_GB = 0.5  # a reader of Server-Sent Events holds a function of this size
 GB = 1e9
 
 
+CONSUMER_DAYS = 30  # for which a log may wait for named consumers, by default
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """
@@ -247,7 +250,7 @@ class Bill:
     def _kept(self) -> Iterator[Line]:
         size = self.size
         each = "page of 1" if size.batch == 1 else "operation in a page of 100"
-        days = size.retention_days + 1  # DynamoDB deletes a day later
+        days = max(size.retention_days, CONSUMER_DAYS) + 1  # DynamoDB deletes a day later
         log = size.operations / (MONTH_S / 86_400) * days * self._bytes(each) / GB
         state = size.objects * self._bytes("row") / GB
         for what, weight in (("log", log), ("state", state)):

@@ -61,7 +61,7 @@ class Engine:
 
     @property
     def reader(self) -> Reader:
-        return Reader(self.log, self.log)
+        return Reader(self.log, self.log, self.followers, now_ms, lambda *_: None)
 
     @property
     def catch_up(self) -> CatchUp:

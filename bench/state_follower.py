@@ -22,7 +22,7 @@ _TARGET = 5_000
 
 
 def _follower(running: engine.Engine) -> Follower:
-    filler = Filler(running.log, running.log, now_ms, engine.PAGE_MS, _ignore)
+    filler = Filler(running.reader, engine.PAGE_MS)
     return Follower(
         running.followers,
         running.reader,

@@ -11,6 +11,7 @@ SECTIONS = {
     "AsyncEventsDropped": "calls-were-dropped",
     "FollowerLag": "a-follower-lags",
     "FollowerFellOff": "a-follower-fell-off",
+    "PagesLost": "pages-are-lost",
     "ConsumersLate": "a-poison-operation",
     "ConsumersFellOff": "a-consumer-fell-off",
     "WritesRefused": "a-poison-operation",

@@ -99,10 +99,11 @@ class Alarms(Construct):
         self._any(f"{source.node.id}WritesRefused", refused)
 
     def watch_followers(self) -> None:
-        """A follower far behind its feed for a while, or one that retention overtook."""
+        """A follower far behind its feed for a while, or overtaken by retention; lost pages."""
         lag = measures.of_feed("FollowerLag", self.stage, statistic="Maximum")
         self._above("FollowerLag", lag, self.stage.lag_pages_max, periods=LAG_PERIODS)
-        self._any("FollowerFellOff", measures.of_feed("FollowerFellOff", self.stage))
+        for metric in ("FollowerFellOff", "PagesLost"):
+            self._any(metric, measures.of_feed(metric, self.stage))
 
     def watch_consumers(self) -> None:
         """A named consumer for whom the log outlives its retention, or one that it overtook."""

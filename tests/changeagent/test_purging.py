@@ -11,7 +11,6 @@ from tidings.core.errors import BelowFloor
 from tidings.core.feeds import Retention
 from tidings.core.listing import Lister, Query
 from tidings.core.memory import MemorySheets, MemoryTags
-from tidings.core.retention import Trimmer
 from tidings.core.sheets import CONFIGURATION, Sheet
 
 from tests.unit.scene import FEED, Scene, op
@@ -42,8 +41,7 @@ class Purging:
         """Purge; the numbers of the changes that remain, from 1."""
         scene = self.scene
         rule = Purges(self.sheets) if purge is None else lambda feed: purge
-        kept = scene.followers, scene.reader, scene.retention, scene.clock, scene.count, rule
-        Trimmer(scene.log, scene.log, *kept).run(FEED)
+        replace(scene.trimmer, purge=rule).run(FEED)
         return [number >> 10 for number in self.numbers()]
 
     def numbers(self, since: int = 0, *, strict: bool = False) -> list[int]:

@@ -121,21 +121,3 @@ class LogStoreContract:
         for raised, floor in ((5, 5), (3, 5), (5, 5), (9, 9)):
             stores.log.raise_floor(feed, raised)
             assert stores.log.floor(feed) == floor
-
-    def test_extending_a_missing_page_creates_nothing(self, stores: Stores, feed: str) -> None:
-        """A page that was deleted stays deleted."""
-        stores.log.extend(feed, 1, EXPIRES)
-        assert stores.log.read(feed, 0) == []
-        assert stores.log.put(feed, page(1, "ours")) == "ours"
-
-    def test_extended_pages_expire_later(self, stores: Stores, feed: str) -> None:
-        """`expiring` names the pages up to a number whose time comes before a moment."""
-        for number in range(1, 5):
-            stores.log.put(feed, page(number))
-        stores.log.extend(feed, 2, EXPIRES + 60_000)
-        stores.log.extend(feed, 2, EXPIRES)  # never back
-        assert stores.log.expiring(feed, 1, 3, EXPIRES) == []
-        assert stores.log.expiring(feed, 1, 3, EXPIRES + 1000) == [1, 3]
-        assert stores.log.expiring(feed, 2, 3, EXPIRES + 1000) == [3]
-        assert stores.log.expiring(feed, 1, 3, EXPIRES + 61_000) == [1, 2, 3]
-        assert stores.log.read(feed, 1, 1) == [seen(page(2))]

@@ -31,6 +31,7 @@ from tidings.aws.dynamodb_outbox import DynamoDBOutbox
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.aws.dynamodb_registry import DynamoDBRegistry
 from tidings.aws.dynamodb_relays import DynamoDBRelays
+from tidings.aws.dynamodb_renewals import DynamoDBRenewals
 from tidings.aws.dynamodb_sheets import DynamoDBSheets
 from tidings.aws.dynamodb_state import DynamoDBState
 from tidings.aws.dynamodb_tags import DynamoDBTags
@@ -43,6 +44,7 @@ from tidings.core import (
     key_ports,
     ports,
     relay_ports,
+    renewing,
     restoring,
     tombstones,
     watch_ports,
@@ -122,6 +124,7 @@ class Stores:
     keys: key_ports.Keys
     key_counts: key_ports.KeyCounts
     key_holds: key_ports.KeyHolds
+    renewals: renewing.RenewStore
     tombstones: tombstones.TombstoneStore
 
 
@@ -152,6 +155,7 @@ def in_memory() -> Stores:
         MemoryKeys(),
         MemoryKeyCounts(),
         MemoryKeyHolds(),
+        log,
         MemoryTombstones(),
     )
 
@@ -181,6 +185,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBKeys(client, "control"),
         DynamoDBKeyCounts(client, "control"),
         DynamoDBKeyHolds(client, "control"),
+        DynamoDBRenewals(client, "log", "control"),
         DynamoDBTombstones(client, "control"),
     )
 

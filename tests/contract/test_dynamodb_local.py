@@ -42,6 +42,7 @@ from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.registry_store import RegistryContract
 from tests.contract.relay_store import CoordinatorContract, RelaysContract
+from tests.contract.renew_store import RenewStoreContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
@@ -105,6 +106,9 @@ def lines(count: int) -> list[str]:
 
 
 class TestLog(LogStoreContract): ...
+
+
+class TestRenewals(RenewStoreContract): ...
 
 
 class TestState(StateStoreContract): ...
@@ -233,7 +237,7 @@ class Worker:
     """Of a consumer that is registered and leased, on these stores."""
 
     def __init__(self, stores: Stores, feed: str) -> None:
-        reader = Reader(stores.log, stores.log)
+        reader = Reader(stores.log, stores.log, stores.followers, lambda: AT, lambda *_: None)
         view = LogView(stores.log, stores.log, reader, stores.followers)
         parts = Book(stores.consumers), view, stores.shelf, lambda: AT
         self.feed, self.workers, self.overseer = feed, Workers(*parts), Overseer(*parts)

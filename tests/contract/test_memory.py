@@ -22,6 +22,7 @@ from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.registry_store import RegistryContract
 from tests.contract.relay_store import CoordinatorContract, RelaysContract
+from tests.contract.renew_store import RenewStoreContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.spill import SpillContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
@@ -40,6 +41,9 @@ def stores() -> Stores:
 
 
 class TestLog(LogStoreContract): ...
+
+
+class TestRenewals(RenewStoreContract): ...
 
 
 class TestState(StateStoreContract): ...

@@ -23,6 +23,7 @@ from tests.contract.outbox_store import OutboxContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.registry_store import RegistryContract
 from tests.contract.relay_store import CoordinatorContract, RelaysContract
+from tests.contract.renew_store import RenewStoreContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, client_in, on_dynamodb
@@ -38,6 +39,9 @@ def stores() -> Iterator[Stores]:
 
 
 class TestLog(LogStoreContract): ...
+
+
+class TestRenewals(RenewStoreContract): ...
 
 
 class TestState(StateStoreContract): ...

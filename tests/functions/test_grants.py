@@ -284,7 +284,9 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Ask
     sweep({}, None)
     app.sweeper().trimmer.run("main")
     app.log().raise_floor("main", 1)
-    app.log().extend("main", 1, 2**40)
+    renewer = app.sweeper().trimmer.renewer
+    renewer.run("main", 1, 1)
+    renewer.store.renew("main", 1, 2**40)
     return asked
 
 

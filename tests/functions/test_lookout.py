@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from tidings.aws.lookout import POLL_S, Lookout
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryLog
+from tidings.core.memory import MemoryFollowers, MemoryLog
 from tidings.core.pages import Page
 from tidings.core.reader import Reader, Run
 
-from tests.unit.scene import FEED, page
+from tests.unit.scene import FEED, NOW, page
 
 LONG_S = 20.0
 
@@ -28,7 +28,8 @@ class Log:
         self.reads.append(after)
         if self.fails:
             raise Unavailable("no answer")
-        return Reader(self.pages, self.pages).read(FEED, after)
+        kept = MemoryFollowers(), lambda: NOW, lambda *_: None
+        return Reader(self.pages, self.pages, *kept).read(FEED, after)
 
     def append(self, number: int) -> Page:
         written = page(number, f"line {number}")

@@ -202,7 +202,13 @@ def test_followers_are_watched(template: Template) -> None:
     """A lagging follower or consumer, and one that retention has overtaken."""
     watched = {name for name, _ in _alarmed(template)}
 
-    assert {"FollowerLag", "FollowerFellOff", "ConsumersLate", "ConsumersFellOff"} <= watched
+    assert {
+        "FollowerLag",
+        "FollowerFellOff",
+        "PagesLost",
+        "ConsumersLate",
+        "ConsumersFellOff",
+    } <= watched
 
 
 def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:

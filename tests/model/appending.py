@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tidings.core.append import Appender
-from tidings.core.memory import MemoryClaims, MemoryLog
+from tidings.core.memory import MemoryClaims, MemoryFollowers, MemoryLog
 from tidings.core.pages import Page
 from tidings.core.reader import Filler, Reader
 
@@ -88,8 +88,9 @@ class AppendingWorld:
     def _reader(self, scenario: Scenario) -> Callable[[Actor], None]:
         def body(actor: Actor) -> None:
             log: Any = actor.through(self.log, *_LOG_EFFECTS)
-            reader = scenario.reader(log, log)
-            filler = Filler(log, log, lambda: NOW_MS + AHEAD_MS, PAGE_MS, lambda *_: None)
+            kept = MemoryFollowers(), lambda: NOW_MS + AHEAD_MS, lambda *_: None
+            reader = scenario.reader(log, log, *kept)
+            filler = Filler(reader, PAGE_MS)
             after = 0
             for _ in range(scenario.rounds):
                 run = reader.read(FEED, after)

@@ -97,9 +97,9 @@ class CorrectingWorld:
             made = scenario.corrector(
                 log,
                 actor.through(self.state, "find"),
-                actor.through(self.followers, "checkpoints"),
-                Reader(log, log),
-                Filler(log, log, lambda: NOW_MS, PAGE_MS, _ignore),
+                followers := actor.through(self.followers, "checkpoints"),
+                reader := Reader(log, log, followers, lambda: NOW_MS, _ignore),
+                Filler(reader, PAGE_MS),
                 lambda: NOW_MS,
                 lambda ms: None,
                 lambda: name,
@@ -129,8 +129,8 @@ class CorrectingWorld:
         def body(actor: Actor) -> None:
             log, state = self._log(actor), actor.through(self.state, "write")
             followers = actor.through(self.followers, "save")
-            reader = Reader(log, log)
-            filler = Filler(log, log, lambda: NOW_MS + AHEAD_MS, PAGE_MS, _ignore)
+            reader = Reader(log, log, self.followers, lambda: NOW_MS + AHEAD_MS, _ignore)
+            filler = Filler(reader, PAGE_MS)
             lease = self.lease
             for _ in range(scenario.rounds):
                 run = reader.read(FEED, lease.checkpoint)

@@ -125,6 +125,7 @@ def test_pattern_2_T18_retention_waits_for_who_has_not_begun(handled: int | None
         Retention(HOUR_MS // 2, 0),
         scene.clock,
         scene.count,
+        scene.trimmer.renewer,
         holds=feed.holds(24 * HOUR_MS),
     )
     assert trimmer.run(FEED) == (1 if handled is None else 2)

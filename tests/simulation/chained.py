@@ -181,7 +181,7 @@ class Deployment:
         return self.source.address or f"https://{self.name}.example/feeds/main"
 
     def catch_up(self) -> CatchUp:
-        reader = Reader(self.log, self.log)
+        reader = Reader(self.log, self.log, self.followers, self._now, self._count)
         departures = DepartureReader(self.departures, self.followers)
         kept = self.tombstones, departures
         until = CopiedUntil({FEED}, self.relays)
@@ -189,7 +189,7 @@ class Deployment:
         return CatchUp(reader, self.state, self.followers, clock, *kept, copied_until=until)
 
     def control(self) -> RelayControl:
-        reader = Reader(self.log, self.log)
+        reader = Reader(self.log, self.log, self.followers, self._now, self._count)
         sources = {FEED: self.source}
         return RelayControl(self.relays, sources, FEEDS, reader, MemoryBells(), self._now)
 
@@ -270,10 +270,11 @@ class Deployment:
             TOMBSTONE_MS,
             limits.TTL_SLACK_MS,
         )
+        reader = Reader(log, log, followers, process.clock, process.count)
         Follower(
             followers,
-            Reader(log, log),
-            Filler(log, log, process.clock, limits.TTL_SLACK_MS, process.count),
+            reader,
+            Filler(reader, limits.TTL_SLACK_MS),
             bells,
             process.clock,
             process.sleep,

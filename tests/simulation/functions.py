@@ -35,6 +35,7 @@ from tidings.core.profiles import Profile
 from tidings.core.reader import Filler, Reader
 from tidings.core.receiving import Receiver
 from tidings.core.registering import Registrar
+from tidings.core.renewing import Renewer
 from tidings.core.replaying import Replayer
 from tidings.core.retention import Trimmer
 from tidings.core.streaming import Streamer
@@ -116,7 +117,7 @@ class Functions:
         follower = Follower(
             process.through("followers", self.stores.followers),
             self._reader(process),
-            Filler(log, log, process.clock, self.settings(process).page_ms, process.count),
+            Filler(self._reader(process), self.settings(process).page_ms),
             process.through("bells", self.bells),
             process.clock,
             process.sleep,
@@ -124,7 +125,8 @@ class Functions:
             process.count,
         )
         if name == ARCHIVE:
-            follower = replace(follower, reader=Gatherer(log, log), habits=HABITS)
+            kept = log, log, self._followers(process), process.clock, process.count
+            follower = replace(follower, reader=Gatherer(*kept), habits=HABITS)
         return follower
 
     def settings(self, process: Process) -> Settings:
@@ -140,7 +142,7 @@ class Functions:
             process.through("state", self.stores.state),
             self._followers(process),
             self._reader(process),
-            Filler(log, log, process.clock, self.settings(process).page_ms, process.count),
+            Filler(self._reader(process), self.settings(process).page_ms),
             process.clock,
             process.sleep,
             process.new_id,
@@ -224,10 +226,17 @@ class Functions:
             age,
             process.clock,
             process.count,
+            Renewer(
+                log, shuffled(process), process.clock, process.count, self.settings(process).page_ms
+            ),
         )
         trimmer = replace(trimmer, archives=self.archive is not None)
         consumers = process.through("consumers", self.stores.consumers)
         return replace(trimmer, holds=Holds(consumers, Retention(cap_ms, 0)))
+
+    def _renewer(self, process: Process, log: Any) -> Renewer:
+        page_ms = self.settings(process).page_ms
+        return Renewer(log, shuffled(process), process.clock, process.count, page_ms)
 
     def sweep(self, process: Process) -> None:
         log, followers = self._log(process), self._followers(process)
@@ -314,7 +323,8 @@ class Functions:
 
     def _reader(self, process: Process) -> Reader:
         log = self._log(process)
-        return self.parts.reader(log, log)
+        followers = self._followers(process)
+        return self.parts.reader(log, log, followers, process.clock, process.count)
 
     def _log(self, process: Process) -> Any:
         return process.through("log", self.stores.log)

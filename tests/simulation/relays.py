@@ -78,11 +78,11 @@ class Relays:
     def _catch_up(self) -> CatchUp:
         stores = self.world.stores
         departures = DepartureReader(stores.departures, stores.followers)
-        reader = Reader(stores.log, stores.log)
 
         def clock() -> int:
             return self.world.scheduler.now_ms
 
+        reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
         kept = stores.tombstones, departures
         return CatchUp(reader, stores.state, stores.followers, clock, *kept)
 

@@ -61,7 +61,9 @@ class Scene:
 
     def catch_up(self) -> CatchUp:
         stores = self.world.stores
-        reader = SOUND.reader(stores.log, stores.log)
+        reader = SOUND.reader(
+            stores.log, stores.log, stores.followers, self._now_ms, lambda *_: None
+        )
         departures = DepartureReader(stores.departures, stores.followers)
         return CatchUp(
             reader, stores.state, stores.followers, self._now_ms, stores.tombstones, departures

@@ -58,6 +58,7 @@ from tidings.core.pushing import Pusher
 from tidings.core.reader import Filler, Reader
 from tidings.core.receiving import Receiver
 from tidings.core.registering import Registrar
+from tidings.core.renewing import Renewer
 from tidings.core.replaying import Replayer
 from tidings.core.retention import Trimmer
 from tidings.core.streaming import Streamer
@@ -128,7 +129,7 @@ class Scene:
         ring = KeyRing(self.keys, self.clock, self.misses, self.meter)
         verifier = Verifier(b"scene")
         self.guard = Guard(self.profiles, verifier, True, self.misses, (ring,))
-        self.reader = Reader(self.log, self.log)
+        self.reader = Reader(self.log, self.log, self.followers, self.clock, self.count)
         self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
         self.ingester = Ingester(
             self.appender,
@@ -207,7 +208,7 @@ class Scene:
             self.departure_reader,
             self.profiles,
         )
-        self.filler = Filler(self.log, self.log, self.clock, PAGE_MS, self.count)
+        self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(
             self.followers,
             self.reader,
@@ -219,7 +220,8 @@ class Scene:
             self.count,
         )
         self.archiver = Archiver(self.archive, self.count)
-        self.gathering = replace(self.follower, reader=Gatherer(self.log, self.log), habits=HABITS)
+        gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
+        self.gathering = replace(self.follower, reader=gatherer, habits=HABITS)
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
@@ -230,6 +232,7 @@ class Scene:
             self.retention,
             self.clock,
             self.count,
+            Renewer(self.log, one_by_one, self.clock, self.count, PAGE_MS),
             aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(

@@ -8,15 +8,15 @@ from tidings.core.consumer_holds import Holds
 from tidings.core.feeds import Retention
 
 from tests.unit.consumer_scene import ConsumerScene
-from tests.unit.scene import FEED, Scene
-from tests.unit.test_retention import HOUR, QUIET, followed
+from tests.unit.scene import FEED, NOW, Scene
+from tests.unit.test_retention import HOUR, followed
 
 CAP = 24 * HOUR
 
 
 def aged(pages: int, cap_ms: int = CAP) -> ConsumerScene:
     """A page an hour, kept for two hours; one consumer, from before them all."""
-    scene = ConsumerScene(Scene(now_ms=QUIET))
+    scene = ConsumerScene(Scene(now_ms=NOW))
     scene.register()
     for _ in range(pages):
         scene.post("a")
@@ -74,5 +74,5 @@ def test_a_feed_without_consumers_counts_nothing() -> None:
     scene.store = type(scene.store)()
     scene.scene.trimmer = replace(scene.scene.trimmer, holds=scene.holds(CAP))
     assert scene.scene.trimmer.run(FEED) == 10
-    ConsumerScene(Scene(now_ms=QUIET)).watch(HOUR).run(FEED)
+    ConsumerScene(Scene(now_ms=NOW)).watch(HOUR).run(FEED)
     assert "ConsumerLag" not in scene.scene.counted

@@ -16,7 +16,6 @@ from tidings.core.listing import Lister, Listing, Query, extended, parse
 from tidings.core.losses import Losses
 from tidings.core.memory import MemoryLog, MemoryTags
 from tidings.core.pages import Page
-from tidings.core.reader import Reader
 from tidings.core.tag_index import Indexer
 
 from tests.unit.scene import FEED, PAGE_MS, Scene, op, page
@@ -40,7 +39,7 @@ class Feed:
         self.log = CountingLog()
         self.scene = Scene(log=self.log)
         self.tags = MemoryTags()
-        reader = Reader(self.log, self.log)
+        reader = self.scene.reader
         self.lister = Lister(reader, self.tags, self.scene.followers, self.scene.clock)
         self.indexer = Indexer(self.tags, reader, self.scene.clock, PAGE_MS)
 
@@ -197,8 +196,7 @@ def test_a_slow_search_says_how_far_it_came() -> None:
     for _ in range(300):
         feed.post("often")
     moments = iter([0, 0, 0, *[limits.CHANGES_SCAN_MS] * 9])
-    reader = Reader(feed.log, feed.log)
-    lister = Lister(reader, feed.tags, feed.scene.followers, lambda: next(moments))
+    lister = Lister(feed.scene.reader, feed.tags, feed.scene.followers, lambda: next(moments))
     found = lister.list(FEED, Query(tags=frozenset({"rare"})))
 
     assert found.entries == [] and not found.at_end

@@ -140,9 +140,6 @@ def test_no_hole_of_a_copy_is_filled(scene: Scene) -> None:
     scene.log.take(FEED)
     scene.post(op())
     scene.now_ms += 60_000
-    fillers = [
-        Filler(scene.log, scene.log, scene.clock, PAGE_MS, scene.count, chained)
-        for chained in (COPIES.sources, ())
-    ]
+    fillers = [Filler(scene.reader, PAGE_MS, chained) for chained in (COPIES.sources, ())]
 
     assert [each.close_hole(FEED, 0) for each in fillers] == [False, True]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits, reader
 from tidings.core.cursors import START
 from tidings.core.pages import Page
-from tidings.core.reader import Gap, Run
+from tidings.core.reader import Gap, PagesLost, Run
 
 from tests.unit.scene import FEED, NOW, Scene, line, op, page
 
@@ -151,13 +153,66 @@ def test_one_page(scene: Scene) -> None:
         (7, limits.HOLE_GRACE_MS, Gap.OVERDUE),
         (4, 0, Gap.TRIMMED),
         (4, limits.HOLE_GRACE_MS, Gap.TRIMMED),
-        (5, limits.HOLE_GRACE_MS, Gap.OVERDUE),
         (7, -5000, Gap.IN_FLIGHT),
+        (7, limits.HOLE_LOST_MS - 1, Gap.OVERDUE),
+        (7, limits.HOLE_LOST_MS, Gap.LOST),
+        (6, 0, Gap.LOST),
+        (4, limits.HOLE_LOST_MS, Gap.TRIMMED),
     ],
 )
 def test_what_a_gap_is(missing: int, age_ms: int, gap: Gap) -> None:
-    """By the floor and the age of the page behind it; a clock ahead of ours only waits longer."""
-    assert reader.judge(missing, page(9, at_ms=NOW - age_ms), floor=5, now_ms=NOW) is gap
+    """By the floor, what was handled, and the age of the page behind it."""
+    beyond = page(9, at_ms=NOW - age_ms)
+    assert reader.judge(missing, beyond, floor=5, handled=6, now_ms=NOW) is gap
+
+
+def handled(scene: Scene, page: int) -> None:
+    """The follower `state` stands there."""
+    lease = scene.followers.take(FEED, "state", owner="me", now_ms=scene.now_ms)
+    assert lease is not None
+    scene.followers.release(replace(lease, checkpoint=page))
+
+
+def test_a_page_that_was_there_is_lost_and_never_filled(scene: Scene) -> None:
+    """Somebody handled it: an error to each reader, counted, however young what follows is."""
+    put(scene, 1, 4)
+    handled(scene, 3)
+    assert numbers(scene.reader.read(FEED, 0)) == [1]
+    with pytest.raises(PagesLost) as lost:
+        scene.reader.read(FEED, 1)
+    assert (lost.value.first, lost.value.beyond) == (2, 4)
+    assert scene.counted["PagesLost"] == 2
+
+    scene.now_ms += limits.HOLE_GRACE_MS
+    assert not scene.filler.close_hole(FEED, 1)
+    assert numbers(Run(scene.log.read(FEED, 0))) == [1, 4]
+    assert scene.reader.frontier(FEED, 0).page == 1
+
+
+def test_a_hole_that_nobody_closed_for_a_day_is_lost(scene: Scene) -> None:
+    """It may be a page that expired; before that it can be a writer's alone."""
+    put(scene, 1, 3)
+    scene.now_ms += limits.HOLE_LOST_MS - 1
+    assert scene.reader.read(FEED, 1).waiting
+    scene.now_ms += 1
+    with pytest.raises(PagesLost):
+        scene.reader.read(FEED, 1)
+    assert not scene.filler.close_hole(FEED, 1)
+
+
+def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Scene) -> None:
+    """It was missing when the log was read, and there when the checkpoints were."""
+    put(scene, 1, 3)
+    checkpoints = scene.followers.checkpoints
+
+    def meanwhile(feed: str) -> dict[str, int]:
+        scene.log.put(FEED, Page(2, line("late"), "late", NOW))
+        handled(scene, 3)
+        return checkpoints(feed)
+
+    scene.followers.checkpoints = meanwhile  # type: ignore[method-assign]
+    assert scene.reader.read(FEED, 1).waiting
+    assert numbers(scene.reader.read(FEED, 1)) == [2, 3]
 
 
 def test_an_overdue_hole_is_filled_whole(scene: Scene) -> None:

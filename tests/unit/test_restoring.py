@@ -15,7 +15,6 @@ from tidings.core.errors import Unavailable
 from tidings.core.memory import MemoryArchive, MemoryConsumers, MemoryLog
 from tidings.core.pages import Page, filler
 from tidings.core.ports import Sleep
-from tidings.core.reader import Reader
 from tidings.core.restoring import Restorer, cut, taken_back
 
 from tests.unit.following import caught_up, names
@@ -34,7 +33,7 @@ class Kept:
         scene = self.scene
         return Restorer(
             scene.log,
-            Reader(scene.log, scene.log),
+            scene.reader,
             scene.log,
             scene.followers,
             scene.followers,

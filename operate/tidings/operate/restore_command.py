@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import click
 from tidings.aws.clock import now_ms, sleep_ms
 from tidings.aws.dynamodb_consumers import DynamoDBConsumers
-from tidings.aws.dynamodb_followers import DynamoDBFollowers
 from tidings.aws.dynamodb_numbers import DynamoDBNumbers
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.client.cli import EXIT_CODES
 from tidings.core import limits
-from tidings.core.reader import Reader
 from tidings.core.restoring import Restorer
 
 from .archive_command import page_of
@@ -93,10 +91,10 @@ def restore(
 
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:
     client, settings, log = target.client, target.settings, target.log()
-    followers = DynamoDBFollowers(client, settings.control_table)
+    followers = target.followers()
     return Restorer(
         log,
-        Reader(log, log),
+        target.reader(),
         DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
         followers,
         followers,

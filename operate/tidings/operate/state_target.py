@@ -47,13 +47,12 @@ class StateTarget:
     def verifier(
         self, spill: Spill, buckets: Collection[int], archive: ArchiveReader | None = None
     ) -> Verifier:
-        log = self.log()
-        followers = DynamoDBFollowers(self.client, self.settings.control_table)
+        followers = self.followers()
         return Verifier(
             self.feed,
             self.states(),
             followers,
-            Reader(log, log),
+            self.reader(),
             spill,
             now_ms,
             self.tombstone_ms(),
@@ -69,6 +68,13 @@ class StateTarget:
 
     def log(self) -> DynamoDBLog:
         return DynamoDBLog(self.client, self.settings.log_table, self.settings.control_table)
+
+    def followers(self) -> DynamoDBFollowers:
+        return DynamoDBFollowers(self.client, self.settings.control_table)
+
+    def reader(self) -> Reader:
+        log = self.log()
+        return Reader(log, log, self.followers(), now_ms, _uncounted)
 
     def states(self) -> DynamoDBState:
         """To read and repair: it does nothing without a condition, so requests may be repeated."""
@@ -131,3 +137,7 @@ def _beside(settings: Settings, suffix: str) -> Settings:
 
 
 state_options = feed_options(find)
+
+
+def _uncounted(metric: str, value: int) -> None:
+    """What a command finds is in what it prints."""

@@ -115,17 +115,19 @@ class Place:
         asked = watermarks.parse(as_of, now_ms=now_ms())
         if isinstance(asked, Moment):
             return asked
-        log = self.log()
-        page = Reader(log, log).at(self.feed, asked.page)
+        page, floor = self.reader().at(self.feed, asked.page), self.log().floor(self.feed)
         seconds = page.seconds if page is not None else None
-        return watermarks.reached(asked, seconds, floor=log.floor(self.feed), end=self.end())
+        return watermarks.reached(asked, seconds, floor=floor, end=self.end())
 
     def checkpoint(self) -> int:
         return self.followers().checkpoints(self.feed).get(STATE, 0)
 
     def end(self) -> int:
+        return self.reader().frontier(self.feed, self.checkpoint()).page
+
+    def reader(self) -> Reader:
         log = self.log()
-        return Reader(log, log).frontier(self.feed, self.checkpoint()).page
+        return Reader(log, log, self.followers(), now_ms, _uncounted)
 
     def tombstones(self) -> DynamoDBTombstones:
         from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
@@ -133,14 +135,13 @@ class Place:
         return DynamoDBTombstones(self.client(), self.settings.control_table)
 
     def corrector(self) -> Corrector:
-        log = self.log()
-        page_ms = self.settings.page_ms
+        reader, page_ms = self.reader(), self.settings.page_ms
         return Corrector(
-            log,
+            self.log(),
             self.state(),
             self.followers(),
-            Reader(log, log),
-            Filler(log, log, now_ms, page_ms, _uncounted),
+            reader,
+            Filler(reader, page_ms),
             now_ms,
             sleep_ms,
             _new_id,

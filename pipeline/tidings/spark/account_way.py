@@ -14,7 +14,6 @@ from tidings.core.cursors import PAGE_END, Place, Replication
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers import STATE
 from tidings.core.operations import as_event
-from tidings.core.reader import Reader
 from tidings.core.tombstones import forgotten, known_since
 from tidings.pipeline import place as places
 
@@ -72,12 +71,11 @@ class AccountWay:
             return self._archive.ends()
         feed, log = self.where.feed, self.place.log()
         projected = self.place.followers().checkpoints(feed).get(STATE, 0)
-        frontier = Reader(log, log).frontier(feed, projected)
+        frontier = self.place.reader().frontier(feed, projected)
         return Ends(self._floor(log.floor(feed)), frontier, projected)
 
     def end_of(self, page: int) -> Place | None:
-        log = self.place.log()
-        found = None if self.where.from_archive else Reader(log, log).at(self.where.feed, page)
+        found = None if self.where.from_archive else self.place.reader().at(self.where.feed, page)
         if found is not None:
             return found.end
         return self._archived(page)
@@ -104,8 +102,7 @@ class AccountWay:
         if self.where.from_archive:
             yield from self._archive.log(after, last)
             return
-        log = self.place.log()
-        reader = Reader(log, log)
+        reader = self.place.reader()
         done = after.page if after.slot == PAGE_END else after.page - 1
         while done < last.page:
             run = reader.read(self.where.feed, done)

@@ -198,7 +198,7 @@ def checkpoint(feed: str) -> int:
 def reader() -> Reader:
     from tidings.core.reader import Reader
 
-    return Reader(log(), log())
+    return Reader(log(), log(), followers(), now_ms, count)
 
 
 @cache
@@ -243,7 +243,7 @@ def ingester() -> Ingester:
 def filler() -> Filler:
     from tidings.core.reader import Filler
 
-    return Filler(log(), log(), now_ms, settings().page_ms, count, settings().sources)
+    return Filler(reader(), settings().page_ms, settings().sources)
 
 
 @cache
@@ -343,14 +343,20 @@ def streamer() -> Streamer:
 def sweeper() -> Sweeper:
     from tidings.core.configuration import Purges
     from tidings.core.profiles import MaxAges
+    from tidings.core.renewing import Renewer
     from tidings.core.retention import Trimmer
     from tidings.core.sweeping import Sweeper
 
     from . import changes_app, consumers_app, relay_app
+    from .dynamodb_renewals import DynamoDBRenewals
+    from .threads import Threads
 
+    renewals = DynamoDBRenewals(clients.dynamodb(), settings().log_table, settings().control_table)
+    threads = Threads(SPREAD_WORKERS)
+    renewer = Renewer(renewals, threads, now_ms, count, settings().page_ms)
     ages = Purges(changes_app.sheets()), MaxAges(profiles())
     archives = settings().archive != ""
-    kept = settings().retention, now_ms, count, *ages, consumers_app.holds(), archives
+    kept = settings().retention, now_ms, count, renewer, *ages, consumers_app.holds(), archives
     trimmer = Trimmer(log(), log(), followers(), reader(), *kept)
     return Sweeper(
         log(),
@@ -384,4 +390,6 @@ def reporter() -> Reporter:
     log = DynamoDBLog(client, settings().log_table, control)
     followers = DynamoDBFollowers(client, control)
     has = settings().feeds, settings().archive != "", settings().sources
-    return Reporter(log, followers, tallies(), Reader(log, log), now_ms, *has)
+    return Reporter(
+        log, followers, tallies(), Reader(log, log, followers, now_ms, count), now_ms, *has
+    )

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from . import app, clients
+from .clock import now_ms
 
 if TYPE_CHECKING:
     from tidings.core.archive_ports import ArchiveStore
@@ -50,4 +51,5 @@ def with_habits(follower: Follower) -> Follower:
     """*follower* as the archive's goes about it."""
     from tidings.core.archiving import HABITS, Gatherer
 
-    return replace(follower, reader=Gatherer(app.log(), app.log()), habits=HABITS)
+    kept = app.log(), app.log(), app.followers(), now_ms, app.count
+    return replace(follower, reader=Gatherer(*kept), habits=HABITS)

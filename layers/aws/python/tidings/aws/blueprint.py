@@ -146,7 +146,7 @@ FUNCTIONS = (
         grants=(
             Grant("log", _QUERY + _PUT),
             Grant("state", ("dynamodb:BatchGetItem", "dynamodb:BatchWriteItem")),
-            Grant("control", _GET + _UPDATE),
+            Grant("control", _READ + _UPDATE),
         ),
         invokes=("follow-state", "follow-push"),
         environment={"TIDINGS_FOLLOWER": "state"},
@@ -171,7 +171,7 @@ FUNCTIONS = (
         "follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        grants=(Grant("log", _QUERY), Grant("control", _GET + _UPDATE)),
+        grants=(Grant("log", _QUERY), Grant("control", _READ + _UPDATE)),
         invokes=("follow-archive",),
         archive="write",
         environment={"TIDINGS_FOLLOWER": "archive"},
@@ -346,7 +346,7 @@ FUNCTIONS = (
         grants=(
             Grant("log", _QUERY),
             Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
-            Grant("control", _GET),
+            Grant("control", _READ),
         ),
     ),
     Function(

@@ -10,7 +10,7 @@ from tidings.core.tallies import Taken
 
 from .guarded_writes import raise_page
 from .items import floor, head, page
-from .items.attributes import Item, number, seconds, text, text_of
+from .items.attributes import Item, number, text, text_of
 from .weather import ConditionFailed, translated
 
 if TYPE_CHECKING:
@@ -81,48 +81,6 @@ class DynamoDBLog:
 
     def raise_floor(self, feed: str, page_: int) -> None:
         raise_page(self._client, self._control, floor.key(feed), page_)
-
-    def extend(self, feed: str, page_: int, expires_ms: int) -> None:
-        try:
-            with translated():
-                self._client.update_item(
-                    TableName=self._log,
-                    Key=page.key(feed, page_),
-                    UpdateExpression="SET #expires = :expires",
-                    ConditionExpression="#expires < :expires",  # false where there is no page
-                    ExpressionAttributeNames={"#expires": "expires"},
-                    ExpressionAttributeValues={":expires": number(seconds(expires_ms))},
-                )
-        except ConditionFailed:
-            return
-
-    def expiring(self, feed: str, first: int, last: int, before_ms: int) -> list[int]:
-        found: list[int] = []
-        start: Item = {}
-        while True:
-            with translated():
-                answer = self._client.query(
-                    TableName=self._log,
-                    KeyConditionExpression="#feed = :feed AND #page BETWEEN :first AND :last",
-                    FilterExpression="#expires < :before",
-                    ProjectionExpression="#page",
-                    ExpressionAttributeNames={
-                        "#feed": "feed",
-                        "#page": "page",
-                        "#expires": "expires",
-                    },
-                    ExpressionAttributeValues={
-                        ":feed": text(feed),
-                        ":first": number(first),
-                        ":last": number(last),
-                        ":before": number(seconds(before_ms)),
-                    },
-                    **start,
-                )
-            found += [int(item["page"]["N"]) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return found
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def _control_item(self, key: Item) -> Item:
         with translated():

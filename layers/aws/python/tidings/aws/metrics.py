@@ -58,5 +58,7 @@ METRICS = (
     Metric("RelayUpstreamAge", "Seconds", "time since a chained feed last read its upstream"),
     Metric("RelayMasterAge", "Seconds", "time since anybody on its way last read the master"),
     Metric("SweepStepsFailed", "Count", "feeds, their steps and connections a sweep failed on"),
+    Metric("PagesLost", "Count", "pages that vanished above the floor, each time they are missed"),
+    Metric("PagesRenewed", "Count", "pages that have to outlive the time they were written with"),
     Metric("FloorRaised", "Count", "pages given up by retention"),
 )

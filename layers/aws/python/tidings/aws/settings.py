@@ -95,8 +95,13 @@ class Settings:
 
     @property
     def page_ms(self) -> int:
-        """Pages outlive their retention, so that the floor passes them before they vanish."""
-        return self.retention.age_ms + limits.TTL_SLACK_MS
+        """
+        How long a page lives: until nobody may need it, and a day.
+
+        That is as long as the log may wait for a named consumer, so that the floor passes a page
+        before it vanishes and nothing has to be renewed for that.
+        """
+        return max(self.retention.age_ms, self.consumer_cap.age_ms) + limits.TTL_SLACK_MS
 
 
 class MissingSetting(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from . import limits
 from .archives import encode
 from .followers import ARCHIVE, Habits
-from .reader import Reader, Run
+from .reader import PagesLost, Reader, Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,10 @@ class Gatherer(Reader):
         run = Reader.read(self, feed, after, limit)
         pages, size = list(run.pages), _size(run.pages)
         while run.pages and run.more and limit is None and size < limits.ARCHIVE_PART_BYTES:
-            run = Reader.read(self, feed, pages[-1].number)
+            try:
+                run = Reader.read(self, feed, pages[-1].number)
+            except PagesLost:
+                return Run(pages, more=True)  # for the next turn to find, as a floor that rises
             pages += run.pages
             size += _size(run.pages)
         # A floor that rises meanwhile is for the next turn to find.

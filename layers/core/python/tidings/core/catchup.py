@@ -9,19 +9,21 @@ SSE streams and WebSocket replays.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import limits
 from .copying import behind, in_copy, in_parts
-from .cursors import PAGE_END, PARTS_MAX, START, Cursor, Now, Place, Replication, Since
+from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
 from .followers import STATE
 from .frames import Event
 from .matching import page_part, row_name
 from .operations import data_of, event_of, parse_line
 from .parts import Chosen, Rows
-from .reader import Run
+from .progress import Progress as Progress
+from .progress import Step as Step
+from .progress import in_log as in_log
+from .reader import PagesLost, Run
 from .tombstones import forgotten, known_since
 
 if TYPE_CHECKING:
@@ -39,71 +41,6 @@ if TYPE_CHECKING:
 
 RESET = "reset"
 LIVE = "live"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """
-    Where a catch-up stands: in the log behind (*page*, *slot*), or copying the state.
-
-    While copying, *bucket* and *after_key* say how far, *since_ms* and *tombstones* what is
-    wanted, and the log goes on behind *page*. *passed* living objects of the bucket lie before, of
-    which *skips* have still to be found where a copy goes on.
-    *resets*: `reset` is still to be sent. *announces*: `live` is to be sent at the frontier.
-    *archived*: what comes next may be in the archive alone.
-    """
-
-    page: int
-    slot: int = PAGE_END
-    seconds: int = 0
-    copying: bool = False
-    since_ms: int = 0
-    bucket: int = 0
-    after_key: str | None = None
-    tombstones: bool = False
-    resets: bool = False
-    announces: bool = False
-    archived: bool = False
-    passed: int = 0
-    skips: int = 0
-
-    @property
-    def in_step(self) -> bool:
-        """Behind a whole page of the log, with nothing else left to send."""
-        return not (self.copying or self.resets or self.announces) and self.slot >= PAGE_END
-
-    @property
-    def cursor(self) -> str:
-        """What a client resumes from that has everything so far."""
-        if self.copying:
-            since_s, part = self.since_ms // 1000, self.passed // limits.COPY_PART_ROWS
-            part = min(part, PARTS_MAX)
-            return Replication(since_s, self.page, self.bucket, self.tombstones, part).encode()
-        return Place(self.page, self.slot, self.seconds).encode()
-
-    def encode(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def decode(text: str) -> Progress:
-        return Progress(**json.loads(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """*at_frontier*: there is nothing more to send for now."""
-
-    parts: list[Part]
-    progress: Progress
-    at_frontier: bool = False
-
-    @property
-    def events(self) -> list[Event]:
-        return [event for part in self.parts for event in part.events()]
-
-
-def in_log(place: Place) -> Progress:
-    return Progress(place.page, place.slot, place.seconds)
 
 
 def margin(seconds: int) -> int:
@@ -205,7 +142,7 @@ class CatchUp:
 
     def _told(self, feed: str, page: int) -> bool:
         """Whether every operation behind *page* is in the log, or in the archive and the log."""
-        run = self.reader.read(feed, page, 1)
+        run = self.reader.read_on(feed, page, 1)
         if not run.trimmed:
             return True
         return self.archive is not None and self.archive.reaches(feed, page, run.floor - 1)
@@ -331,7 +268,7 @@ class CatchUp:
 
     def _seconds_behind(self, feed: str, number: int) -> int:
         """Since when pages behind *number* were written, which is gone; 0 where nobody knows."""
-        run = self.reader.read(feed, number, 1)
+        run = self.reader.read_on(feed, number, 1)
         if number == 0 or run.trimmed or run.waiting:
             return 0
         return run.pages[0].seconds if run.pages else self._last(feed, number).seconds
@@ -357,7 +294,10 @@ class CatchUp:
         floor = self.reader.trim.floor(feed) if progress.archived else 0
         if after + 1 < floor:
             return self._archive_step(feed, progress, wanted, after, floor)
-        run = self.read(feed, after, leave=wanted.leave, begun=0 if whole else progress.page)
+        try:
+            run = self.read(feed, after, leave=wanted.leave, begun=0 if whole else progress.page)
+        except PagesLost as lost:
+            return self._lost_step(feed, progress, wanted, after, lost)
         if run.trimmed:
             return self._archive_step(feed, progress, wanted, after, run.floor)
         if not run.pages:
@@ -366,6 +306,20 @@ class CatchUp:
         last = run.pages[-1]
         moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
         return Step(parts, moved) if run.more else self._frontier_step(parts, moved)
+
+    def _lost_step(
+        self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
+    ) -> Step:
+        """
+        As behind pages that were given up, where the archive or the state has what they held.
+
+        Raises:
+            PagesLost: neither does.
+        """
+        step = self._archive_step(feed, progress, wanted, after, lost.beyond)
+        if step.progress.copying and self._projected(feed) < lost.beyond - 1:
+            raise lost
+        return step
 
     def _archive_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int

@@ -49,6 +49,7 @@ Every error the feed raises.
     * BrokenRelay           what is stored of a chained feed cannot be read
     * LeaseLost             another holder took over; stop, write nothing more
     * FellOff               a follower's next page is no longer in the log
+    * PagesLost             pages are gone that the log should have: see `reader`
     * PlanMissing           the job of a sync ended well and left no plan
     * LogIncomplete         the log lacks pages that the state has handled
     * BrokenPart            a part of the archive cannot be read

@@ -239,7 +239,7 @@ class Follower:
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """One read, unless there is enough of the last one, and what follows from it."""
         more = handler.prepare(lease.feed, lease.checkpoint)
-        run = work.ahead or self.reader.read(lease.feed, lease.checkpoint)
+        run = work.ahead or self.reader.read_on(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler), False
         if lease.is_late(self.clock()):

@@ -33,6 +33,7 @@ STREAM_BYTES_MAX = 180_000_000  # Lambda cuts at 200 MB, anywhere; the last piec
 TAIL_BYTES_MAX = 8 * 1024 * 1024  # held for streams at the frontier; who is further behind reads
 TAIL_PAGE_BYTES = 400  # a held page's objects, beside its text
 HOLE_GRACE_MS = 2000  # a writer needs some 10 ms between number and page; then it is overtaken
+HOLE_LOST_MS = 24 * 3600 * 1000  # no page lives for less: an older hole may be one that expired
 CLOCK_SKEW_MS_MAX = 60_000  # writers' clocks are within this of each other (AWS: milliseconds)
 CURSOR_CHARS_MAX = 64  # any id longer than this is refused before it is parsed
 
@@ -125,7 +126,10 @@ STATUS_AGE_MS = 1_000  # nobody needs a password for it: a crowd costs one repor
 # --- retention -------------------------------------------------------------------------------
 RETENTION_MS_MIN = 3600 * 1000  # far above any function's time limit, so no writer is that slow
 TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # no retention lets them live shorter
-TTL_SLACK_MS = 24 * 3600 * 1000  # DynamoDB deletes this long after the floor has passed a page
+TTL_SLACK_MS = 24 * 3600 * 1000  # how long the sweep may stand still before a page expires unseen
+RENEW_WITHIN_MS = 12 * 3600 * 1000  # of its expiry a page is renewed: a sweep may fail for hours
+RENEW_EVERY_MS = 3 * 3600 * 1000  # a round: the pages that stay are looked at four times before
+RENEW_PAGES_MAX = 20_000  # a minute, as a query brings them: seven seconds by 16 threads
 CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
 
 # --- what a feed's owner sets ----------------------------------------------------------------

@@ -17,6 +17,7 @@ from .errors import BelowFloor, InvalidChange, UnknownChange
 from .filters import EVERYTHING, Filter
 from .numbers import whole
 from .operations import parse_line
+from .reader import PagesLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -245,11 +246,20 @@ class Lister:
             self._read_by_index(feed, scan, until)
         size = limits.CHANGES_FIRST_PAGES
         while not scan.full and self.clock() < until:
-            run = self.reader.read(feed, scan.page, size)
+            try:
+                run = self.reader.read(feed, scan.page, size)
+            except PagesLost as lost:
+                gone = end_of(lost.beyond - 1)
+                if scan.next > scan.query.since:
+                    return False, False  # what came before them is told; the next request is not
+                if scan.query.since < gone:
+                    raise BelowFloor(scan.query.since, gone) from lost
+                scan.skip(lost.beyond - 1)
+                continue
             _show(scan, run.pages)
             if run.trimmed:
                 scan.skip(run.floor - 1)
-            elif not run.more and not scan.full:
+            elif not (run.more or scan.full or (run.waiting and run.pages)):
                 return True, run.waiting
             size = max(1, min(size * _GROWTH, scan.wanting(), limits.READ_ITEMS_MAX))
         return False, False

@@ -11,6 +11,7 @@ from .cursors import Place
 from .errors import ConsumerFellOff, InvalidConsumer
 from .followers import STATE
 from .operations import parse_line
+from .reader import PagesLost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,7 +153,11 @@ class LogView:
     def _from(self, feed: str, first: Place) -> Iterator[Entry]:
         after = max(first.page, self.trim.floor(feed)) - 1
         while True:
-            run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)
+            try:
+                run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)
+            except PagesLost as lost:  # as below the floor: what there is, by its ids
+                after = lost.beyond - 1
+                continue
             for page in run.pages:
                 for place, line in _lines(page):
                     if positions.rank(place) >= positions.rank(first):
@@ -169,11 +174,24 @@ class LogView:
         handled = positions.handled(consumer.position) or 0
         after = max(handled, floor - 1)
         for _ in range(reads_max):
-            run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
+            try:
+                run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
+            except PagesLost as lost:
+                if after > max(handled, floor - 1):
+                    return  # what came before them counts; the next request finds them
+                raise _needs(consumer, lost) from lost
             yield from run.pages
             if not run.more:
                 return
             after = run.pages[-1].number
+
+
+def _needs(consumer: Consumer, lost: PagesLost) -> ConsumerFellOff:
+    rule = (
+        f"needs the pages {lost.first} to {lost.beyond - 1}, which are lost. Put it to an id behind"
+        " them, or to `copy` to send it every object anew"
+    )
+    return ConsumerFellOff(rule, field="consumer", value=consumer.name)
 
 
 def _lines(page: Page) -> Iterator[tuple[Place, str]]:

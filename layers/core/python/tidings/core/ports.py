@@ -96,14 +96,6 @@ class TrimStore(Protocol):
         """Set the floor to *page* unless it is there or above already."""
         ...
 
-    def extend(self, feed: str, page: int, expires_ms: int) -> None:
-        """Keep an existing page until *expires_ms*; a missing page stays missing."""
-        ...
-
-    def expiring(self, feed: str, first: int, last: int, before_ms: int) -> list[int]:
-        """Pages from *first* to *last* that may be deleted before *before_ms*, ascending."""
-        ...
-
 
 class StateStore(Protocol):
     """The latest operation of each object."""

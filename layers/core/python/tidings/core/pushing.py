@@ -219,7 +219,7 @@ class Pusher:
         behind = connection.since
         profile = self.profiles.profile(connection.feed)
         while behind < checkpoint:
-            pages = self.reader.read(connection.feed, behind, checkpoint - behind).pages
+            pages = self.reader.read_on(connection.feed, behind, checkpoint - behind).pages
             if not pages:  # it fell off the log: let it come back and start from its cursor
                 self.delivery.cut(connection.id)
                 return False

@@ -3,7 +3,9 @@ Reading: the contiguous prefix of the log, and what a missing number means.
 
 A missing number above the floor is a writer in flight: readers stop before it. Once a later
 page is older than a short grace, a reader that may write closes the hole with a filler; the
-late writer then loses the race. Below the floor it is history, told as `trimmed`.
+late writer then loses the race. Below the floor it is history, told as `trimmed`. A number that
+a follower has handled, or that is missing for longer than a page may live at least, was a page
+and is lost: that is an error to every reader, and never filled.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .cursors import PAGE_END, START, Place
+from .errors import TidingsError
 from .pages import Page, filler
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
-    from .ports import Clock, Count, LogStore, TrimStore
+    from .ports import Checkpoints, Clock, Count, LogStore, TrimStore
 
 _PAGE_OVERHEAD_BYTES = 80  # names and numbers of an item, at the least
 
@@ -29,7 +32,16 @@ class Gap(Enum):
 
     IN_FLIGHT = "in flight"
     OVERDUE = "overdue"
+    LOST = "lost"
     TRIMMED = "trimmed"
+
+
+class PagesLost(TidingsError):
+    """Pages from *first* on are gone above the floor; *beyond* is there. Never skipped."""
+
+    def __init__(self, *, feed: str, first: int, beyond: int) -> None:
+        self.first, self.beyond = first, beyond
+        super().__init__(f"{feed}: the pages {first} to {beyond - 1} are gone, above the floor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +69,12 @@ def contiguous(pages: Sequence[Page], after: int) -> int:
     return count
 
 
-def judge(missing: int, beyond: Page, *, floor: int, now_ms: int) -> Gap:
-    """What the *missing* number is, given the next page *beyond* it."""
+def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
+    """What the *missing* number is, given the next page *beyond* it and what was *handled*."""
     if missing < floor:
         return Gap.TRIMMED
+    if missing <= handled or now_ms - beyond.at_ms >= limits.HOLE_LOST_MS:
+        return Gap.LOST
     return Gap.OVERDUE if now_ms - beyond.at_ms >= limits.HOLE_GRACE_MS else Gap.IN_FLIGHT
 
 
@@ -75,13 +89,21 @@ def _cut(pages: Sequence[Page], limit: int | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads and waits; never writes."""
+    """Reads and waits; never writes. *checkpoints* tell which pages there certainly were."""
 
     log: LogStore
     trim: TrimStore
+    checkpoints: Checkpoints
+    clock: Clock
+    count: Count
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
-        """What follows page *after*, as far as there is no hole."""
+        """
+        What follows page *after*, as far as there is no hole.
+
+        Raises:
+            PagesLost: the next page is gone, above the floor.
+        """
         pages = self.log.read(feed, after, limit)
         count = contiguous(pages, after)
         if count:
@@ -90,12 +112,39 @@ class Reader:
         floor = self.trim.floor(feed)
         if after + 1 < floor:
             return Run([], trimmed=True, floor=floor)
+        if pages and self.gap(feed, after + 1, pages[0]) is Gap.LOST:
+            self.count("PagesLost", pages[0].number - after - 1)
+            raise PagesLost(feed=feed, first=after + 1, beyond=pages[0].number)
         return Run([], waiting=bool(pages), floor=floor)
+
+    def read_on(self, feed: str, after: int, limit: int | None = None) -> Run:
+        """As `read`, for who goes another way: what is lost is told as given up."""
+        try:
+            return self.read(feed, after, limit)
+        except PagesLost as lost:
+            return Run([], trimmed=True, floor=lost.beyond)
+
+    def gap(self, feed: str, missing: int, beyond: Page) -> Gap:
+        """
+        What the *missing* number is, given the next page *beyond* it.
+
+        The floor is read last: what was given up meanwhile is history. So is the page where it
+        seems lost: it may have been written, and handled, since it was missed.
+        """
+        handled = max(self.checkpoints.checkpoints(feed).values(), default=0)
+        now_ms, floor = self.clock(), self.trim.floor(feed)
+        gap = judge(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
+        return Gap.IN_FLIGHT if gap is Gap.LOST and self.at(feed, missing) else gap
 
     def at(self, feed: str, number: int) -> Page | None:
         """The page *number*, if it is in the log."""
-        found = self.log.read(feed, number - 1, 1) if number > 0 else []
-        return found[0] if found and found[0].number == number else None
+        found = self.next(feed, number) if number > 0 else None
+        return found if found and found.number == number else None
+
+    def next(self, feed: str, number: int) -> Page | None:
+        """The page *number*, or the first one behind it that is in the log."""
+        found = self.log.read(feed, number - 1, 1)
+        return found[0] if found else None
 
     def frontier(self, feed: str, hint: int) -> Place:
         """
@@ -107,10 +156,17 @@ class Reader:
         return place
 
     def walk(self, feed: str, hint: int) -> Iterator[tuple[Place, bool]]:
-        """The way to the frontier from *hint*, a place a read; True with the last one."""
+        """
+        The way to the frontier from *hint*, a place a read; True with the last one.
+
+        Pages that are lost end it, as a writer in flight does.
+        """
         place, after, reached = START, max(0, hint - 1), False
         while not reached:
-            run = self.read(feed, after)
+            try:
+                run = self.read(feed, after)
+            except PagesLost:
+                run = Run([])
             if run.pages:
                 place = run.pages[-1].end
             elif run.trimmed:
@@ -128,25 +184,22 @@ class Filler:
     But for that of a feed that is *chained*: it has no writer whose number could be lost.
     """
 
-    log: LogStore
-    trim: TrimStore
-    clock: Clock
+    reader: Reader
     page_ms: int
-    count: Count
     chained: Container[str] = ()
 
     def close_hole(self, feed: str, after: int) -> bool:
         """Fill the hole behind page *after* if it is overdue; True when the log moved on."""
-        pages = self.log.read(feed, after, 1)
-        if not pages or pages[0].number == after + 1:
-            return bool(pages)
-        now, beyond = self.clock(), pages[0]
-        gap = judge(after + 1, beyond, floor=self.trim.floor(feed), now_ms=now)
+        beyond = self.reader.next(feed, after + 1)
+        if beyond is None or beyond.number == after + 1:
+            return beyond is not None
+        gap = self.reader.gap(feed, after + 1, beyond)
         if feed in self.chained or gap is not Gap.OVERDUE:
             return False
+        expires_ms = self.reader.clock() + self.page_ms
         for number in range(after + 1, beyond.number):
             # As old as what follows it: a cursor on it falls back by when its writer died.
-            page = filler(number, at_ms=beyond.at_ms, expires_ms=now + self.page_ms)
-            if self.log.put(feed, page) == page.append_id:
-                self.count("HolesFilled", 1)
+            page = filler(number, at_ms=beyond.at_ms, expires_ms=expires_ms)
+            if self.reader.log.put(feed, page) == page.append_id:
+                self.reader.count("HolesFilled", 1)
         return True

@@ -1,11 +1,11 @@
 """
-Retention: how far the floor may rise, and which pages must be kept from expiring.
+Retention: how far the floor may rise.
 
 A page is given up by age, but never one of the last *records_min* pages and never one that a
 built-in follower has not handled. A named consumer is waited for likewise, but not for ever: at
-the age of a cap its pages are given up in spite of it. DynamoDB deletes a page a day after that;
-what must stay longer is extended in time instead, because deleting by TTL is free and deleting
-by hand is not.
+the age of a cap its pages are given up in spite of it. DynamoDB deletes a page a day after that,
+as it was written to do (`page_ms` of the settings), because deleting by TTL is free and deleting
+by hand is not. What must stay for longer is renewed (`renewing`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import limits
 from .followers import standing
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from .feeds import Retention
     from .ports import Checkpoints, Clock, Count, LogStore, TrimStore
     from .reader import Reader
-
-_EXTEND_EVERY_MS = 3_600_000  # looking costs a read of the old pages; half a day is left then
-_EXTEND_WITHIN_MS = 12 * 3_600_000
+    from .renewing import Renewer
 
 
 def _nothing(feed: str) -> Retention | None:
@@ -46,6 +43,7 @@ class Trimmer:
     retention: Retention
     clock: Clock
     count: Count
+    renewer: Renewer
     purge: Callable[[str], Retention | None] = _nothing
     aged: Callable[[str], Retention | None] = _nothing
     holds: Holds | None = None
@@ -55,15 +53,30 @@ class Trimmer:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
         now, floor = self.clock(), self.trim.floor(feed)
         held = self.holds.page(feed) if self.holds else None
-        raised = max(self._raised(feed, floor, rule, now, held) for rule in self._rules(feed))
+        raised = self._behind_what_is_lost(feed, floor)
+        raised = max(self._raised(feed, raised, rule, now, held) for rule in self._rules(feed))
         if self.holds and held is not None:
             raised = max(raised, self._raised(feed, raised, self.holds.cap, now, None))
         if raised > floor:
             self.trim.raise_floor(feed, raised)
             self.count("FloorRaised", raised - floor)
-        if now % _EXTEND_EVERY_MS < 60_000:
-            self._extend(feed, raised, now)
+        end = self.log.head(feed) + 1
+        young = self._first_young(feed, raised, end, now - self.retention.age_ms)
+        self.renewer.run(feed, raised, young - 1)
         return raised
+
+    def _behind_what_is_lost(self, feed: str, floor: int) -> int:
+        """
+        *floor*, or behind all that was handled where nothing of it, and nothing else, is there.
+
+        Pages that go before the floor has passed them are counted, for an alarm.
+        """
+        handled = min(self._handled(feed).values())
+        beyond = self.reader.next(feed, floor)
+        gone = min(handled, beyond.number - 1 if beyond else handled) - floor + 1
+        if gone > 0:
+            self.count("PagesLost", gone)
+        return floor if beyond else max(floor, handled + 1)
 
     def _rules(self, feed: str) -> list[Retention]:
         found = (self.purge(feed), self.aged(feed))
@@ -77,29 +90,25 @@ class Trimmer:
 
     def _bound(self, feed: str, records_min: int) -> int:
         """The floor must not pass this page, however old the pages are."""
-        handled = standing(self.checkpoints.checkpoints(feed), archives=self.archives)
-        return min(self.log.head(feed) - records_min, *handled.values()) + 1
+        handled = self._handled(feed).values()
+        return min(self.log.head(feed) - records_min, *handled) + 1
 
-    def _extend(self, feed: str, floor: int, now: int) -> None:
-        """Keep the old pages from *floor* on; where there are none, nothing is read."""
-        young = self._first_young(feed, floor, self.log.head(feed) + 1, now - self.retention.age_ms)
-        if young > floor:
-            before = now + _EXTEND_WITHIN_MS
-            for number in self.trim.expiring(feed, floor, young - 1, before):
-                self.trim.extend(feed, number, now + limits.TTL_SLACK_MS)
+    def _handled(self, feed: str) -> dict[str, int]:
+        return standing(self.checkpoints.checkpoints(feed), archives=self.archives)
 
     def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
         """
         The first page from *floor* to *bound* committed after *since_ms*, by halving.
 
         Commit times ascend but for the skew of the writers' clocks, which is far below any
-        retention; a missing page counts as old, and is only ever behind what may be trimmed.
+        retention. A missing page is as old as the next one that is there, and never old where
+        none is: its absence says nothing.
         """
         low, high = floor, max(floor, bound)
         while low < high:
             middle = (low + high) // 2
-            page = self.reader.at(feed, middle)
-            if page is not None and page.at_ms > since_ms:
+            page = self.reader.next(feed, middle)
+            if page is None or page.at_ms > since_ms:
                 high = middle
             else:
                 low = middle + 1

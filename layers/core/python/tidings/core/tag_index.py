@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from . import limits
 from .changes import tags_of
+from .reader import PagesLost
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -91,7 +92,11 @@ class Indexer:
         until = until_ms or self.clock() + limits.INDEX_RUN_MS
         after, more = max(self.store.last(feed), self.reader.trim.floor(feed) - 1), True
         while more and self.clock() < until:
-            run = self.reader.read(feed, after)
+            try:
+                run = self.reader.read(feed, after)
+            except PagesLost as lost:
+                after = lost.beyond - 1
+                continue
             found = list(summed_up(run.pages, page_ms=self.page_ms, all_of_it=run.more))
             self.store.write(feed, found)
             after = found[-1].last if found else max(after, run.floor - 1)

@@ -18,6 +18,7 @@ from .followers import STATE
 from .numbers import whole_in
 from .operations import parse_line
 from .portions import Portion, Rows, Standing, tell
+from .reader import PagesLost
 from .selections import ALL, Selection, parse_share, select
 
 if TYPE_CHECKING:
@@ -138,7 +139,10 @@ class Portioner:
         right = after.page < standing.floor or after.seconds == 0 or self._right.get(feed) == after
         first = after.page if right else after.page - 1
         count = _count(standing, selection, first, limits.PORTION_PAGES_MAX + after.page - first)
-        run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
+        try:
+            run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
+        except PagesLost as lost:
+            raise LogFellOff(after.page, lost.beyond) from lost
         if run is not None and run.trimmed:  # meanwhile
             return self.pages(feed, after, selection, size)
         found = run.pages if run is not None else []

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from . import limits
 from .errors import LogIncomplete
 from .followers import STATE
+from .reader import PagesLost
 from .state import rows_of
 
 if TYPE_CHECKING:
@@ -202,7 +203,10 @@ class Verifier:
         """What the log holds behind what was read, as far as there is no hole."""
         more = True
         while more:
-            run = self.reader.read(self.feed, self.page)
+            try:
+                run = self.reader.read(self.feed, self.page)
+            except PagesLost:
+                return  # who looks finds the log shorter than the checkpoint
             if run.pages:
                 self._spill(self._said(run.pages))
                 self.page = run.pages[-1].number

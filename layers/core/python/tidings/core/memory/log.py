@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import limits
 from ..pages import Page
+from ..renewing import Round
 from ..tallies import Taken
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ class _Feed:
     floor: int = 1
     pages: dict[int, Page] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of `pages`, sorted
+    round: Round = field(default_factory=Round)
 
 
 class MemoryLog:
-    """Implements `LogStore`, `Intake` and `TrimStore`, and `Numbers` of `restoring`."""
+    """Implements `LogStore`, `Intake`, `TrimStore`, `RenewStore`, and `Numbers` of `restoring`."""
 
     def __init__(self) -> None:
         self._feeds: defaultdict[str, _Feed] = defaultdict(_Feed)
@@ -98,22 +100,28 @@ class MemoryLog:
         with self._lock:
             self._feeds[feed].floor = max(self._feeds[feed].floor, page)
 
-    def extend(self, feed: str, page: int, expires_ms: int) -> None:
+    def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
+        with self._lock:
+            log = self._feeds[feed]
+            numbers = log.numbers[
+                bisect_right(log.numbers, after) : bisect_right(log.numbers, last)
+            ]
+            found = numbers[: limits.READ_ITEMS_MAX]
+            return [(number, log.pages[number].expires_ms) for number in found]
+
+    def renew(self, feed: str, page: int, expires_ms: int) -> None:
         with self._lock:
             pages = self._feeds[feed].pages
             if page in pages and 0 < pages[page].expires_ms < expires_ms:
                 pages[page] = replace(pages[page], expires_ms=expires_ms)
 
-    def expiring(self, feed: str, first: int, last: int, before_ms: int) -> list[int]:
+    def round(self, feed: str) -> Round:
         with self._lock:
-            log = self._feeds[feed]
-            return [
-                number
-                for number in log.numbers[
-                    bisect_right(log.numbers, first - 1) : bisect_right(log.numbers, last)
-                ]
-                if 0 < log.pages[number].expires_ms < before_ms
-            ]
+            return self._feeds[feed].round
+
+    def keep(self, feed: str, round_: Round) -> None:
+        with self._lock:
+            self._feeds[feed].round = round_
 
     def expire(self, now_ms: int) -> None:
         """Delete the pages whose time has come, as DynamoDB's TTL does some time or other."""
