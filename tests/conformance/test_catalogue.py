@@ -16,6 +16,7 @@ PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 UNSEEN = {
     "4.8": "the feed's owner sets it; tests/oplog does",
     "5.7": "needs a feed that was put back to an earlier moment; tests/operate has some",
+    "5.8": "needs a page that is gone from the table; tests/unit and the simulation have some",
     "6.4": "binds consumers",
     "7.4": "the time limit is fourteen minutes away; tests/unit drives the clock",
     "6.7": "the feed of the cases keeps departures; tests/unit has one that does not",
