@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidings.core import limits
 from tidings.core.access import Guard
 from tidings.core.append import Appender
 from tidings.core.archive_reader import ArchiveReader
@@ -19,9 +20,9 @@ from tidings.core.consuming import Workers
 from tidings.core.correcting import Corrector
 from tidings.core.delivery import Delivery
 from tidings.core.departure_reader import DepartureReader
-from tidings.core.errors import TidingsError
+from tidings.core.errors import Unavailable
 from tidings.core.feeds import Retention
-from tidings.core.followers import ARCHIVE, STATE, Follower, Handler
+from tidings.core.followers import ARCHIVE, STATE, Follower, Habits, Handler
 from tidings.core.holding import Holding
 from tidings.core.ingesting import Ingester
 from tidings.core.leases import Observation
@@ -101,16 +102,12 @@ class Functions:
         feeds: Sequence[str] = (FEED,),
         observation: Observation | None = None,
     ) -> None:
-        """One feed's trouble is not another's."""
+        """As the function does; whatever failed comes again with the others."""
         follower, handler = self._follower(process, name), self._handler(process, name)
-        failed: TidingsError | None = None
-        for feed in feeds:
-            try:
-                follower.run(feed, handler, observation)
-            except TidingsError as error:
-                failed = error
-        if failed is not None:
-            raise failed
+        served = follower.run_each(feeds, handler, observation)
+        served.raise_mistakes()
+        if served.failed:
+            raise Unavailable(f"{name} of {', '.join(served.failed)}: {served.failed}")
 
     def _follower(self, process: Process, name: str) -> Follower:
         log = self._log(process)
@@ -123,6 +120,7 @@ class Functions:
             process.sleep,
             process.new_id,
             process.count,
+            Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST),
         )
         if name == ARCHIVE:
             kept = log, log, self._followers(process), process.clock, process.count

@@ -24,7 +24,8 @@ RATES: Final = {
     "throttled": 0.9,  # a call to the log of the other feed, while the trouble lasts
     "rung_together": 0.5,  # one event of the stream has records of both feeds
 }
-BOUNDS: Final = {"FOLLOW_OPERATIONS_MAX": 8}  # so that a backlog takes many turns
+# So that a backlog takes many turns.
+BOUNDS: Final = {"FOLLOW_OPERATIONS_MAX": 8, "FOLLOW_OPERATIONS_FIRST": 8}
 _TURN_MS = 1_500
 _TROUBLE_AFTER_MS = (0, 90_000)
 _RETRIES_MS = (100, 3_000)  # what a client of DynamoDB takes until it gives up
