@@ -23,7 +23,14 @@ from tidings.core.session import State
 
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 
-from . import broken_deliveries, broken_leases, broken_relays, broken_settings
+from . import (
+    broken_deliveries,
+    broken_leases,
+    broken_relays,
+    broken_retention,
+    broken_settings,
+    process,
+)
 from .broken_archives import HastyArchiver, LeapingReplay
 from .broken_consumers import (
     Drops,
@@ -144,6 +151,20 @@ def short_lease() -> Iterator[None]:
         limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS = kept
 
 
+@contextmanager
+def late_writes() -> Iterator[None]:
+    """
+    (j) A write of the state lands long after its writer was killed.
+
+    That the store bounds this is what the lease assumes (ADR 4), and no clock is part of it.
+    """
+    kept, process.LATE_MS_MAX = process.LATE_MS_MAX, 180_000
+    try:
+        yield
+    finally:
+        process.LATE_MS_MAX = kept
+
+
 @dataclass(frozen=True)
 class Mutation:
     """
@@ -210,6 +231,10 @@ def _of_consumers(name: str, parts: Parts, took: int = 1) -> Mutation:
     return Mutation(name, parts, took, took + 50, consumers=True)
 
 
+def _of_volume(name: str, parts: Parts, took: int = 1) -> Mutation:
+    return Mutation(name, parts, took, took + 50, volume=True)
+
+
 def _of_relays(name: str, around: Around, took: int = 1) -> Mutation:
     return Mutation(name, Parts(around=around), took, took + 50, relays=True)
 
@@ -234,6 +259,10 @@ MUTATIONS = (
         300,
         feeds=True,
     ),
+    _of_volume("pages are not renewed", Parts(around=broken_retention.not_renewed), 22),
+    Mutation("a write lands when others took over", Parts(around=late_writes), 8, 100),
+    _of_volume("a held consumer is not waited for", Parts(trimmer=HastyTrimmer)),
+    _of_volume("a lost page is waited for", Parts(around=broken_retention.never_lost)),
     Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 9, 400, clear=True),
     Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 2, 100),
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 1, 60),
@@ -263,7 +292,7 @@ MUTATIONS = (
     _of_archives("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3),
     _of_syncs("the last look is before the number", Parts(corrector=LooksBefore)),
     _of_syncs("a correction leaps over holes", Parts(corrector=LeapsOverHoles)),
-    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 17),
+    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 89),
     _of_listeners("a full buffer drops items", Parts(buffer=DroppingBuffer)),
     _of_listeners("a listener starts where push stands", Parts(registrar=LateRegistrar), 3),
     _of_listeners("an answer may be lost", Parts(registrar=CarelessRegistrar), 8),

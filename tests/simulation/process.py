@@ -23,7 +23,7 @@ from .scheduler import Scheduler, Task
 from .weather import Weather
 
 # A write lands when its writer has ended, but before somebody else may hold the lease.
-_LATE_MS_MAX = limits.LEASE_MS - limits.FOLLOW_TIMEOUT_S * 1000 - 100
+LATE_MS_MAX = limits.LEASE_MS - limits.FOLLOW_TIMEOUT_S * 1000 - 100
 _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped
 _DELAYED_MS = 3_000  # what a run has left behind its last turn
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
@@ -194,7 +194,7 @@ class Process:
                 machine.note(self.name, "refused", str(refused))
 
         if later:
-            machine.scheduler.after(random.uniform(0, _LATE_MS_MAX), land)
+            machine.scheduler.after(random.uniform(0, LATE_MS_MAX), land)
         if random.random() < 0.5:
             self.crash()
         raise Unavailable(f"{label} did not answer")

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 HOUR_MS: Final = 3_600_000
 _RETENTIONS_MS: Final = (limits.RETENTION_MS_MIN, 3 * HOUR_MS, 24 * HOUR_MS)
 _RECORDS: Final = (0, 0, 20)
-_CAPS_MS: Final = (2 * HOUR_MS, 30 * HOUR_MS)
+_CAPS_MS: Final = (5 * HOUR_MS, 30 * HOUR_MS)
 _TOMBSTONE_SLACK_MS: Final = 6 * HOUR_MS  # a week, but so short that a lull outlasts it
 TOMBSTONE_MS: Final = limits.RETENTION_MS_MIN + _TOMBSTONE_SLACK_MS  # where nothing is deployed
+_RUNS_MS: Final = 60_000  # longer than any function that trims the log
 _OVERLAP_MS: Final = 60_000  # until the last process with the settings from before has begun
 
 
@@ -44,7 +45,7 @@ def first(random: Random, page_ms: int | None) -> Settings:
 
 
 def _made(age_ms: int, records_min: int, cap_ms: int, page_ms: int | None) -> Settings:
-    kept_ms = age_ms + limits.TTL_SLACK_MS if page_ms is None else page_ms
+    kept_ms = max(age_ms, cap_ms) + limits.TTL_SLACK_MS if page_ms is None else page_ms
     return Settings(Retention(age_ms, records_min), cap_ms, kept_ms)
 
 
@@ -62,6 +63,12 @@ class Deployment:
         self._before, self._both_until_ms = self.settings, self._now_ms() + _OVERLAP_MS
         made = _made(choice(_RETENTIONS_MS), choice(_RECORDS), choice(_CAPS_MS), self._page_ms)
         self.settings = made
+
+    @property
+    def least_cap_ms(self) -> int:
+        """Of all who may be at work now."""
+        both = self._now_ms() < self._both_until_ms + _RUNS_MS
+        return min(self.settings.cap_ms, self._before.cap_ms if both else self.settings.cap_ms)
 
     def begins_with(self) -> Settings:
         """Of a process that begins now."""

@@ -82,7 +82,7 @@ class SocketClient(Caller):
 
     def _subscribed(self) -> bool:
         consumer, wanted = self.consumer, self.consumer.wanted
-        session = Session(consumer, lambda: self.world.stores.log.floor(FEED))
+        session = Session(consumer, lambda: self.world.gone_until(FEED))
         session.starts(consumer.cursor)
         self.session, self._heard_to = session, _NOWHERE
         filters: dict[str, Any] = {

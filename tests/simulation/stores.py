@@ -35,7 +35,6 @@ class WatchedLog(MemoryLog):
     ) -> None:
         super().__init__()
         self._models, self._moved, self._saw = models, moved, saw
-        self.strict = False  # whether no page may expire that the floor has not passed
         self.rising: Callable[[int, int], object] = lambda before, after: None
 
     def put(self, feed: str, page: Page) -> str:
@@ -66,13 +65,19 @@ class WatchedLog(MemoryLog):
             log.numbers = sorted(log.pages)
         return gone
 
+    def lose(self, feed: str, number: int) -> None:
+        """A page is gone by somebody's mistake."""
+        log = self._feeds[feed]
+        del log.pages[number]
+        log.numbers.remove(number)
+
     def expire_some(self, now_ms: int, chosen: Callable[[], bool]) -> int:
         """TTL deletes some of the expired pages now, in no order; how many."""
         gone = 0
         for feed, log in self._feeds.items():
             for number, page in list(log.pages.items()):
                 if 0 < page.expires_ms <= now_ms and chosen():
-                    if self.strict and number >= log.floor:
+                    if number >= log.floor:
                         raise Broken(f"page {number} of {feed} expired, the floor is {log.floor}")
                     del log.pages[number]
                     gone += 1

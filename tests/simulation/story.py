@@ -31,7 +31,9 @@ _BURSTS, _BURST_MS = 30, 3_000
 _CHAOS_MS = (60_000, 120_000)
 _LULL_HOURS = (2, 9, 27, 40)
 _REOPEN_MS = 10_000
-_BEACON_MS = 30_000  # then no sweep may be needed any more
+_BEACON_MS = (
+    100_000  # then no sweep may be needed any more; a hole may be a minute old by two clocks
+)
 
 
 @dataclass(frozen=True)

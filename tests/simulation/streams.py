@@ -59,7 +59,7 @@ class StreamConsumer:
     def _serve(self, process: Process) -> None:
         """The function's side; each block reaches the consumer by itself."""
         consumer = self.consumer
-        session = Session(consumer, lambda: self.world.stores.log.floor(self.feed))
+        session = Session(consumer, lambda: self.world.gone_until(self.feed))
         asked, frontier = consumer.cursor, consumer.log.frontier
         stream = self._open(process, asked)
         session.starts(asked)

@@ -22,6 +22,7 @@ from . import (
     relays,
     several,
     syncs,
+    volume,
 )
 from .story import Outcome, Plan, tell
 
@@ -117,6 +118,14 @@ def test_one_feeds_trouble_is_not_anothers() -> None:
 def test_clocks_that_are_minutes_off_cost_time_alone() -> None:
     """Who holds a lease, what the state is and what is told to whom depends on none of them."""
     assert never_met(told(SEEDS_OF_OTHERS, Plan(0, clocks=True)), clocks.RATES) == []
+
+
+def test_14_7_a_held_consumer_loses_nothing_at_any_volume() -> None:
+    """Below the cap, while a call for each page would take longer than a sweep."""
+    assert (
+        never_met(told(SEEDS_OF_OTHERS, Plan(0, volume=True)), (*volume.RATES, *volume.LEADS_TO))
+        == []
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))

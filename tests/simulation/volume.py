@@ -1,19 +1,24 @@
 """
 Retention at a volume where its cost matters: hours in which pages come all the time.
 
-A named consumer holds the log while nobody works for it, and each page stands for so many that a
-call for each of them does not fit into a sweep. DynamoDB deletes what has expired in any order.
-What must not go: a page above the floor, and for the held consumer one that is younger than the
-cap (14.7). Pages that vanish all the same, by a mistake of somebody else, leave a hole that is
-told to whoever stands before it.
+A named consumer holds the log while nobody works for it, settings change, and each page stands for
+thousands, so that not everything can be done for each of them. DynamoDB deletes what has expired in
+any order. What must not go: a page above the floor, and for the held consumer one that is younger
+than the cap (14.7). A page that is gone all the same, by a mistake, leaves a hole that is never
+silent: whoever stands before it is told an error or other data, and nobody fills it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from tidings.core.catchup import CatchUp
 from tidings.core.consumers import Change, Consumer
 from tidings.core.cursors import PAGE_END, Place
+from tidings.core.departure_reader import DepartureReader
+from tidings.core.filters import EVERYTHING
+from tidings.core.followers import standing
+from tidings.core.reader import PagesLost, Reader
 
 from .functions import FEED
 from .model import Broken
@@ -22,13 +27,20 @@ from .world import HOUR_MS, MINUTE_MS, World
 
 RATES: Final = {
     "consumer_moves": 0.004,  # somebody works for it for a moment; at each request
+    "page_lost": 0.002,  # once: somebody deletes a page that is handled; at each request
     "lull": 1.0,
 }
-LEADS_TO: Final = ("floor waited for a held consumer", "floor was raised", "page expired")
-COSTS_MS: Final = {"log.extend": 15_000.0}  # a page stands for 3,000 of 5 ms: ten a second
-LULL_HOURS: Final[tuple[int, ...]] = (27, 40)
+LEADS_TO: Final = (
+    "floor was raised",
+    "floor waited for a held consumer",
+    "lost page was told",
+    "page expired",
+)
+# A page stands for 3,000, ten a second. Sixteen renewals of 5 ms go on side by side, and a sweep
+# of an hour stands for sixty.
+COSTS_MS: Final = {"log.renew": 3_000 * 5.0 / 16 / 60}
+LULL_HOURS: Final[tuple[int, ...]] = (27, 40, 60)
 _NAME = "held"
-_CAP_MS = 30 * HOUR_MS
 _PAUSE_MS = 4 * MINUTE_MS
 
 
@@ -40,13 +52,8 @@ class Volume:
         self.producer = Producer(world, "v0")
         self._version = 0
         world.machine.costs_ms = COSTS_MS
-        world.stores.log.strict = True
         world.stores.log.rising = self._check_floor
         world.scheduler.spawn("volume", self._live)
-
-    @property
-    def cap_ms(self) -> int:
-        return self.world.deployment.settings.cap_ms
 
     def _live(self) -> None:
         """It is put somewhere early, and moves on now and then, never far."""
@@ -59,6 +66,8 @@ class Volume:
                 self.producer.post_one()
                 if self.world.weather.strikes("consumer_moves"):
                     self._stand(self.world.random.randint(self.page, self.world.model.frontier))
+                if not self.world.lost[FEED] and self.world.weather.strikes("page_lost"):
+                    self._lose()
 
     def _stand(self, page: int) -> None:
         self.page = page
@@ -76,15 +85,58 @@ class Volume:
             return
         if floor == self.page + 1:
             self.world.weather.saw("floor waited for a held consumer")
+        skew_ms = 2 * self.world.machine.clocks.bound_ms + 1_000
         for number in range(max(before, self.page + 1), floor):
-            written_ms = self.world.model.seconds[number] * 1_000
-            age_ms = self.world.scheduler.now_ms - written_ms
-            if age_ms < self.cap_ms - self.world.machine.clocks.bound_ms * 2 - 1_000:
+            age_ms = self.world.scheduler.now_ms - self.world.model.seconds[number] * 1_000
+            if age_ms < self.world.deployment.least_cap_ms - skew_ms:
                 hours = age_ms / HOUR_MS
                 raise Broken(f"page {number} is given up at {hours:.1f} h, held at {self.page}")
 
+    # --- a hole ---------------------------------------------------------------------------------
+
+    def _lose(self) -> None:
+        """One that the followers have handled, and whoever stands before it needs."""
+        stores = self.world.stores
+        handled = standing(stores.followers.checkpoints(FEED), archives=False)
+        numbers = [page.number for page in stores.log.read(FEED, stores.log.floor(FEED))]
+        chosen = [number for number in numbers if number <= min(handled.values())]
+        if not chosen:
+            return
+        lost = self.world.lost[FEED] = self.world.random.choice(chosen)
+        stores.log.lose(FEED, lost)
+        self._check_heard(lost)
+
+    def _check_heard(self, lost: int) -> None:
+        """
+        Raises:
+            Broken: who stands before the page hears nothing, as if nothing had been there.
+        """
+        place = Place(lost - 1, PAGE_END, self.world.model.seconds[lost - 1])
+        catch_up, told = self._catch_up(), 0
+        progress, arrived = catch_up.start(FEED, place), False
+        try:
+            while not arrived:
+                step = catch_up.step(FEED, progress, EVERYTHING)
+                progress, arrived = step.progress, step.at_frontier
+                told += len(step.events)
+        except PagesLost:
+            told += 1
+        if not told:
+            raise Broken(f"page {lost} is gone, and who stands before it hears nothing")
+        self.world.weather.saw("lost page was told")
+
+    def _catch_up(self) -> CatchUp:
+        stores = self.world.stores
+
+        def clock() -> int:
+            return self.world.scheduler.now_ms
+
+        reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
+        departures = DepartureReader(stores.departures, stores.followers)
+        kept = stores.tombstones, departures
+        return CatchUp(reader, stores.state, stores.followers, clock, *kept)
+
 
 def begin(world: World) -> Producer:
-    world.weather.add({**RATES, "deploy": 0.0}, LEADS_TO)
-    world.deployment.begin(cap_ms=_CAP_MS)
+    world.weather.add(RATES, LEADS_TO)
     return Volume(world).producer

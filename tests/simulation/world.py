@@ -38,6 +38,7 @@ class World:
         self.scheduler = self.machine.scheduler
         self.models = {FEED: Log()}
         self.model = self.models[FEED]
+        self.lost: Counter[str] = Counter()  # the page of a feed that is gone by a mistake
         self.acknowledged: Counter[str] = Counter()  # the highest page of each feed so far
         self.lull_until_ms = 0
         self.sweeps = True
@@ -77,6 +78,10 @@ class World:
 
     def floor(self) -> int:
         return self.stores.log.floor(FEED)
+
+    def gone_until(self, feed: str) -> int:
+        """The first page behind all that the log does not hold any more."""
+        return max(self.stores.log.floor(feed), self.lost[feed] + 1)
 
     def add_feed(self, name: str) -> None:
         self.models[name] = Log()
