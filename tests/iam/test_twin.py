@@ -7,6 +7,7 @@ is seen from outside: the laws of docs/PROTOCOL.md hold.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Iterator
@@ -84,6 +85,14 @@ def test_nothing_was_refused(target: Target, folder: Path) -> None:
     """Also of what no client sees: followers, wakes, the schedules; and who asked for anything."""
     for path in ("status", "relays", "config"):
         httpx.get(f"{target.base_url}/{path}", timeout=PATIENCE_S).raise_for_status()
+    httpx.post(
+        f"{target.base_url}/feeds/main/corrections?through=0",
+        content=json.dumps(
+            OPERATION | {"id": "amended", "timestamp": "2026-11-21T09:00:00Z", "at": ""}
+        ),
+        headers={"content-type": "application/x-ndjson"},
+        timeout=PATIENCE_S,
+    ).raise_for_status()
     ends = time.monotonic() + CLOCK_S
     while not_asked(folder) != ELSEWHERE and time.monotonic() < ends:
         time.sleep(1)

@@ -27,8 +27,10 @@ RARE = {
 # The same, of one function.
 OF_ONE = {
     "follow-archive": {
-        "dynamodb:GetItem */control": "its page is gone from the log: tests/unit/test_followers.py"
+        "dynamodb:GetItem */control": "its page is gone from the log: tests/unit/test_followers.py",
+        "dynamodb:Query */control": "a page before others is not there: tests/unit/test_reader.py",
     },
+    "index": {"dynamodb:Query */control": "likewise"},
     "replay": {
         "dynamodb:DeleteItem */connections": "its client is gone: tests/unit/test_replaying.py",
         "dynamodb:Query */control": "it falls off the log: tests/unit/test_catchup.py",
