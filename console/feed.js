@@ -39,21 +39,27 @@ export class Ascent {
 
   // Rows of a bucket may come again, so they count as one place; an operation may not.
   rises(event, cursor) {
-    if (event.event === "reset") return this.#rank(cursor, true);
-    return this.#rank(event.id, event.event !== "live" && placeOf(event.id) !== null);
+    // The cursor is behind the rows that come with a reset, so it is looked at alone.
+    if (event.event === "reset") return this.#isAt(rankOf(cursor), true);
+    return this.#risesTo(event.id, event.event !== "live" && placeOf(event.id) !== null);
   }
 
   moves(cursor) {
-    return this.#rank(cursor, false);
+    return this.#risesTo(cursor, false);
   }
 
-  #rank(id, above) {
+  #risesTo(id, above) {
     const rank = rankOf(id);
-    if (rank === null) return true; // no place at all: nothing can be said of it
-    const at = rank.findIndex((part, index) => part !== this.#last[index]);
-    if (at < 0 ? above : rank[at] < this.#last[at]) return false;
-    this.#last = rank;
+    if (!this.#isAt(rank, above)) return false;
+    this.#last = rank ?? this.#last;
     return true;
+  }
+
+  // Of null, which is no place, nothing can be said.
+  #isAt(rank, above) {
+    if (rank === null) return true;
+    const at = rank.findIndex((part, index) => part !== this.#last[index]);
+    return at < 0 ? !above : rank[at] > this.#last[at];
   }
 }
 

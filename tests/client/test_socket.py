@@ -182,6 +182,9 @@ def test_a_copy_ascends_to_the_log_behind_it() -> None:
         assert [name for name in _names(_signs(reader, **late)) if name != _at(10, 0x7FFFFF)] == []
     assert _names(_signs(_reader("0"), **reset)) == ["reset", bucket[0]]
 
+    together = {"events": [*reset["events"], *rows["events"]], "cursor": bucket[2]}
+    assert _names(_signs(_reader("0"), **together)) == ["reset", "a", bucket[2]]
+
 
 def test_a_later_page_of_an_earlier_second_ascends() -> None:
     """P5.1: the seconds of an id are in no order."""

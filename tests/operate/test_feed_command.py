@@ -117,7 +117,7 @@ def test_another_operators_change_is_kept(
         (["password", "read", "--remove", "--remove-old"], "", 2, "do not go together"),
         (["password", "read", "--generate", "--password-file", "-"], "", 2, "do not go together"),
         (["set"], "", 2, "name what to set"),
-        (["set", "--object-url", "{{ID}}"], "", 1, "no other placeholder"),
+        (["set", "--object-url", "/{{ID}}"], "", 1, "no other placeholder"),
         (["show", "--feed", "mian"], "", 1, "feed: no such feed here"),
         (["show", "--feed", "MAIN"], "", 1, "feed: must be 1 to 63 of"),
         (["show", "--endpoint-url", "http://x"], "", 2, "either --stage, or --endpoint-url"),

@@ -106,29 +106,33 @@ class Ascent:
 
     def rises(self, event: Event, cursor: str) -> bool:
         """Whether *event*, of a message with *cursor*, is not behind what was told."""
-        if event.name == RESET:
-            return self._rank(cursor, above=True)
-        return self._rank(event.id, above=event.name != LIVE and not _is_copied(event.id))
+        if event.name == RESET:  # the cursor is behind the rows that come with it
+            rank = _rank_of(cursor)
+            return rank is None or rank > self._last
+        return self._rises_to(event.id, above=event.name != LIVE and not _is_copied(event.id))
 
     def moves(self, cursor: str) -> bool:
         """Whether the *cursor* of a message does not lead back."""
-        return self._rank(cursor, above=False)
+        return self._rises_to(cursor, above=False)
 
-    def _rank(self, text: str, *, above: bool) -> bool:
-        place = _parsed(text)
-        if not isinstance(place, cursors.Place | cursors.Replication):
-            return True  # no place at all: nothing can be said of it
-        rank = _rank_of(place)
+    def _rises_to(self, text: str, *, above: bool) -> bool:
+        rank = _rank_of(text)
+        if rank is None:
+            return True
         if rank < self._last or (above and rank == self._last):
             return False
         self._last = rank
         return True
 
 
-def _rank_of(place: cursors.Place | cursors.Replication) -> tuple[int, bool, int]:
+def _rank_of(text: str) -> tuple[int, bool, int] | None:
+    """None where it is no place, and nothing can be said of it."""
+    place = _parsed(text)
     if isinstance(place, cursors.Place):
         return place.page, True, place.slot
-    return place.page, False, place.bucket
+    if isinstance(place, cursors.Replication):
+        return place.page, False, place.bucket
+    return None
 
 
 def _is_copied(event_id: str) -> bool:
