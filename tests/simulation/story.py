@@ -31,9 +31,8 @@ _BURSTS, _BURST_MS = 30, 3_000
 _CHAOS_MS = (60_000, 120_000)
 _LULL_HOURS = (2, 9, 27, 40)
 _REOPEN_MS = 10_000
-_BEACON_MS = (
-    100_000  # then no sweep may be needed any more; a hole may be a minute old by two clocks
-)
+# Then no sweep may be needed any more; two clocks make a hole a minute younger.
+_BEACON_MS = 100_000
 
 
 @dataclass(frozen=True)

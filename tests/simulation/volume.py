@@ -23,7 +23,7 @@ from tidings.core.reader import PagesLost, Reader
 from .functions import FEED
 from .model import Broken
 from .producer import Producer
-from .world import HOUR_MS, MINUTE_MS, World
+from .world import MINUTE_MS, World
 
 RATES: Final = {
     "consumer_moves": 0.004,  # somebody works for it for a moment; at each request
@@ -85,12 +85,14 @@ class Volume:
             return
         if floor == self.page + 1:
             self.world.weather.saw("floor waited for a held consumer")
-        skew_ms = 2 * self.world.machine.clocks.bound_ms + 1_000
+        # A fast clock trims, and a page goes with the one behind it that was stamped by a slow one.
+        skew_ms = 4 * self.world.machine.clocks.bound_ms + 1_000
         for number in range(max(before, self.page + 1), floor):
             age_ms = self.world.scheduler.now_ms - self.world.model.seconds[number] * 1_000
             if age_ms < self.world.deployment.least_cap_ms - skew_ms:
-                hours = age_ms / HOUR_MS
-                raise Broken(f"page {number} is given up at {hours:.1f} h, held at {self.page}")
+                cap_ms = self.world.deployment.least_cap_ms
+                short_s = (cap_ms - age_ms) // 1_000
+                raise Broken(f"page {number} goes {short_s} s early, held at {self.page}")
 
     # --- a hole ---------------------------------------------------------------------------------
 
