@@ -83,4 +83,4 @@ def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes, sentence:
 def test_a_template_that_breaks_its_rule() -> None:
     """The option is named."""
     with pytest.raises(Problem, match=r"^--object-url: may hold \{\{type\}\} and \{\{id\}\}"):
-        owner.wanted(Options(object_url="{{ID}}"))
+        owner.wanted(Options(object_url="/{{ID}}"))

@@ -1,0 +1,7 @@
+"""Does nothing."""
+
+from typing import Any
+
+
+def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    return {}
