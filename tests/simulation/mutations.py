@@ -240,12 +240,12 @@ def _of_relays(name: str, around: Around, took: int = 1) -> Mutation:
 
 
 MUTATIONS = (
-    Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 23, 100),
+    Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 31, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 50, 400),
-    Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 20, 300),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 37, 300),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 125, 400),
+    Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 27, 300),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 113, 300),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
         "what was not answered is sent again", Parts(around=broken_deliveries.repeats_all), 8, 50
@@ -267,9 +267,9 @@ MUTATIONS = (
     Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 2, 100),
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 1, 60),
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 2, 200),
-    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 31, 400),
+    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 108, 400),
     _of_copies("a copy goes on at the next bucket", Parts(catch_up=NextBucket)),
-    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 12),
+    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 23),
     _of_copies("the log begins behind the rows", Parts(catch_up=LateCheckpoint)),
     _of_copies("a cut copy begins behind its rows", Parts(catch_up=LateResumption)),
     _of_copies("a copy ends a second early", Parts(catch_up=FloorOfSecond)),
