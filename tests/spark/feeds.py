@@ -22,7 +22,7 @@ from tidings.spark.source import TidingsSource
 
 from tests.oplog.wire import until
 
-FEEDS = [f"f{number:02}" for number in range(40)]
+FEEDS = [f"f{number:02}" for number in range(80)]
 UNUSED = iter(FEEDS)
 OBJECTS = 7
 
