@@ -164,8 +164,13 @@ def _pass_on(emulator: Emulator, api: str, streams: str) -> None:
 
 
 def _tell(functions: LambdaClient, stage: Stage, **changed: str) -> None:
+    """Give *changed* to every function that is deployed: the last release lacks the newest ones."""
+    pages = functions.get_paginator("list_functions").paginate()
+    deployed = {each["FunctionName"] for page in pages for each in page["Functions"]}
     for each in blueprint.FUNCTIONS:
         name = prefix(stage) + each.name
+        if name not in deployed:
+            continue
         variables = {**_variables(functions, name), **changed}
         functions.update_function_configuration(
             FunctionName=name,

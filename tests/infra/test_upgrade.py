@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import cfnlint.schema  # type: ignore[import-untyped]
 import pytest
 
 from infra import last_release, remains, settings, upgrade
@@ -12,7 +11,7 @@ from tests.infra.templates import Template, text
 
 pytestmark = pytest.mark.node
 
-_REGION = "us-east-1"
+API = "AWS::ApiGatewayV2::Api"
 
 
 def test_what_lasts_is_still_there(template: Template) -> None:
@@ -33,7 +32,7 @@ def test_what_lasts_is_not_made_anew(template: Template) -> None:
     differ = [
         f"{name}: {path}"
         for name, each in _lasting(template.stage).items()
-        for path in _create_only(each["Type"])
+        for path in upgrade.create_only(each["Type"])
         if _at(each, path) != _at(now.get(name, each), path)
     ]
 
@@ -66,23 +65,27 @@ def test_functions_keep_their_names(template: Template) -> None:
 @pytest.mark.parametrize("kind", sorted(upgrade.LASTING.keys() - {"AWS::KMS::Key"}))
 def test_schemas_know_what_cannot_be_changed(kind: str) -> None:
     """Without it the test above would see nothing; all of a KMS key may be changed."""
-    assert _create_only(kind)
+    assert upgrade.create_only(kind)
 
 
 def test_the_keys_of_tables_are_seen() -> None:
     """The schema counts the key of a table among what makes a new one."""
-    assert ("KeySchema",) in _create_only("AWS::DynamoDB::Table")
+    assert ("KeySchema",) in upgrade.create_only("AWS::DynamoDB::Table")
 
 
 def test_a_change_set_that_would_replace_is_refused() -> None:
     """
     Removed or replaced, of a type that lasts, for certain or by a property of its own. Everything
-    else may change, and a mere reference to what changes replaces nothing.
+    else may change, and a mere reference to what changes replaces nothing, nor does a property
+    that AWS changes in place, whatever an emulator thinks that it might do.
     """
     changes = [
         _change("Table", "AWS::DynamoDB::Table", "Modify", "True"),
         _change("Other", "AWS::DynamoDB::Table", "Modify", "Conditional", "Static"),
         _change("Url", "AWS::Lambda::Url", "Modify", "Conditional", "Dynamic"),
+        _change(
+            "Api", "AWS::ApiGatewayV2::Api", "Modify", "Conditional", "Static", "Conditionally"
+        ),
         _change("Gone", "AWS::S3::Bucket", "Remove"),
         _change("Kept", "AWS::DynamoDB::Table", "Modify", "False"),
         _change("New", "AWS::S3::Bucket", "Add"),
@@ -107,21 +110,17 @@ def _of(stage: settings.Stage, kind: str) -> list[dict[str, Any]]:
 
 
 def _change(
-    name: str, kind: str, action: str, replacement: str = "", evaluation: str = ""
+    name: str,
+    kind: str,
+    action: str,
+    replacement: str = "",
+    evaluation: str = "",
+    recreation: str = "Always",
 ) -> dict[str, Any]:
-    target = {"Name": "Property", "RequiresRecreation": "Always"}
+    target = {"Name": "CorsConfiguration", "RequiresRecreation": recreation}
     details = [{"Target": target, "Evaluation": evaluation}] if evaluation else []
     found = {"LogicalResourceId": name, "ResourceType": kind, "Action": action, "Details": details}
     return {"ResourceChange": found | ({"Replacement": replacement} if replacement else {})}
-
-
-def _create_only(kind: str) -> set[tuple[str, ...]]:
-    """Paths of the properties of a type that only a new resource can have differently."""
-    manager = cfnlint.schema.PROVIDER_SCHEMA_MANAGER
-    schema = manager.get_resource_schema(_REGION, kind).schema
-    names = ("createOnlyProperties", "conditionalCreateOnlyProperties")
-    paths = [path for name in names for path in schema.get(name, [])]
-    return {tuple(path.removeprefix("/properties/").split("/")) for path in paths}
 
 
 def _at(resource: dict[str, Any], path: tuple[str, ...]) -> str:
