@@ -177,7 +177,7 @@ def running() -> Iterator[Functions]:
         tempfile.TemporaryDirectory() as folder,
     ):
         try:
-            yield Functions(Places(store.url, url), Path(folder), sink)
+            yield Functions(Places(store.url, url, ""), Path(folder), sink)
         finally:
             os.environ.clear()
             os.environ.update(before)

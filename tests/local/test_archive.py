@@ -12,7 +12,7 @@ from tidings.local.options import Options
 
 def told(options: Options) -> str | None:
     """What each function is told; all the same."""
-    places = environment.Places("http://127.0.0.1:1", "http://127.0.0.1:2")
+    places = environment.Places("http://127.0.0.1:1", "http://127.0.0.1:2", "")
     found = {
         environment.program(function, options, places).environment.get("TIDINGS_ARCHIVE")
         for function in FUNCTIONS

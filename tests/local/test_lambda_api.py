@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from tidings.local.internal_apis import InternalApis
 from tidings.local.lambda_api import ASYNC_BYTES_MAX, LambdaApi
 from tidings.local.runtime_api import Answer, failure
@@ -35,7 +36,7 @@ def run(
         apis = InternalApis()
         apis.serve(api.handle)
         await apis.start()
-        await asyncio.to_thread(scenario, _client(apis.url))
+        await asyncio.to_thread(scenario, _client(apis.url, apis.token))
         if expected_calls:
             await asyncio.wait_for(enough.wait(), 5)
         await asyncio.wait_for(api.idle(), 5)
@@ -46,13 +47,14 @@ def run(
     return calls
 
 
-def _client(url: str) -> Client:
+def _client(url: str, token: str) -> Client:
     return boto3.client(
         "lambda",
         endpoint_url=url,
         region_name="us-east-1",
         aws_access_key_id="x",
         aws_secret_access_key="x",
+        aws_session_token=token,
         config=Config(retries={"max_attempts": 0}, proxies={}),
     )
 
@@ -145,5 +147,18 @@ def test_a_queued_payload_is_bounded() -> None:
                 InvocationType="Event",
                 Payload=b" " * (ASYNC_BYTES_MAX + 1),
             )
+
+    assert run(scenario, [Answer(b"{}")], expected_calls=0) == []
+
+
+@pytest.mark.parametrize("token", ["", "made up"])
+def test_who_has_not_the_token_calls_nothing(token: str) -> None:
+    """Every program on the machine reaches the port."""
+
+    def scenario(client: Client) -> None:
+        stranger = _client(client.meta.endpoint_url, token)
+
+        with pytest.raises(ClientError, match="UnrecognizedClientException"):
+            stranger.invoke(FunctionName=PREFIX + "f", Payload=b"{}")
 
     assert run(scenario, [Answer(b"{}")], expected_calls=0) == []

@@ -69,7 +69,7 @@ def run(
         apis = InternalApis()
         await apis.start()
         url = f"ws://127.0.0.1:{listener.getsockname()[1]}/ws"
-        api = Api(url, _management(apis.url + "/local"))
+        api = Api(url, _management(apis.url + "/local", apis.token))
         sockets = SocketGateway(blueprint.SOCKET_ROUTES, api.invoke, idle_s=idle_s, life_s=life_s)
         apis.serve(ConnectionsApi(sockets).handle)
         http = HttpGateway([], api.invoke, {}, console=_NOWHERE, origins=["*"])
@@ -83,13 +83,14 @@ def run(
 _NOWHERE: Any = None
 
 
-def _management(url: str) -> Any:
+def _management(url: str, token: str) -> Any:
     return boto3.client(
         "apigatewaymanagementapi",
         endpoint_url=url,
         region_name="us-east-1",
         aws_access_key_id="x",
         aws_secret_access_key="x",
+        aws_session_token=token,
         config=Config(retries={"max_attempts": 0}, proxies={}),
     )
 

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -139,6 +140,16 @@ def test_a_stream_arrives_block_by_block(twin: Twin) -> None:
     assert arrivals[-1][0] - arrivals[0][0] > 0.05
     assert first["query"] == "types=a"
     assert context["deadline"] > time.time() * 1000 + 800_000
+
+
+def test_nobody_but_the_gateway_reaches_the_streams(twin: Twin) -> None:
+    """Their server has no port, which every program and page on the machine would reach."""
+    with httpx.stream("GET", twin.url, trust_env=False, timeout=30) as response:
+        first = json.loads(next(response.iter_lines()).removeprefix("data: "))
+    path, port = first["server"]
+
+    assert port is None
+    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700
 
 
 def test_a_client_that_leaves_a_stream_does_not_stop_others(twin: Twin) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from tidings.local.upstream import Broken, Exchange
@@ -24,15 +26,17 @@ async def _ask(parts: Sequence[bytes]) -> tuple[bytes, int, list[bytes]]:
             await asyncio.sleep(0.02)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    folder = tempfile.TemporaryDirectory()
+    place = Path(folder.name) / "server"
+    server = await asyncio.start_unix_server(serve, place)
     exchange = Exchange()
     try:
-        port = server.sockets[0].getsockname()[1]
-        await exchange.start(port, "GET", "/ops?types=a", [(b"accept", b"*/*")])
+        await exchange.start(place, "GET", "/ops?types=a", [(b"accept", b"*/*")])
         pieces = [piece async for piece in exchange.pieces()]
     finally:
         exchange.close()
         server.close()
+        folder.cleanup()
     return bytes(heard), exchange.status, pieces
 
 
@@ -45,7 +49,7 @@ def test_a_stream_comes_as_it_is_sent() -> None:
     heard, status, pieces = ask(CHUNKED, b"3\r\nabc\r\n2\r\nde\r\n", b"1\r\nf\r\n0\r\n\r\n")
 
     assert (status, pieces) == (200, [b"abcde", b"f"])
-    assert heard.startswith(b"GET /ops?types=a HTTP/1.1\r\nhost: 127.0.0.1:")
+    assert heard.startswith(b"GET /ops?types=a HTTP/1.1\r\nhost: localhost\r\n")
     assert b"\r\naccept: */*\r\n" in heard
 
 

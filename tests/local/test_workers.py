@@ -13,7 +13,7 @@ from tidings.local.runtime_api import RESPONSE_BYTES_MAX, Answer
 from tidings.local.workers import Pool, Program
 
 HANDLER = """
-import os, sys, time
+import os, sys, time, urllib.error, urllib.request
 if os.environ.get("BROKEN"):
     raise RuntimeError("cannot be imported")
 def handle(event, context):
@@ -27,6 +27,13 @@ def handle(event, context):
         case "mark":
             open(event["path"], "w").close()
             time.sleep(60)
+        case "steal":
+            address = os.environ["AWS_LAMBDA_RUNTIME_API"].rpartition("@")[2]
+            try:
+                body = None if event["path"].endswith("/next") else b"{}"
+                urllib.request.urlopen(f"http://{address}{event['path']}", body)
+            except urllib.error.HTTPError as error:
+                return {"status": error.code}
         case "flood":
             return "x" * event["size"]
     return {
@@ -254,4 +261,16 @@ def test_a_cancelled_invocation_ends_its_worker(tmp_path: Path) -> None:
         assert after["pid"] != before["pid"]
 
     mark = tmp_path / "mark"
+    run(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("path", ["invocation/next", "invocation/1/response", "init/error"])
+def test_who_has_not_its_password_hears_no_event(path: str, tmp_path: Path) -> None:
+    """Every program on the machine reaches the Runtime API, and events hold passwords."""
+
+    async def scenario(pool: Pool) -> None:
+        _, found = await call(pool, do="steal", path=f"/2018-06-01/runtime/{path}")
+
+        assert found == {"status": 403}
+
     run(scenario, tmp_path)

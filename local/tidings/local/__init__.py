@@ -15,7 +15,7 @@ It emulates what lies around the functions and nothing inside them:
     environment.py          the environment of a deployed function
     installed.py            where the handlers and the live page are
     workers.py              worker processes under awslambdaric, a pool per function
-    runtime_api.py          the Lambda Runtime API that one worker talks to
+    runtime_api.py          the Lambda Runtime API that one worker talks to (runtime_client.py)
     stream_function.py      the streaming function's server (upstream.py: the way to it)
 
     public_server.py        the public port: HTTP and WebSocket (asgi.py: what both share)

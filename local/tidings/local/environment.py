@@ -25,17 +25,18 @@ from tidings.local.workers import Program
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a function reaches AWS's services."""
+    """Where a function reaches AWS's services; *api_token* opens those at *api_url*."""
 
     dynamodb_url: str
     api_url: str
+    api_token: str
 
     @property
     def sockets_url(self) -> str:
         return f"{self.api_url}/{STAGE}"
 
 
-_NOWHERE = Places("", "")
+_NOWHERE = Places("", "", "")
 
 
 def check(options: Options) -> None:
@@ -178,6 +179,7 @@ def _services(places: Places) -> Mapping[str, str]:
     return {
         "AWS_ACCESS_KEY_ID": shown["aws_access_key_id"],
         "AWS_SECRET_ACCESS_KEY": shown["aws_secret_access_key"],
+        "AWS_SESSION_TOKEN": places.api_token,  # which DynamoDB Local does not look at
         "AWS_ENDPOINT_URL_DYNAMODB": places.dynamodb_url,
         "AWS_ENDPOINT_URL_LAMBDA": places.api_url,
         # A developer's own profile must not reach a function that believes it is on AWS.

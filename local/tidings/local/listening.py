@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from pathlib import Path
 
 from tidings.local.problems import PortBusy
 
@@ -38,21 +39,24 @@ def free_port() -> int:
         return port
 
 
-async def wait_until_open(port: int, timeout_s: float) -> None:
+async def wait_until_open(place: int | Path, timeout_s: float) -> None:
     """
-    Return when something on the loopback interface accepts connections on *port*.
+    Return when something accepts connections at *place*, a port of the loopback or a socket's path.
 
     Raises:
         TimeoutError: nothing did for *timeout_s*.
     """
     async with asyncio.timeout(timeout_s):
-        while not await _accepts(port):
+        while not await _accepts(place):
             await asyncio.sleep(CONNECT_EVERY_S)
 
 
-async def _accepts(port: int) -> bool:
+async def _accepts(place: int | Path) -> bool:
     with contextlib.suppress(OSError):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        if isinstance(place, int):
+            _, writer = await asyncio.open_connection("127.0.0.1", place)
+        else:
+            _, writer = await asyncio.open_unix_connection(place)
         writer.close()
         return True
     return False

@@ -2,18 +2,22 @@
 The Lambda Runtime API (2018-06-01), as one worker sees it.
 
 Each worker has an API of its own, as each sandbox has on AWS: the worker asks for the next
-invocation and waits; it answers, or reports an error; then it asks again.
+invocation and waits; it answers, or reports an error; then it asks again. It shows a random
+password, because others on the machine reach the port too, and events hold what clients send.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
 import json
 from dataclasses import dataclass, field
 
 from tidings.local import clock
 from tidings.local.loopback import Request, Response, json_response
 
+PASSWORD_BYTES = 24  # random ones: nobody guesses 192 bits
 RESPONSE_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for an answer that is not streamed
 
 _PREFIX = "/2018-06-01/runtime/"
@@ -50,15 +54,23 @@ class RuntimeApi:
 
     def __init__(self, function_arn: str) -> None:
         self._function_arn = function_arn
+        self._user_info = f"worker:{clock.new_token(PASSWORD_BYTES).hex()}"
         self._waiting: asyncio.Queue[Invocation] = asyncio.Queue()
         self._current: Invocation | None = None
         # Resolved when the worker asks for its first event: None, or why it never will.
         self.started: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
+    def address(self, port: int) -> str:
+        """What AWS_LAMBDA_RUNTIME_API has to be for a worker that is served on *port*."""
+        return f"{self._user_info}@127.0.0.1:{port}"
+
     def hand(self, invocation: Invocation) -> None:
         self._waiting.put_nowait(invocation)
 
     async def handle(self, request: Request) -> Response:
+        shown = request.headers.get("authorization", "").encode()
+        if not hmac.compare_digest(shown, basic(self._user_info).encode()):
+            return json_response(403, {"errorType": "Forbidden", "errorMessage": "Forbidden"})
         action = request.path.removeprefix(_PREFIX)
         if request.method == "GET" and action == "invocation/next":
             return await self._next()
@@ -96,6 +108,11 @@ class RuntimeApi:
     def _start(self, error: Answer | None) -> None:
         if not self.started.done():
             self.started.set_result(error)
+
+
+def basic(user_info: str) -> str:
+    """`user:password` as the header Authorization has it."""
+    return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 
 def _answer(kind: str, body: bytes) -> Answer:

@@ -2,7 +2,9 @@
 The function that answers by response streaming: an ASGI app in a process of its own.
 
 On AWS the Lambda Web Adapter passes requests to it; here the gateway does, and cuts a
-response at the function's time limit. One process serves every stream.
+response at the function's time limit. One process serves every stream, at a socket in a folder of
+this user's alone: a port would be reached by every program and page on the machine, past what the
+gateway asks of visitors.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 from typing import IO
 
 from tidings.local import asgi, clock, listening, processes
@@ -46,7 +51,7 @@ class StreamFunction:
         self._program = program
         self._log = log
         self._child: processes.Child | None = None
-        self._port = 0
+        self._folder: Path | None = None
         self._open = False
         self._launching = asyncio.Lock()
         self._warming: asyncio.Future[None] | None = None
@@ -80,6 +85,8 @@ class StreamFunction:
             if self._child is not None:
                 self._child.kill()
                 await self._child.wait()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _warm(self) -> None:
         with contextlib.suppress(TimeoutError, OSError):  # the first request will tell
@@ -90,11 +97,12 @@ class StreamFunction:
             if self._child is None or self._child.exit_code is not None:
                 await self._launch()
         if not self._open:
-            await listening.wait_until_open(self._port, START_S)
+            await listening.wait_until_open(self._place(), START_S)
             self._open = True
 
     async def _launch(self) -> None:
-        self._port, self._open = listening.free_port(), False
+        self._open = False
+        self._place().unlink(missing_ok=True)
         self._child = await processes.start(
             self._command(),
             output=self._log,
@@ -103,8 +111,14 @@ class StreamFunction:
         )
 
     def _command(self) -> list[str]:
-        server = [sys.executable, "-m", "uvicorn", "handler:app", "--host", "127.0.0.1"]
-        return [*server, "--port", str(self._port), "--log-level", "warning", "--no-server-header"]
+        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._place())]
+        return [*server, "--log-level", "warning", "--no-server-header"]
+
+    def _place(self) -> Path:
+        """In a folder for temporary files, whatever the data's is: such paths have to be short."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))
+        return self._folder / "stream"
 
     async def _pump(self, scope: asgi.Scope, send: asgi.Send) -> None:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
@@ -113,7 +127,7 @@ class StreamFunction:
         exchange, started = Exchange(), False
         try:
             async with asyncio.timeout(self._program.timeout_s):
-                await exchange.start(self._port, scope["method"], _target(scope), headers)
+                await exchange.start(self._place(), scope["method"], _target(scope), headers)
                 started = True
                 await _forward(exchange, send)
         except (OSError, Broken, TimeoutError):

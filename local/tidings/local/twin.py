@@ -93,7 +93,7 @@ async def _compose(
     apis = InternalApis()
     await apis.start()
     stack.push_async_callback(apis.stop)
-    places = Places(dynamodb_url, apis.url)
+    places = Places(dynamodb_url, apis.url, apis.token)
     deployed = environment.functions(options)
     programs = {f.name: environment.program(f, options, places) for f in deployed}
     pace = Pace()

@@ -1,5 +1,5 @@
 """
-One HTTP/1.1 request to a server of our own on the loopback interface, its answer as it comes.
+One HTTP/1.1 request to a server of our own at a socket of this machine, its answer as it comes.
 
 A general client would look at each piece of a stream several times; here what one read of the
 socket brought becomes one piece, whatever chunks it was sent in.
@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httptools
 
 READ_BYTES = 256 * 1024  # at most, of what has come; the reader stops the sender at twice that
-HOST = "127.0.0.1"
+HOST = "localhost"  # a socket's path is no name
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -63,15 +64,16 @@ class Exchange:
     def headers(self) -> Headers:
         return self._answer.headers
 
-    async def start(self, port: int, method: str, target: str, headers: Headers) -> None:
+    async def start(self, place: Path, method: str, target: str, headers: Headers) -> None:
         """
-        Send a request without a body and wait for the head of the answer.
+        Send a request without a body to the socket at *place* and wait for the head of the answer.
 
         Raises:
             OSError, Broken: there is none.
         """
-        self._reader, self._writer = await asyncio.open_connection(HOST, port, limit=READ_BYTES)
-        lines = [f"{method} {target} HTTP/1.1\r\nhost: {HOST}:{port}\r\n".encode("latin-1")]
+        opened = asyncio.open_unix_connection(place, limit=READ_BYTES)
+        self._reader, self._writer = await opened
+        lines = [f"{method} {target} HTTP/1.1\r\nhost: {HOST}\r\n".encode("latin-1")]
         lines.append(b"connection: close\r\n")
         lines += [name + b": " + value + b"\r\n" for name, value in headers]
         self._writer.write(b"".join([*lines, b"\r\n"]))

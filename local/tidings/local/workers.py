@@ -52,10 +52,10 @@ class Worker:
         await self._server.start()
         environment = {
             **self._program.environment,
-            "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self._server.port}",
+            "AWS_LAMBDA_RUNTIME_API": self._api.address(self._server.port),
         }
         self._child = await processes.start(
-            [sys.executable, "-m", "awslambdaric", "handler.handle"],
+            [sys.executable, "-m", "tidings.local.runtime_client", "handler.handle"],
             output=self._log,
             environment=environment,
             folder=self._program.folder,

@@ -17,6 +17,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         }
     )
     first = {"query": scope["query_string"].decode(), "headers": headers}
+    first["server"] = scope["server"]
     await send(_block(json.dumps(first), True))
     endless = b"endless" in scope["query_string"]
     for count in range(10_000 if endless else 2):
