@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
+from tidings.aws.settings import SETTINGS
+
 from infra import prices, settings
 from infra.prices import Price
 
@@ -21,8 +23,19 @@ FULL_CORE_MB = 1769  # Lambda gives a function of this size one core, a smaller 
 PLATFORM_LOG_BYTES = 500  # assumed of Lambda's own lines, for each call
 PING_S = 300  # clients say `ping` so often (PROTOCOL 8.7)
 CONNECTION_S = 7200  # API Gateway cuts then; the client comes back
-MEMORY_GB = {"ingest": 0.5, "follow": 1.0, "receive": 0.5, "connect": 0.25, "replay": 1.0}
-STREAM_GB = 0.5  # a reader of Server-Sent Events holds a function of this size
+MEMORY_GB = {
+    "ingest": 0.5,
+    "follow": 1.0,
+    "receive": 0.5,
+    "connect": 0.25,
+    "replay": 1.0,
+    "stream": 0.5,  # a reader of Server-Sent Events holds a function of this size
+}
+STREAM = "stream that goes on"  # a path that was measured: one ended, its reader came back
+LEAVES = 10  # assumed of each reader a day: nets, laptops and deployments that cut it
+STREAM_S = next(
+    int(each.default or 0) for each in SETTINGS if each.variable == "TIDINGS_STREAM_SECONDS"
+)
 GB = 1e9
 
 
@@ -122,6 +135,12 @@ class Line:
     def formula(self) -> str:
         shown = " x ".join(f"{_number(number)} {what}" for number, what in self.factors)
         return f"{shown} x {self.price}"
+
+
+def held_dollars() -> float:
+    """A function that a stream holds for a month."""
+    gb = (MEMORY_GB["stream"], "GB")
+    return line("held", prices.GB_SECOND, (MONTH_S, "s"), gb).dollars
 
 
 def _number(value: float) -> str:
@@ -243,9 +262,20 @@ class Bill:
         return max(0.0, self._used(path)["cpu_ms"] - alone) / reach / share / 1000
 
     def _streaming(self) -> Iterator[Line]:
-        held = (self.size.streams, "streams"), (MONTH_S, "s")
-        yield line("streams held", prices.GB_SECOND, *held, (STREAM_GB, "GB"))
+        streams, gb = self.size.streams, (MEMORY_GB["stream"], "GB")
+        held = (streams, "streams"), (MONTH_S, "s")
+        yield line("streams held", prices.GB_SECOND, *held, gb)
         yield line("streams: reads", prices.READ_UNIT, *held, (5, "RRU"))
+        left = streams * LEAVES * MONTH_S / 86_400
+        abandoned = (left, "readers who left"), (STREAM_S, "s")
+        yield line("streams abandoned", prices.GB_SECOND, *abandoned, gb)
+        yield line("streams abandoned: reads", prices.READ_UNIT, *abandoned, (5, "RRU"))
+        if streams:
+            yield from self.coming_back(streams * MONTH_S / STREAM_S + left)
+
+    def coming_back(self, times: float) -> Iterator[Line]:
+        """Of readers of streams, each time one has ended."""
+        yield from self._call("streams: coming back", STREAM, "stream", times, "times")
 
     def _kept(self) -> Iterator[Line]:
         size = self.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import io
@@ -16,15 +17,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tidings.aws import blueprint
+from tidings.aws import asgi, blueprint
 from tidings.local import http_events, socket_events
 from tidings.local.environment import Places
 from tidings.local.environment import program as deployed
 from tidings.local.options import Options
 
 from . import engine, units
+
+_STREAM_MS = 100  # so that it reaches the end of the log, and does not look there again
 
 
 @dataclass(slots=True)
@@ -87,13 +91,21 @@ class Functions:
 
     def call(self, name: str, event: dict[str, Any]) -> Used:
         """One call, in a process that has served others before."""
-        handle = self._handler(name)
+        handle: Any = self._module(name).handle
+        return self._measured(lambda: handle(json.loads(json.dumps(event)), _Context(name)))
+
+    def stream(self) -> Used:
+        """A stream that goes on at the end of a quiet feed, and ends before it reads again."""
+        app = importlib.reload(self._module("stream")).app
+        return self._measured(lambda: asyncio.run(_streamed(app)))
+
+    def _measured(self, call: Callable[[], object]) -> Used:
         for each in (*self._written, *self._read, self._asked):
             each.clear()
         printed = io.StringIO()
         started = time.process_time()
         with contextlib.redirect_stdout(printed):
-            handle(json.loads(json.dumps(event)), _Context(name))
+            call()
         return Used(
             sum(each.total() for each in self._written),
             sum(each.total() for each in self._read),
@@ -102,12 +114,11 @@ class Functions:
             len(printed.getvalue()),
         )
 
-    def _handler(self, name: str) -> Callable[[dict[str, Any], object], object]:
+    def _module(self, name: str) -> ModuleType:
         function = next(each for each in blueprint.FUNCTIONS if each.name == name)
         if name != self.current:
             self._become(function)
-        handler: Any = importlib.import_module(f"functions.{function.folder}.handler")
-        return handler.handle  # type: ignore[no-any-return]
+        return importlib.import_module(f"functions.{function.folder}.handler")
 
     def _become(self, function: blueprint.Function) -> None:
         """What was built for the function before is forgotten, as in a process of its own."""
@@ -155,6 +166,25 @@ class _Context:
 
     def get_remaining_time_in_millis(self) -> int:
         return 10_000
+
+
+async def _streamed(app: Any) -> None:
+    """A GET from the end of the log on, in a function whose time is over soon."""
+    sent: list[dict[str, Any]] = []
+    deadline = int(time.time() * 1000) + asgi.LAST_MS + _STREAM_MS
+    told = {"accept": "text/event-stream", "x-amzn-lambda-context": f'{{"deadline":{deadline}}}'}
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b""}
+    headers = [(name.encode(), text.encode()) for name, text in told.items()]
+    await app({**scope, "headers": headers}, receive, send)
+    assert sent[0]["status"] == 200 and not sent[-1]["more_body"], sent
 
 
 def _forget() -> None:

@@ -159,7 +159,7 @@ async def _waits(twin: Twin, clients: int) -> tuple[list[float], float]:
     arrived: list[float] = []
     waiting = [asyncio.ensure_future(_wait(twin.port, arrived)) for _ in range(clients)]
     await asyncio.sleep(_SETTLE_S + clients / _STARTS_A_S)
-    pids = (twin.pid, find(twin.pid))
+    pids = (twin.pid, find(twin.pid, "list"))
     before = _cpu_s(*pids)
     await asyncio.sleep(_IDLE_S)
     idle = (_cpu_s(*pids) - before) / _IDLE_S

@@ -18,6 +18,7 @@ from tidings.aws.stages import stack_name
 from infra import settings, synth
 
 from . import calls, costs_page
+from .bill import STREAM
 from .calls import Functions, Used
 from .sections import Section
 from .workload import operations
@@ -53,6 +54,7 @@ def measure() -> Section:
 def _paths(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
     yield from _quiet(functions)
     yield from _clients(functions)
+    yield STREAM, _repeated(functions.stream)
     yield from _idle(functions)
 
 

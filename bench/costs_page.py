@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "COSTS.md"
 MEASURED = Path(__file__).parent / "costs.json"
 
 SMALLEST = 0.05  # dollars: what is less is told in one line
+_LENGTHS_S = (60, 120, 180, 840)  # that a stage may choose from
 _TEMPLATE = Path(__file__).parent / "costs.md"
 
 
@@ -31,6 +32,9 @@ def text(measured: Mapping[str, Any]) -> str:
         polls=bill.POLLS_PER_S,
         summaries="".join(map(_summary, bills)),
         bills="".join(map(_bill, bills)),
+        held=bill.held_dollars(),
+        leaves=bill.LEAVES,
+        lengths="".join(_length(bills[0], seconds) for seconds in _LENGTHS_S),
         prices="".join(f"| [{each.unit}]({each.source}) | {each} |\n" for each in prices.ALL),
     )
 
@@ -54,6 +58,15 @@ def _bill(made: Bill) -> str:
     total = f"| **together** | | **{made.dollars:,.2f}** |\n"
     head = "| what | formula | dollars |\n|---|---|---|\n"
     return f"## {made.size.name}\n\n{made.size.says}\n\n{head}{rows}{total}\n"
+
+
+def _length(made: Bill, seconds: int) -> str:
+    """What it would mean if streams lasted so long."""
+    returns = bill.MONTH_S / seconds
+    back = sum(each.dollars for each in made.coming_back(returns))
+    abandoned = 1000 * seconds * bill.MEMORY_GB["stream"]
+    dollars = abandoned * prices.GB_SECOND.dollars / prices.GB_SECOND.per
+    return f"| {seconds} | {returns:,.0f} | ${back:,.2f} | {seconds / 2:,.0f} | ${dollars:,.2f} |\n"
 
 
 def _row(each: Line) -> str:

@@ -1,25 +1,28 @@
-"""The twin's process that serves every event stream, as the kernel sees it."""
+"""The twin's processes that stream, as the kernel sees them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from tidings.local.options import PREFIX
+
 _PROC = Path("/proc")
 
 
-def find(twin: int) -> int:
-    """The process id of the streaming function's server, a child of *twin*."""
+def find(twin: int, function: str = "stream") -> int:
+    """The process id of the server of *function*, a child of *twin*."""
+    told = f"AWS_LAMBDA_FUNCTION_NAME={PREFIX}{function}".encode()
     for folder in _PROC.iterdir():
         if not folder.name.isdigit():
             continue
         try:
-            command = (folder / "cmdline").read_bytes()
+            environment = (folder / "environ").read_bytes().split(b"\0")
             parent = _status(int(folder.name), "PPid")
         except OSError:
             continue  # it ended while we looked
-        if parent == twin and b"handler:app" in command:
+        if parent == twin and told in environment:
             return int(folder.name)
-    raise LookupError("the twin has no streaming function yet")
+    raise LookupError(f"the twin has no function {function} yet")
 
 
 def peak_bytes(process: int) -> int:

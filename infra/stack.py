@@ -226,7 +226,7 @@ class TidingsStack(cdk.Stack):
         cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)
         cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
         for function in self.functions.values():
-            if isinstance(function, StreamFunction):
+            if isinstance(function, StreamFunction) and function.blueprint.endless:
                 cdk.CfnOutput(self, f"{function.node.id}Url", value=function.url.url)
 
 

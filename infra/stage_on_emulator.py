@@ -107,10 +107,10 @@ def served(
     sockets = f"{emulator.url}/_aws/execute-api/{_id(outputs['SocketsUrl'])}/{SOCKET_STAGE}"
     _tell(functions, stage, TIDINGS_SOCKETS_URL=sockets, TIDINGS_OPEN="true")
     api = f"{emulator.url}/_aws/execute-api/{_id(outputs['FeedUrl'])}"
-    streaming = next(each for each in blueprint.FUNCTIONS if each.streams)
+    streaming = next(each for each in blueprint.FUNCTIONS if each.endless)
     variables = _variables(functions, prefix(stage) + streaming.name)
     with _stream(streaming, variables, emulator, assembly) as streams:
-        _pass_on(emulator, _id(outputs["FeedUrl"]), streams)
+        _pass_on(emulator, _id(outputs["FeedUrl"]), streams)  # `list` is the same app
         yield Addresses(api, streams, sockets.replace("http://", "ws://"))
 
 

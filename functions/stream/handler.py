@@ -13,7 +13,7 @@ from tidings.aws.clock import now_ms
 
 _of = root.settings()
 _origins = _of.cors_origins
-_streams = EventStreams(root.streamer, root.manners, now_ms, _origins)
+_streams = EventStreams(root.streamer, root.manners, now_ms, _origins, _of.stream_ms)
 _changes = ChangeLists(changes_app.lister, changes_app.gate, _of.feeds, _origins, _of.url_prefix)
 _attended = Attendance(_streams, root.tallies, now_ms, root.new_id())
 _portions = Portions(relay_app.portioner, root.guard, _of.feeds, _origins, _attended)

@@ -1,4 +1,4 @@
-"""The HTTP API: every HTTP route of the blueprint whose answer is not a stream."""
+"""The HTTP API: every HTTP route of the blueprint whose answer is not endless."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class FeedHttpApi(Construct):
         """One integration a function, so that it gets one permission a route and no more."""
         routes = [r for r in blueprint.HTTP_ROUTES if r.function == target.blueprint.name]
         if isinstance(target, StreamFunction):
-            self._pass_on(target, [route for route in routes if route.waits])
+            if not target.blueprint.endless:
+                self._pass_on(target, routes)
             return
         if not routes:
             return

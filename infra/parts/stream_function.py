@@ -55,10 +55,10 @@ class StreamFunction(TidingsFunction):
             name,
             stage=stage,
             function=function,
-            layers=[*layers, _adapter(scope)],
+            layers=[*layers, _adapter(scope, f"{name}Adapter")],
             environment={**environment, **ADAPTER_ENVIRONMENT},
             handler=STREAM_HANDLER,
-            concurrency_max=stage.streams_max,
+            concurrency_max=stage.streams_max if function.endless else None,
         )
         self.url = self.function.add_function_url(
             auth_type=lambda_.FunctionUrlAuthType.NONE,
@@ -66,7 +66,7 @@ class StreamFunction(TidingsFunction):
         )
 
 
-def _adapter(scope: Construct) -> lambda_.ILayerVersion:
+def _adapter(scope: Construct, name: str) -> lambda_.ILayerVersion:
     layer = f"layer:{ADAPTER_LAYER}:{ADAPTER_VERSION}"
     arn = f"arn:{cdk.Aws.PARTITION}:lambda:{cdk.Aws.REGION}:{ADAPTER_ACCOUNT}:{layer}"
-    return lambda_.LayerVersion.from_layer_version_arn(scope, "Adapter", arn)
+    return lambda_.LayerVersion.from_layer_version_arn(scope, name, arn)

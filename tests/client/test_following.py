@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from tidings.client import following
 from tidings.client.backoff import Backoff
-from tidings.client.errors import AccessDenied, Lost, Refused, WrongUrl
+from tidings.client.errors import AccessDenied, Ended, Lost, Refused, WrongUrl
 from tidings.client.events import Event, Moved
 from tidings.client.following import Transport, follow, resume
 
@@ -20,6 +21,16 @@ both = pytest.mark.parametrize("transport", TRANSPORTS)
 
 def _video(number: int, event: str = "insert", *parents: str) -> dict[str, object]:
     return {"event": event, "type": "video", "id": f"x{number}", "parents": list(parents)}
+
+
+class Clock:
+    """Stands for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
 
 
 class Trail:
@@ -230,6 +241,34 @@ def test_the_backoff_starts_again_after_an_event() -> None:
     ] * 3
     assert 1.0 <= delays[3] <= 2.0
     assert 2.0 <= delays[4] <= 4.0
+
+
+def test_a_stream_that_ends_in_its_time_is_resumed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody is told: on a stage it happens every two minutes. One that ends early is lost."""
+    told: list[tuple[str, float]] = []
+    lengths_s = iter((120.0, 0.0, 120.0))
+    monkeypatch.setattr(following, "time", (clock := Clock()))
+
+    def listen(cursor: str) -> Iterator[Event | Moved]:
+        for length_s in lengths_s:
+            clock.now_s += length_s
+            raise Ended
+        raise Refused("done")
+        yield
+
+    with pytest.raises(Refused):
+        list(
+            resume(
+                listen,  # type: ignore[arg-type]
+                "now",
+                on_moved=lambda cursor: None,
+                on_lost=lambda lost, delay_s: told.append((lost.reason, delay_s)),
+                wait=lambda delay_s: None,
+            )
+        )
+
+    ((reason, delay_s),) = told
+    assert reason == "the server ended the stream" and delay_s >= 1.0
 
 
 def test_backoff_is_bounded() -> None:

@@ -15,12 +15,23 @@ from tests.conformance.listeners import Ended, SocketListener
 from tests.conformance.scene import Scene
 from tests.conformance.steps import REACH_S, check_error, step_nothing_more
 
-_BLOCKS = rb"(?::[^\n]*\n\n?|id: [^\n]*\nevent: [a-z]+\ndata: [^\n]*\n\n)*"
+_BLOCK = rb"id: [^\n]*\nevent: [a-z]+\ndata: [^\n]*\n\n"
+_COMMENTS = rb"(?::[^\n]*\n\n?)*"
+_BLOCKS = (
+    _COMMENTS
+    + rb"(?:retry: [0-9]+\n"
+    + _BLOCK
+    + rb"(?:"
+    + _COMMENTS
+    + _BLOCK
+    + rb")*)?"
+    + _COMMENTS
+)
 _PER_PAGE = 16  # of some 60 KB: just within a request
 
 
 def step_well_formed(scene: Scene, name: str) -> None:
-    """Every byte of the stream so far belongs to blocks of three lines, or to comments."""
+    """Every byte so far belongs to blocks of three lines, the first of four, or to comments."""
     listener = scene.sse(name)
     whole = listener.raw[: listener.raw.rfind(b"\n\n") + 2]
     assert whole and b"\r" not in whole

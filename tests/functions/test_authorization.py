@@ -104,7 +104,7 @@ class Client:
     more: Mapping[str, str] = field(default_factory=dict)
 
     def status(self, asked: Asked) -> int:
-        if asked.route.function == "stream":
+        if asked.route.function in ("stream", "list"):
             return self._streamed(asked)
         handler = importlib.import_module(f"functions.{asked.route.function}.handler")
         answer: dict[str, Any] = handler.handle(self._event(asked), None)

@@ -301,6 +301,7 @@ SCENES = {
     "receive": receiving,
     "replay": replaying,
     "stream": streaming,
+    "list": streaming,
     "correct": correcting,
     "amend": amending,
     "steer": steering,

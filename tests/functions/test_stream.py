@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from tidings.aws import app as root
 from tidings.aws import asgi, clients
-from tidings.aws.asgi import _LAST_MS
+from tidings.aws.asgi import LAST_MS
 from tidings.aws.asgi_edge import asgi_edge
 from tidings.aws.clock import now_ms
 from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.aws.settings import WrongSetting
 from tidings.core import limits
 from tidings.core.access import Credential, Role
 from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
 from tidings.core.profiles import OPLOG, Profile
+from tidings.core.streaming import RESUME
 from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle as ingest
@@ -29,9 +31,18 @@ Message = MutableMapping[str, Any]
 
 
 async def get(
-    path: str, *, headers: dict[str, str], query: str = "", until: str = "", method: str = "GET"
+    path: str,
+    *,
+    headers: dict[str, str],
+    query: str = "",
+    until: str = "",
+    method: str = "GET",
+    stuck_at: str = "nowhere",
 ) -> tuple[int, dict[str, str], str]:
-    """The answer to a GET of the deployed app; the client leaves when it has read *until*."""
+    """
+    The answer to a GET of the deployed app; the client leaves when it has read *until*, and takes
+    nothing more, without leaving, from *stuck_at* on.
+    """
     app = importlib.reload(importlib.import_module("functions.stream.handler")).app
     scope = {
         "type": "http",
@@ -49,6 +60,8 @@ async def get(
 
     async def send(message: Message) -> None:
         sent.append(message)
+        if stuck_at in _text(sent):
+            await asyncio.Event().wait()
         if until and until in _text(sent):
             left.set()
 
@@ -79,6 +92,7 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
         "last-event-id": "0000000000000000007fffff",
     }
     blocks = [block.split("\n") for block in text.split("\n\n") if block]
+    assert blocks[0].pop(0) == f"retry: {limits.STREAM_RESUME_MS}"
     assert [block[1] for block in blocks] == ["event: insert", "event: insert", "event: delete"]
     assert all(
         [line.partition(":")[0] for line in block] == ["id", "event", "data"] for block in blocks
@@ -98,7 +112,7 @@ def test_a_replication_is_asked_for_by_the_query(cloud: Cloud) -> None:
     )
 
     assert status == 200
-    assert text.startswith("id: 1\nevent: reset\ndata: {}\n\n")
+    assert text.startswith("retry: 500\nid: 1\nevent: reset\ndata: {}\n\nid: ")
     assert text.index('"id":"x32"') < text.index("event: live")
 
 
@@ -141,7 +155,7 @@ def test_an_unknown_deadline_is_passed_over(cloud: Cloud, context: str) -> None:
 def test_a_stream_ends_before_the_functions_time(cloud: Cloud) -> None:
     """Between two blocks, with what is left of the time for a large one."""
     ingest(event("http_post"), None)
-    deadline = json.dumps({"deadline": now_ms() + _LAST_MS + 1_000})
+    deadline = json.dumps({"deadline": now_ms() + LAST_MS + 1_000})
     headers = {"accept": "*/*", "x-amzn-lambda-context": deadline}
     started = now_ms()
     asyncio.run(get("/", headers=headers))
@@ -149,12 +163,56 @@ def test_a_stream_ends_before_the_functions_time(cloud: Cloud) -> None:
     assert 500 <= now_ms() - started <= 5_000
 
 
+def test_a_stream_lasts_as_long_as_its_stage_says(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7.4: Lambda tells of no reader who left, so nothing else would end the stream of one."""
+    monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
+    monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
+    start_anew()
+    deadline = json.dumps({"deadline": now_ms() + 900_000})
+    started = now_ms()
+    status, _, text = asyncio.run(
+        get("/", headers={"accept": "*/*", "x-amzn-lambda-context": deadline})
+    )
+
+    assert (status, text) == (200, "")
+    assert 1_000 <= now_ms() - started <= 5_000
+
+
+def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon behind the stream's time: what is sent would wait until the function is ended."""
+    ingest(event("http_post"), None)
+    monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
+    monkeypatch.setattr(asgi, "LAST_MS", 500)
+    monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
+    start_anew()
+    headers = {"accept": "*/*", "last-event-id": "0000000000000000007fffff"}
+    started = now_ms()
+    status, _, text = asyncio.run(get("/", headers=headers, stuck_at="event: insert"))
+
+    assert status == 200 and "event: insert" in text
+    assert 1_500 <= now_ms() - started <= 5_000
+
+
+@pytest.mark.parametrize("seconds", ["59", "841", "2m"])
+def test_how_long_a_stream_lasts_is_bounded(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    """By what clients take for a failure, and by what Lambda gives a function."""
+    monkeypatch.setenv("TIDINGS_STREAM_SECONDS", seconds)
+    start_anew()
+
+    with pytest.raises(WrongSetting, match=f"TIDINGS_STREAM_SECONDS='{seconds}': must be"):
+        root.settings()
+
+
 def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """As any stream ends, between two blocks: who resumes hears the rest, and nothing again."""
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
     told = {"accept": "*/*", "last-event-id": "0000000000000000007fffff"}
-    whole = asyncio.run(get("/", headers=told, until='"id":"2"'))[2]
+    whole = asyncio.run(get("/", headers=told, until='"id":"2"'))[2].removeprefix(RESUME)
     monkeypatch.setattr(limits, "PIECE_CHARS", 1)
     monkeypatch.setattr(limits, "STREAM_BYTES_MAX", 1)
     context = {"x-amzn-lambda-context": json.dumps({"deadline": now_ms() + 600_000})}
@@ -162,6 +220,8 @@ def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.M
     texts: list[str] = []
     while "".join(texts) != whole:
         texts.append(asyncio.run(get("/", headers={**told, **context}))[2])
+        assert texts[-1].startswith(RESUME)  # each stream says so
+        texts[-1] = texts[-1].removeprefix(RESUME)
         assert whole.startswith("".join(texts)) and texts[-1].endswith("\n\n")
         last = texts[-1].rstrip("\n").rpartition("\n\n")[2]
         told["last-event-id"] = last.partition("\n")[0].removeprefix("id: ")
@@ -181,7 +241,7 @@ def test_what_comes_later_is_told_and_silence_is_filled(
         return (await reading)[2]
 
     text = asyncio.run(scene())
-    assert text.startswith(":\n:\n") and text.lstrip(":\n").startswith("id: ")
+    assert text.startswith(":\n:\n") and text.lstrip(":\n").startswith("retry: 500\nid: ")
 
 
 def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:

@@ -178,11 +178,13 @@ RATED = {
     "supervise": _asked(supervise, "GET /feeds/{feed}/relay"),
     "receive": _with_a_rated_key(_said),
     "stream": _with_a_rated_key(_let_in),
+    "list": _with_a_rated_key(_let_in),
 }
 FURTHER: dict[str, tuple[Scene, ...]] = {
     "receive": (resuming_from_the_archive, being_told_by_a_stranger),
     "replay": (replaying_the_archive,),
     "stream": (streaming_the_archive,),
+    "list": (streaming_the_archive,),
     "ingest": (posting_within_a_bound,),
     "steer": (judging, refusing_a_copy),
     "follow-push": (filling_a_hole,),

@@ -113,20 +113,23 @@ def test_preflights_are_answered_alike(template: Template) -> None:
 
 
 def test_http_routes_are_those_of_the_blueprint(template: Template) -> None:
-    """All but the streamed ones, which a function URL serves whatever their path."""
-    streamed = {f.name for f in blueprint.FUNCTIONS if f.streams}
+    """All but the endless ones, which a function URL serves whatever their path."""
+    streaming = {f.name: f.endless for f in blueprint.FUNCTIONS if f.streams}
     wanted = {
-        (route.key, route.function)
+        (route.key, "" if route.function in streaming else route.function)
         for route in blueprint.HTTP_ROUTES
-        if route.function not in streamed
+        if not streaming.get(route.function)
     }
-    waiting = {(route.key, "") for route in blueprint.HTTP_ROUTES if route.waits}
 
-    assert wanted | waiting == _routes(template, "HTTP")
+    assert wanted == _routes(template, "HTTP")
+    assert streaming == {"stream": True, "list": False}
 
 
-def test_answers_that_wait_are_passed_on_to_the_streaming_url(template: Template) -> None:
-    """With the path as it came: one address is enough for a client of changes."""
+def test_answers_that_wait_are_passed_on_to_a_function_of_their_own(template: Template) -> None:
+    """
+    With the path as it came: one address is enough for a client of changes. And not to `stream`:
+    its instances may all be held, by readers who have left.
+    """
     (passed,) = (
         each
         for each in template.resources("AWS::ApiGatewayV2::Integration").values()
@@ -134,7 +137,11 @@ def test_answers_that_wait_are_passed_on_to_the_streaming_url(template: Template
     )
 
     assert passed["RequestParameters"] == {"overwrite:path": "$request.path"}
-    assert "FunctionUrl" in text(passed["IntegrationUri"])
+    urls = template.resources("AWS::Lambda::Url")
+    (url,) = (
+        urls[name] for name in urls if f"<{name}.FunctionUrl>" == text(passed["IntegrationUri"])
+    )
+    assert text(url["TargetFunctionArn"]) == f"<{template.function('list')[0]}.Arn>"
 
 
 def test_socket_routes_are_those_of_the_blueprint(template: Template) -> None:

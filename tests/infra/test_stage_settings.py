@@ -12,6 +12,7 @@ from tidings.aws import blueprint, metrics
 
 from infra import prices, runbooks, settings
 from infra.parts.alarms import Alarms
+from infra.parts.stream_function import StreamFunction
 from infra.parts.tables import Tables
 from tests.infra.templates import Template, text
 
@@ -47,6 +48,22 @@ def test_alarms_are_mailed_to_who_is_named() -> None:
     assert not _made(STAGE, lambda stack: Alarms(stack, "Alarms", stage=STAGE)).resources(
         "AWS::SNS::Subscription"
     )
+
+
+def test_a_bound_on_streams_is_one_on_nothing_else() -> None:
+    """Lists, pages and rows are another function's, which streams that are held cannot stop."""
+    stage = replace(STAGE, streams_max=400)
+    streaming = [each for each in blueprint.FUNCTIONS if each.streams]
+
+    def make(stack: cdk.Stack) -> None:
+        for each in streaming:
+            StreamFunction(stack, each.name, stage=stage, function=each, layers=[], environment={})
+
+    made = _made(stage, make).resources("AWS::Lambda::Function").values()
+    assert {each["FunctionName"]: each.get("ReservedConcurrentExecutions") for each in made} == {
+        "tidings-dev-stream": 400,
+        "tidings-dev-list": None,
+    }
 
 
 def test_functions_log_what_metrics_are_made_of(template: Template) -> None:

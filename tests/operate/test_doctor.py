@@ -53,7 +53,8 @@ def _told(result: Result) -> dict[str, dict[str, Any]]:
 def test_a_deploy_that_would_go_through(account: Answering) -> None:
     """Of a stage that is new, and of one that is there, whose names are its own."""
     account.script = [*_lambda(1000, 1000), *_lambda(1000, 1000, "tidings-dev-ingest")]
-    new, there = _run("--stage", "prod", "--json"), _run("--stage", "dev", "--json")
+    set_aside = ("--streams-max", "400", "--json")
+    new, there = _run("--stage", "prod", *set_aside), _run("--stage", "dev", *set_aside)
 
     assert (new.exit_code, there.exit_code) == (0, 0)
     assert {found["verdict"] for found in _told(new).values()} == {"ok"}
@@ -125,6 +126,13 @@ def test_a_small_quota_is_noted() -> None:
     found = diagnosis.concurrency(Concurrency(10, 0), 0, deployed=False)
     assert found.verdict is Verdict.NOTE
     assert diagnosis.concurrency(Concurrency(1000, 400), 400, deployed=True).verdict is Verdict.OK
+
+
+def test_streams_that_nothing_bounds_are_noted() -> None:
+    """A deploy goes through, and readers could hold what posts, lists and relays need."""
+    found = diagnosis.concurrency(Concurrency(1000, 300), 0, deployed=True)
+    assert found.verdict is Verdict.NOTE
+    assert "at most 600" in found.do
 
 
 def test_roles_and_long_lists() -> None:

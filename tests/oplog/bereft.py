@@ -6,10 +6,10 @@ import os
 import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidings.local.running import Twin
 
+from bench import stream_process
 from tests.oplog.feed import Feed, ask
 from tests.oplog.wire import until
 
@@ -30,18 +30,9 @@ def bereave(twin: Twin, name: str) -> Bereft:
     listeners = [feed.open() for _ in range(LISTENERS)]
     until(lambda: feed.status()["clients"] == feed.status()["connections"] == LISTENERS)
 
-    os.kill(stream_process(twin.pid), signal.SIGKILL)
+    os.kill(stream_process.find(twin.pid), signal.SIGKILL)
     killed_s = time.monotonic()
     for listener in listeners:
         listener.close()
     until(lambda: ask(feed.port, "GET", feed.path).status == 406)  # a new process refuses us
     return Bereft(feed, killed_s)
-
-
-def stream_process(twin: int) -> int:
-    """The child of *twin* that serves streams."""
-    children = Path(f"/proc/{twin}/task/{twin}/children").read_text().split()
-    (found,) = (
-        int(pid) for pid in children if b"handler:app" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
-    return found

@@ -22,7 +22,7 @@ Message = MutableMapping[str, Any]
 
 def streams(scene: Scene) -> EventStreams:
     manners = Manners(scene.profiles, FEEDS)
-    return EventStreams(lambda: scene.streamer, lambda: manners, now_ms, (ORIGIN,))
+    return EventStreams(lambda: scene.streamer, lambda: manners, now_ms, (ORIGIN,), 60_000)
 
 
 @dataclass

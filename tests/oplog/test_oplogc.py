@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidings.core.streaming import RESUME
 
 from tests.oplog.feed import Feed, op
 from tests.oplog.oplogc import Consumer, Decoder, Event, InFlight, InvalidEvent
@@ -31,6 +32,13 @@ def test_comments_and_blank_lines_are_nothing() -> None:
         ("1", "reset"),
         ("1", "insert"),
     ]
+
+
+def test_when_to_resume_may_be_said_inside_an_event() -> None:
+    """As the first event of a stream does; in a block of its own oplogc cannot take it: below."""
+    told = RESUME.encode() + b"id: 1\nevent: reset\n\n"
+
+    assert [(event.id, event.name) for event in _decoded(told)] == [("1", "reset")]
 
 
 @pytest.mark.parametrize(

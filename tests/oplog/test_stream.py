@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from tidings.aws.dynamodb_profiles import DynamoDBProfiles
 from tidings.core.profiles import OPLOG, Profile
+from tidings.core.streaming import RESUME
 from tidings.local import engine, tables
 from tidings.local.running import Twin
 from websockets.sync.client import connect
@@ -83,7 +84,7 @@ def test_O30_O31_the_bytes_of_a_block(feed: Feed, event: str) -> None:
 
     assert re.fullmatch("[0-9a-f]{24}", event_id)
     assert listener.raw.decode() == (
-        f"id: {event_id}\nevent: {event}\n"
+        f"{RESUME}id: {event_id}\nevent: {event}\n"
         'data: {"timestamp":"2026-11-20T17:19:10.94Z","parents":["user/U1","user/U1"],'
         '"type":"video","id":"X1"}\n\n'
     )
@@ -141,7 +142,7 @@ def test_O33_an_event_arrives_soon(feed: Feed) -> None:
 
 
 def test_O35_a_stream_is_nothing_but_whole_blocks(feed: Feed) -> None:
-    """Whatever names hold: three lines a block, LF alone, no `retry`, no id without an event."""
+    """Whatever names hold: three lines a block, LF alone, `retry` in the first event alone."""
     names = ["a\r\nb", "\n\nid: 1\n\n", "data: x", "retry: 1", ":", "a\u2028b\u0085c", "ä"]
     with feed.listening() as listener:
         feed.post(*map(op, names))
@@ -149,7 +150,8 @@ def test_O35_a_stream_is_nothing_but_whole_blocks(feed: Feed) -> None:
 
     assert heard == names
     assert b"\r" not in listener.raw
-    assert len(listener.raw.decode().splitlines()) == 4 * len(names)
+    assert len(listener.raw.decode().splitlines()) == 1 + 4 * len(names)
+    assert listener.raw.startswith(RESUME.encode() + b"id: ")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ STREAM = "text/event-stream"
 JSON = "application/json"
 _COMMENT = re.compile(rb":[^\r\n]*\n")
 _BLOCK = re.compile(
-    rb"id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n", re.ASCII
+    rb"(?:retry: [0-9]+\n)?id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n",
+    re.ASCII,
 )
 _REPLICATION = 0x800000  # the bit of a slot that marks a place in a copy
 

@@ -42,8 +42,9 @@ async def resume(
                         yield sign
         except Lost as lost:
             delay_s = course.loses(lost)
-            on_lost(lost, delay_s)
-            await asyncio.sleep(delay_s)
+            if delay_s:
+                on_lost(lost, delay_s)
+                await asyncio.sleep(delay_s)
 
 
 def listener(transport: Transport, url: str, ws_url: str | None, wanted: Subscription) -> Listen:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import httpx
 
-from .errors import Lost
+from .errors import Ended
 from .events import Event, Moved
 from .sse import Connection, failures
 from .subscription import Subscription
@@ -30,4 +30,4 @@ async def listen(
             async for chunk in answer.aiter_bytes():
                 for sign in connection.feed(chunk):
                     yield sign
-    raise Lost("the server ended the stream")
+    raise Ended

@@ -7,6 +7,7 @@ Every error the client raises.
         * AccessDenied  no password, or not the right one
         * FellOff       the log does not reach back to where a named consumer stands
     * Lost          the connection failed or ended; `follow` and `Poster` try again
+        * Ended         the server ended it in good order, as it does with every stream in its time
     * BackoffFailed a listener has tried as often as it was allowed to
     * WrongState    a state file cannot be read or written
     * NoPassword    a password file cannot be read, or holds none
@@ -55,6 +56,13 @@ class Lost(ClientError):
     def __init__(self, reason: str, *, after_s: float = 0) -> None:
         self.reason, self.after_s = reason, after_s
         super().__init__(reason)
+
+
+class Ended(Lost):
+    """The stream is whole up to here."""
+
+    def __init__(self) -> None:
+        super().__init__("the server ended the stream")
 
 
 class BackoffFailed(ClientError):

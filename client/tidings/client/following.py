@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from .address import operations_url, socket_url
 from .backoff import Backoff
-from .errors import Lost
+from .errors import Ended, Lost
 from .events import Event, Handled, Moved
 from .subscription import Subscription
 
@@ -47,7 +47,8 @@ def follow(
     An event counts as handled when the next one is asked for; after a failure the feed is
     resumed from the last one handled, and what repeats is left out. Keep `event.id` to
     resume later, and what *on_moved* tells while nothing matches the filter. *on_lost* hears
-    of each failure and the seconds until the next attempt.
+    of each failure and the seconds until the next attempt; a stream that the server ended in its
+    time is none, and is resumed at once.
 
     From `now` too nothing is missed between two attempts: both transports name the place they
     start at.
@@ -88,9 +89,11 @@ class Course:
         self._handled.note_moved(moved.cursor)
 
     def loses(self, lost: Lost) -> float:
-        """Seconds until the next attempt."""
+        """Seconds until the next attempt; 0 behind a stream that ended in its time."""
         if time.monotonic() - self._opened_s >= STEADY_S:
             self._backoff.reset()
+            if isinstance(lost, Ended):
+                return 0.0
         return max(self._backoff.next_s(), lost.after_s)
 
 
@@ -116,8 +119,9 @@ def resume(
                         yield sign
         except Lost as lost:
             delay_s = course.loses(lost)
-            on_lost(lost, delay_s)
-            wait(delay_s)
+            if delay_s:
+                on_lost(lost, delay_s)
+                wait(delay_s)
 
 
 def _listener(transport: Transport, url: str, ws_url: str | None, wanted: Subscription) -> Listen:

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from . import passwords
-from .errors import Lost, WrongUrl
+from .errors import Ended, Lost, WrongUrl
 from .events import Event, Moved, from_text
 from .refusals import raise_for_status
 from .subscription import Subscription
@@ -132,7 +132,8 @@ def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Mov
 
     Raises:
         Refused: the server will not answer otherwise.
-        Lost: the connection failed, ended or fell silent.
+        Ended: the server ended it in good order.
+        Lost: the connection failed or fell silent.
         WrongUrl: httpx cannot use *url*.
     """
     connection = Connection(cursor, wanted)
@@ -143,7 +144,7 @@ def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Mov
         yield from connection.opened(answer)
         for chunk in answer.iter_bytes():
             yield from connection.feed(chunk)
-    raise Lost("the server ended the stream")
+    raise Ended
 
 
 @contextmanager

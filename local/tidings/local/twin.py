@@ -101,9 +101,11 @@ async def _compose(
         programs, log, pace, chaining.workers(environment.sources(options))
     )
     stack.push_async_callback(functions.stop)
-    for stream in streams.values():
-        stack.push_async_callback(stream.stop)
-        stream.warm()
+    for function in deployed:
+        if function.streams:
+            stack.push_async_callback(streams[function.name].stop)
+        if function.endless:  # most twins are asked for no list
+            streams[function.name].warm()
     sockets = SocketGateway(blueprint.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
     stack.push_async_callback(invocations.stop)

@@ -56,6 +56,14 @@ def concurrency(found: Concurrency, wanted: int, *, deployed: bool) -> Finding:
             f"{says}; each reader of a stream holds one",
             f"ask AWS for {QUOTA_ENOUGH} concurrent executions before anybody relies on the stage",
         )
+    if not wanted:
+        return Finding(
+            "concurrency",
+            Verdict.NOTE,
+            f"{says}; nothing bounds the readers of streams, who may hold all of it",
+            f"set streams_max in infra/settings.py, at most {left - LEFT_MIN}, so that posts, lists"
+            " and relays have the rest (--streams-max where it is set)",
+        )
     return Finding("concurrency", Verdict.OK, says)
 
 

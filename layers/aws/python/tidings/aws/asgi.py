@@ -22,13 +22,14 @@ from tidings.core.errors import Rejected, TidingsError
 from tidings.core.feeds import DEFAULT_FEED
 from tidings.core.manners import Manners
 from tidings.core.ports import Clock
-from tidings.core.streaming import HEARTBEAT, Chunk, Stream, Streamer
+from tidings.core.streaming import HEARTBEAT, RESUME, Chunk, Stream, Streamer
 
 from .http import Refusal, check_routed, feed_of, headers_for, preflight_headers, refusal_of
 
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from .chunks import Chunks
     from .lookout import Lookout
 
 Result = TypeVar("Result")
@@ -39,8 +40,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
 LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
-STREAM_MS = 14 * 60_000  # Lambda ends after 15 minutes; we end before it, between two events
-_LAST_MS = 5_000  # what is left of a function's time when we end: the last chunk may be large
+LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
 EVENT_STREAM = "text/event-stream"
 
@@ -53,7 +53,8 @@ class NotAcceptable(Rejected):
 class EventStreams:
     """
     The app. *streamer* and *manners* are built when the first client comes; *origins* are the
-    pages a browser may read from.
+    pages a browser may read from. A stream lasts *longest_ms*: Lambda does not say when a client
+    has left, so this is how long one who did holds a function.
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class EventStreams:
         manners: Callable[[], Manners],
         clock: Clock,
         origins: tuple[str, ...],
+        longest_ms: int,
     ) -> None:
         self._streamer, self._manners = streamer, manners
-        self._clock, self._origins = clock, origins
+        self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
         self._lookouts: dict[tuple[str, bool], Lookout] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -83,10 +85,21 @@ class EventStreams:
             await self._refuse(send, refusal_of(error, as_oplog=as_oplog), headers)
             return
         try:
-            await self._start(send, stream, cursor, headers)
-            await self._serve(stream, receive, send, _left(headers, self._clock()))
+            await self._answer(stream, cursor, headers, receive, send)
         finally:
             await self._let_go(stream)
+
+    async def _answer(
+        self, stream: Stream, cursor: str, headers: dict[str, str], receive: Receive, send: Send
+    ) -> None:
+        """The stream until its time is over; a client that takes nothing is cut soon after."""
+        import asyncio  # the server has loaded it; nobody else who imports this needs it
+
+        left = _left(headers, self._clock(), self._longest_ms)
+        with suppress(TimeoutError):
+            async with asyncio.timeout((self._longest_ms + LAST_MS) / 1000):
+                await self._start(send, stream, cursor, headers)
+                await self._serve(stream, receive, send, left)
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         path = check_routed(scope["method"], scope["path"], "GET")
@@ -103,13 +116,26 @@ class EventStreams:
         )
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
-        import asyncio  # the server has loaded it; nobody else who imports this needs it
+        import asyncio
 
         from .chunks import Chunks
 
         gone = asyncio.ensure_future(disconnected(receive))
+        chunks = Chunks(stream, self._lookout(stream))
+        try:
+            await self._tell_until(stream, chunks, gone, send, left)
+        finally:
+            chunks.stop()
+            has_left = gone.done()
+            gone.cancel()
+        await self._let_go(stream)  # behind its end the function is frozen
+        if not has_left:
+            await send_body(send, "", more=False)
+
+    async def _tell_until(
+        self, stream: Stream, chunks: Chunks, gone: Future[None], send: Send, left: _Left
+    ) -> None:
         lookout = self._lookout(stream)
-        chunks = Chunks(stream, lookout)
         spoke_ms = self._clock()
         while not gone.done() and left.any(self._clock()):
             try:
@@ -127,11 +153,6 @@ class EventStreams:
                     await lookout.wait(stream.progress.page, gone, max(0, wait_ms) / 1000)
             except TidingsError:
                 break  # the client resumes from its cursor, perhaps in better weather
-        chunks.stop()
-        await self._let_go(stream)  # behind its end the function is frozen
-        if not gone.done():
-            gone.cancel()
-            await send_body(send, "", more=False)
 
     async def _let_go(self, stream: Stream) -> None:
         with suppress(TidingsError):  # then it ends by its time
@@ -143,6 +164,8 @@ class EventStreams:
         for piece in chunk.pieces():
             if gone.done() or not left.any(self._clock()):
                 break
+            if not left.resume_told:  # inside an event: oplog's clients take a block without one
+                left.resume_told, piece = True, RESUME + piece  # for a broken stream
             left.size -= await send_body(send, piece, more=True)
             told = True
         return told
@@ -194,23 +217,24 @@ def accepts_events(accept: str) -> bool:
 
 @dataclass(slots=True)
 class _Left:
-    """When an answer has to end, and how many bytes it may still have."""
+    """When an answer has to end, how many bytes it may still have, and what it has to tell."""
 
     end_ms: int
     size: float
+    resume_told: bool = False
 
     def any(self, now_ms: int) -> bool:
         return now_ms < self.end_ms and self.size > 0
 
 
-def _left(headers: dict[str, str], now_ms: int) -> _Left:
+def _left(headers: dict[str, str], now_ms: int, longest_ms: int) -> _Left:
     """On Lambda less than its own bounds, where its deadline is told in a way we know."""
-    longest_ms = now_ms + STREAM_MS
+    end_ms = now_ms + longest_ms
     try:
         deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        return _Left(longest_ms, inf)
-    return _Left(min(longest_ms, deadline_ms - _LAST_MS), limits.STREAM_BYTES_MAX)
+        return _Left(end_ms, inf)
+    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX)
 
 
 def headers_of(scope: Message) -> dict[str, str]:

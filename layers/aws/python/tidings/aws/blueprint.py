@@ -45,7 +45,8 @@ class Function:
     One deployed Lambda function, `functions/<folder>/handler.py`.
 
     *sockets* may post to WebSocket connections; *invokes* names functions it may wake.
-    *streams* answers by response streaming (an ASGI app) instead of a handler.
+    *streams* answers by response streaming (an ASGI app) instead of a handler. *endless*: so long
+    that no API would wait for it, and clients go to the function's own address.
     *reads* are prefixes of the stage's bucket for syncs whose objects it may read.
     *archive* is what it may do with the archive: `read`, `write`, or nothing.
     *coordinates*: it may use the table where leaders are elected, if there is one.
@@ -60,6 +61,7 @@ class Function:
     sockets: bool = False
     invokes: tuple[str, ...] = ()
     streams: bool = False
+    endless: bool = False
     reads: tuple[str, ...] = ()
     archive: str = ""
     coordinates: bool = False
@@ -124,6 +126,13 @@ SEAT_ACTIONS = (*_READ, *_PUT)
 
 # What takes a number, keeps a claim, and puts a page.
 _APPENDS = (Grant("log", _QUERY + _PUT), Grant("control", _UPDATE + _PUT + _GET))
+
+# What the app that streams reads; it counts its streams and their events.
+_STREAMS = (
+    Grant("log", _QUERY),
+    Grant("state", _QUERY),
+    Grant("control", _READ + _UPDATE + _DELETE),
+)
 
 FUNCTIONS = (
     Function(
@@ -237,11 +246,19 @@ FUNCTIONS = (
         "stream",
         timeout_s=900,
         memory_mb=512,
-        grants=(
-            Grant("log", _QUERY),
-            Grant("state", _QUERY),
-            Grant("control", _READ + _UPDATE + _DELETE),  # counts its streams and their events
-        ),
+        grants=_STREAMS,
+        streams=True,
+        endless=True,
+        archive="read",
+    ),
+    # The same app once more: instances of `stream` are held by readers who may have left, and what
+    # is answered within half a minute must not wait for them.
+    Function(
+        "list",
+        "stream",
+        timeout_s=limits.LIST_TIMEOUT_S,
+        memory_mb=512,
+        grants=_STREAMS,
         streams=True,
         archive="read",
     ),

@@ -29,15 +29,12 @@ class HttpRoute:
     """
     *path* `$default` takes whatever no other route does. *need* is what it asks for; where an
     action in the path decides, `CONSUMER_ACTIONS` says more.
-
-    *waits*: its function streams, but this answer is whole and comes within an API's time.
     """
 
     method: str
     path: str
     function: str
     need: Need
-    waits: bool = False
 
     @property
     def key(self) -> str:
@@ -61,11 +58,11 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/status", "report", ANYBODY),
     HttpRoute("GET", "/feeds/{feed}/status", "report", ANYBODY),
     HttpRoute("GET", "/openapi.json", "report", ANYBODY),
-    HttpRoute("GET", "/changes", "stream", READS, waits=True),
-    HttpRoute("GET", "/changes/{id}", "stream", READS, waits=True),
+    HttpRoute("GET", "/changes", "list", READS),
+    HttpRoute("GET", "/changes/{id}", "list", READS),
     HttpRoute("POST", "/changes", "propose", POSTS),
-    HttpRoute("GET", "/feeds/{feed}/changes", "stream", READS, waits=True),
-    HttpRoute("GET", "/feeds/{feed}/changes/{id}", "stream", READS, waits=True),
+    HttpRoute("GET", "/feeds/{feed}/changes", "list", READS),
+    HttpRoute("GET", "/feeds/{feed}/changes/{id}", "list", READS),
     HttpRoute("POST", "/feeds/{feed}/changes", "propose", POSTS),
     HttpRoute("GET", "/changefeeds", "browse", ANYBODY),
     HttpRoute("POST", "/changefeeds", "publish", PUBLISHES),
@@ -82,8 +79,8 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/consumers/{name}/parked", "consume", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/consumers/{name}/notes", "consume", READS_ALL),
     HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume", STEERS),
-    HttpRoute("GET", "/feeds/{feed}/pages", "stream", COPIES, waits=True),
-    HttpRoute("GET", "/feeds/{feed}/rows", "stream", COPIES, waits=True),
+    HttpRoute("GET", "/feeds/{feed}/pages", "list", COPIES),
+    HttpRoute("GET", "/feeds/{feed}/rows", "list", COPIES),
     HttpRoute("POST", "/feeds/{feed}/corrections", "amend", STEERS),
     HttpRoute("GET", "/relays", "supervise", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/relay", "supervise", READS_ALL),

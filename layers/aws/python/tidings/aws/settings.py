@@ -49,6 +49,7 @@ SETTINGS = (
     Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
     Setting("TIDINGS_CONSUMER_HOURS", "720", "age up to which a log waits for named consumers"),
     Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
+    Setting("TIDINGS_STREAM_SECONDS", "120", "how long an event stream lasts: 60 to 840"),
     Setting("TIDINGS_FOLLOWER", "", "which follower a function runs: state, push or archive"),
     Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
     Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
@@ -77,6 +78,7 @@ class Settings:
     feeds: frozenset[str]
     retention: Retention
     consumer_cap: Retention
+    stream_ms: int
     follower: str
     archive: str
     capture: str
@@ -139,6 +141,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         feeds=feeds,
         retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
+        stream_ms=_stream_ms(values),
         follower=values["TIDINGS_FOLLOWER"],
         archive=_archive(values),
         capture=values["TIDINGS_CAPTURE"],
@@ -168,10 +171,10 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _whole(values: Mapping[str, str], variable: str, least: int) -> int:
+def _whole(values: Mapping[str, str], variable: str, least: int, largest: int = NUMBER_MAX) -> int:
     text = values[variable]
     try:
-        return whole(text, least, NUMBER_MAX)
+        return whole(text, least, largest)
     except ValueError as error:
         raise WrongSetting(variable, text, str(error)) from None
 
@@ -185,6 +188,11 @@ def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:
 def _retention_ms(values: Mapping[str, str]) -> int:
     least = limits.RETENTION_MS_MIN // 3_600_000
     return _whole(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
+
+
+def _stream_ms(values: Mapping[str, str]) -> int:
+    bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
+    return _whole(values, "TIDINGS_STREAM_SECONDS", *bounds) * 1000
 
 
 def _consumer_cap(values: Mapping[str, str]) -> Retention:

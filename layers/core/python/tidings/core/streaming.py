@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .tail import Tail
 
 HEARTBEAT = ":\n"
+# A field of the first event of a stream: a browser waits so long before it resumes, instead of
+# three to five seconds.
+RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
 
 
 @dataclass(frozen=True, slots=True)
