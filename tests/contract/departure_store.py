@@ -45,11 +45,12 @@ class DepartureStoreContract:
         stores.departures.write(feed, written)
         assert stores.departures.read(feed, 1, 60) == written
 
-    def test_written_again_they_are_the_same(self, stores: Stores, feed: str) -> None:
-        """A run that is repeated writes what the first one wrote; an expiry may be told."""
+    def test_the_first_ones_of_a_page_stand(self, stores: Stores, feed: str) -> None:
+        """What lands later changes nothing, and what comes with it is written all the same."""
         stores.departures.write(feed, [departures(1)])
-        stores.departures.write(feed, [Departures(1, departures(1).body, EXPIRES)])
-        assert stores.departures.read(feed, 1, 1) == [departures(1)]
+        stores.departures.write(feed, [departures(1, {}), departures(2, {})])
+        stores.departures.write(feed, [Departures(2, departures(2).body, EXPIRES)])
+        assert stores.departures.read(feed, 1, 2) == [departures(1), departures(2, {})]
 
     def test_they_stay_apart_from_rows_and_other_feeds(self, stores: Stores, feed: str) -> None:
         """A copy of the state never meets them, nor does another feed."""

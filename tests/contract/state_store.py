@@ -44,6 +44,25 @@ class StateStoreContract:
         stores.state.write(feed, [row("video/x", 2)])
         assert stores.state.read(feed, bucket_of("video/x")) == [row("video/x", 2)]
 
+    def test_what_is_older_changes_nothing(self, stores: Stores, feed: str) -> None:
+        """By page, then by slot as a number; how many rows were left out is told."""
+        stands = [replace(row("video/x", 10), slot=10), replace(row("video/y", 10), slot=10)]
+        assert stores.state.write(feed, stands) == 0
+        for page, slot in ((9, 11), (10, 9), (2, 1000)):
+            late = [replace(each, page=page, slot=slot, line="{}") for each in stands]
+            assert stores.state.write(feed, [*late, row(f"video/{page}-{slot}")]) == 2
+        assert stores.state.write(feed, stands) == 0  # they stand: by whom does not matter
+        assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == stands
+        newer = [replace(stands[0], slot=11), replace(stands[1], page=11, slot=0)]
+        assert stores.state.write(feed, newer) == 0
+        assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == newer
+
+    def test_a_row_that_has_come_again_changes_nothing(self, stores: Stores, feed: str) -> None:
+        """Nor does a tombstone that was written with another retention: the first one stands."""
+        stores.state.write(feed, [row("video/x", expires_ms=EXPIRES)])
+        assert stores.state.write(feed, [row("video/x", expires_ms=EXPIRES + 1000)]) == 1
+        assert stores.state.find(feed, ["video/x"]) == [row("video/x", expires_ms=EXPIRES)]
+
     def test_many_rows_are_all_written(self, stores: Stores, feed: str) -> None:
         """More than a batch, spread over the buckets: each is found in its own, once."""
         rows = [row(f"video/{number}") for number in range(333)]

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol
 from uuid import uuid4
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSPreparedRequest
 from botocore.config import Config
+from moto import mock_aws
+from moto.core.botocore_stubber import BotocoreStubber
 from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws import clients
 from tidings.aws.blueprint import TABLES, Table
@@ -188,6 +192,20 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBRenewals(client, "log", "control"),
         DynamoDBTombstones(client, "control"),
     )
+
+
+@contextmanager
+def emulated() -> Iterator[None]:
+    """AWS in this process, asked by one thread at a time: tables of moto lose rows to a race."""
+    lock, process = Lock(), BotocoreStubber.process_request
+
+    def in_turn(stubber: BotocoreStubber, request: AWSPreparedRequest) -> Any:
+        with lock:
+            return process(stubber, request)
+
+    with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BotocoreStubber, "process_request", in_turn)
+        yield
 
 
 @contextmanager

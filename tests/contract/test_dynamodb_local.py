@@ -88,10 +88,10 @@ def spent(client: DynamoDBClient) -> Iterator[dict[str, float]]:
             units[table] = units.get(table, 0) + each["CapacityUnits"]
 
     events = client.meta.events
-    events.register("before-parameter-build.dynamodb", ask)
+    events.register("provide-client-params.dynamodb", ask)
     events.register("after-call.dynamodb", add)
     yield units
-    events.unregister("before-parameter-build.dynamodb", ask)
+    events.unregister("provide-client-params.dynamodb", ask)
     events.unregister("after-call.dynamodb", add)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from moto import mock_aws
 
 from tests.contract.claim_store import ClaimStoreContract
 from tests.contract.connection_store import (
@@ -26,7 +25,7 @@ from tests.contract.relay_store import CoordinatorContract, RelaysContract
 from tests.contract.renew_store import RenewStoreContract
 from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
-from tests.contract.stores import Stores, client_in, on_dynamodb
+from tests.contract.stores import Stores, client_in, emulated, on_dynamodb
 from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
 from tests.contract.tombstone_store import TombstoneStoreContract
@@ -34,7 +33,7 @@ from tests.contract.tombstone_store import TombstoneStoreContract
 
 @pytest.fixture
 def stores() -> Iterator[Stores]:
-    with mock_aws(), client_in({}) as client:
+    with emulated(), client_in({}) as client:
         yield on_dynamodb(client)
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 import boto3
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError
 from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_lambda import LambdaClient
@@ -19,14 +24,19 @@ from tidings.aws.apigateway_sockets import ApiGatewaySockets
 from tidings.aws.dynamodb_connections import DynamoDBConnections
 from tidings.aws.dynamodb_log import DynamoDBLog
 from tidings.aws.dynamodb_state import DynamoDBState
+from tidings.aws.dynamodb_tags import DynamoDBTags
 from tidings.aws.items import connection as connections
 from tidings.aws.items import row as rows
+from tidings.aws.items import summary as summaries
+from tidings.aws.items.attributes import Item
 from tidings.aws.lambda_bells import LambdaBells
+from tidings.aws.signatures import Signer
 from tidings.aws.signed_http import SignedHttp
 from tidings.core.connections import Connection, Outcome
 from tidings.core.errors import Unavailable
 from tidings.core.session import State
 from tidings.core.state import Row
+from tidings.core.tag_index import Summary
 from urllib3 import Timeout
 
 from tests.contract.answering import Answer, answering
@@ -36,6 +46,7 @@ ONCE = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 
 TWICE = Config(retries={"total_max_attempts": 2, "mode": "standard"})
 CONNECTION = Connection("c1", 1_763_000_000_123)
 ROWS = [Row(f"video/{number}", 1, 0, 1_763_000_000_123, "{}") for number in range(3)]
+SUMMARIES = [Summary(number, number + 1, b"\0") for number in range(1, 4)]
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +76,14 @@ class Waits:
 
 def dynamodb(url: str, config: Config = ONCE) -> DynamoDBClient:
     return boto3.client("dynamodb", endpoint_url=url, config=config)
+
+
+def plain(item: Item) -> Item:
+    """*item* as it travels: binary values in base64."""
+    return {
+        name: {"B": b64encode(value["B"]).decode()} if "B" in value else value
+        for name, value in item.items()
+    }
 
 
 def sockets(url: str) -> SignedHttp:
@@ -136,22 +155,25 @@ class TestLostAnswers:
 class TestPartialBatches:
     def test_what_was_refused_is_sent_again(self) -> None:
         """And nothing else, after a pause."""
-        items = [{"PutRequest": {"Item": rows.encode("main", each)}} for each in ROWS]
+        items = [{"PutRequest": {"Item": summaries.encode("main", each)}} for each in SUMMARIES]
         waits: list[int] = []
-        with answering(Answer(body={"UnprocessedItems": {"state": items[1:]}}), Answer()) as server:
-            DynamoDBState(dynamodb(server.url), "state", Waits(waits)).write("main", ROWS)
-        sent = [asked.json["RequestItems"]["state"] for asked in server.asked]
-        assert sent == [items, items[1:]]
+        refused = [{"PutRequest": {"Item": plain(each["PutRequest"]["Item"])}} for each in items]
+        with answering(Answer(body={"UnprocessedItems": {"state": refused[1:]}}), Answer()) as to:
+            DynamoDBTags(dynamodb(to.url), "state", Waits(waits)).write("main", SUMMARIES)
+        sent = [asked.json["RequestItems"]["state"] for asked in to.asked]
+        assert sent == [refused, refused[1:]]
         assert waits == [50]
 
     def test_it_gives_up_after_a_while(self) -> None:
         """Refused again and again with growing pauses: unavailable."""
-        items = [{"PutRequest": {"Item": rows.encode("main", each)}} for each in ROWS]
+        refused = [
+            {"PutRequest": {"Item": plain(summaries.encode("main", each))}} for each in SUMMARIES
+        ]
         waits: list[int] = []
-        with answering(Answer(body={"UnprocessedItems": {"state": items}})) as server:
-            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+        with answering(Answer(body={"UnprocessedItems": {"state": refused}})) as server:
+            tags = DynamoDBTags(dynamodb(server.url), "state", Waits(waits))
             with pytest.raises(Unavailable, match="3 items"):
-                state.write("main", ROWS)
+                tags.write("main", SUMMARIES)
         assert waits == [50, 100, 200, 400, 800, 1600, 3200]
 
     def test_keys_that_were_refused_are_asked_for_again(self) -> None:
@@ -168,6 +190,125 @@ class TestPartialBatches:
         assert found == list(ROWS)
         assert sent == [keys, keys[1:]]
         assert waits == [50]
+
+
+class TestPuts:
+    """Rows of the state, a request each, whose answers come in any order."""
+
+    def test_what_was_refused_is_sent_again(self) -> None:
+        """And nothing else, after a pause; the condition comes with it."""
+        waits: list[int] = []
+        busy = Answer(400, error="com.amazonaws.dynamodb#ThrottlingException")
+        with answering(busy, Answer()) as server:
+            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            assert state.write("main", ROWS) == 0
+        keys = Counter(asked.json["Item"]["key"]["S"] for asked in server.asked)
+        assert sorted(keys.values()) == [1, 1, 2]
+        assert keys.keys() == {each.key for each in ROWS}
+        assert {asked.json["ConditionExpression"] for asked in server.asked} == {
+            "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #slot < :slot)"
+        }
+        assert waits == [50]
+
+    @pytest.mark.parametrize("error", ["ProvisionedThroughputExceededException", "Fault"])
+    def test_it_gives_up_after_a_while(self, error: str) -> None:
+        """Refused again and again with growing pauses: unavailable."""
+        waits: list[int] = []
+        answer = Answer(500 if error == "Fault" else 400, error=error)
+        with answering(answer) as server:
+            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            with pytest.raises(Unavailable, match=error):
+                state.write("main", ROWS[:1])
+        assert waits == [50, 100, 200, 400, 800, 1600, 3200]
+
+    def test_our_mistakes_pass_through(self) -> None:
+        """No retry cures a missing permission."""
+        answer = Answer(400, error="AccessDeniedException")
+        with answering(answer) as server, pytest.raises(ClientError, match="AccessDenied"):
+            DynamoDBState(dynamodb(server.url), "state").write("main", ROWS)
+        assert len(server.asked) == len(ROWS)
+
+    def test_who_finds_the_own_row_has_written_it(self) -> None:
+        """The first answer was lost; a later row that stands there is told."""
+        lost = Answer(500, error="InternalServerError")
+        code = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
+        for stands, left_out in ((ROWS[0], 0), (replace(ROWS[0], page=2), 1)):
+            found = {"Item": rows.encode("main", stands)}
+            with answering(lost, Answer(400, found, code)) as server:
+                state = DynamoDBState(dynamodb(server.url), "state", Waits([]))
+                assert state.write("main", ROWS[:1]) == left_out
+
+    def test_silence_is_unavailable(self) -> None:
+        """Two attempts that nobody answers; connections wait in a backlog."""
+        short = ONCE.merge(Config(read_timeout=0.2))
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            waits: list[int] = []
+            with pytest.raises(Unavailable):
+                DynamoDBState(dynamodb(url, short), "state", Waits(waits)).write("main", ROWS[:1])
+        assert waits == [50]
+
+    def test_an_answer_that_breaks_off_is_asked_for_again(self) -> None:
+        """A half of it is no answer, nor is one that does not tell its length."""
+        halves = [
+            b"HTTP/1.1 200 OK\r\nContent-Le",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{",
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"SSH-2.0-OpenSSH\r\n\r\n",
+        ]
+        whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        for half in halves:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                server.settimeout(5)
+                talking = threading.Thread(target=_says, args=(server, half, whole))
+                talking.start()
+                client = dynamodb(f"http://127.0.0.1:{server.getsockname()[1]}")
+                state = DynamoDBState(client, "state", Waits([]))
+                assert state.write("main", ROWS[:1]) == 0
+                talking.join()
+
+    def test_connections_are_kept_while_they_are_fresh(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The other side may have closed one that was idle, and a frozen sandbox would not see."""
+        now_s = time.monotonic()
+        with answering(Answer()) as server:
+            state = DynamoDBState(dynamodb(server.url), "state")
+            for idle_s in (0.0, 1.0, 30.0):
+                now_s += idle_s
+                monkeypatch.setattr(time, "monotonic", lambda at=now_s: at)
+                state.write("main", ROWS[:1])
+        first, second, third = (asked.port for asked in server.asked)
+        assert first == second != third
+
+    @pytest.mark.parametrize("token", ["", "session/token=="])
+    def test_they_are_signed_as_botocore_signs(self, token: str) -> None:
+        """Of the same second, the same signature and the same headers."""
+        credentials = ReadOnlyCredentials("AKID", "secret/+", token or None)
+        url, body = "https://dynamodb.eu-west-1.amazonaws.com", b'{"\xc3\xa4":1}'
+        signer = Signer("dynamodb.eu-west-1.amazonaws.com", "eu-west-1", "dynamodb")
+        for _ in range(20):
+            head = signer.head(credentials, "DynamoDB_20120810.PutItem", body).decode()
+            ours = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+            request = AWSRequest("POST", f"{url}/", data=body)
+            request.headers["Content-Type"] = "application/x-amz-json-1.0"
+            request.headers["X-Amz-Target"] = "DynamoDB_20120810.PutItem"
+            SigV4Auth(credentials, "dynamodb", "eu-west-1").add_auth(request)
+            if request.headers["X-Amz-Date"] == ours["x-amz-date"]:
+                break
+        assert head.startswith("POST / HTTP/1.1\r\n")
+        assert ours["authorization"] == request.headers["Authorization"]
+        assert ours["content-length"] == str(len(body))
+        assert ours.get("x-amz-security-token", "") == token
+
+
+def _says(server: socket.socket, *answers: bytes) -> None:
+    """Each to a connection of its own, which is closed then."""
+    for answer in answers:
+        connection, _ = server.accept()
+        connection.recv(65_536)
+        connection.sendall(answer)
+        connection.close()
 
 
 class TestSockets:

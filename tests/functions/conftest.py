@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from moto import mock_aws
 from tidings.aws import clients
 from tidings.aws.blueprint import TABLES
 
 from tests.contract.answering import Answer, answering
-from tests.contract.stores import create
+from tests.contract.stores import create, emulated
 from tests.functions.cloud import Cloud, start_anew
 
 ENVIRONMENT = {
@@ -28,7 +27,7 @@ ENVIRONMENT = {
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     """Empty tables, and nothing built yet; afterwards nothing is left of it."""
-    with answering(Answer(200)) as around, mock_aws():
+    with answering(Answer(200)) as around, emulated():
         tables = {table.setting: table.name for table in TABLES}
         endpoints = {
             "AWS_ENDPOINT_URL_LAMBDA": around.url,

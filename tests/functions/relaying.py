@@ -82,7 +82,7 @@ def relaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Ask
         copied(upstream, 5)
         while ask("GET", RELAY)[1]["copy"]:
             ring()
-    assert "dynamodb:BatchWriteItem" in {action for table, action in asked if table == "state"}
+    assert "dynamodb:PutItem" in {action for table, action in asked if table == "state"}
     return asked
 
 

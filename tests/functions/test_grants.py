@@ -319,20 +319,25 @@ SCENES = {
 }
 
 
+def _text(header: str | bytes) -> str:
+    return header.decode() if isinstance(header, bytes) else header
+
+
 def watched() -> Asked:
     """What the clients of this process ask DynamoDB for, from now on: (table, action)."""
     asked: Asked = set()
 
-    def note(model: Any, params: dict[str, Any], **_: object) -> None:
-        sent = json.loads(params["body"])
+    def note(request: Any, **_: object) -> None:
+        sent = json.loads(request.body)
+        operation = _text(request.headers["X-Amz-Target"]).rpartition(".")[2]
         named = {sent["TableName"]: ()} if "TableName" in sent else {}
         for table in sent.get("RequestItems", named):
-            asked.add((table, f"dynamodb:{model.name}"))
+            asked.add((table, f"dynamodb:{operation}"))
         for part in sent.get("TransactItems", ()):
             asked.update((each["TableName"], f"dynamodb:{kind}Item") for kind, each in part.items())
 
     for client in (clients.dynamodb(), clients.dynamodb_once()):
-        client.meta.events.register("before-call.dynamodb", note)
+        client.meta.events.register_first("before-send.dynamodb", note)
     return asked
 
 

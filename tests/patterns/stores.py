@@ -18,10 +18,11 @@ class Breaking(MemoryState):
 
     broken = True
 
-    def write(self, feed: str, rows: Sequence[Row]) -> None:
-        super().write(feed, rows[:1] if self.broken else rows)
+    def write(self, feed: str, rows: Sequence[Row]) -> int:
+        left_out = super().write(feed, rows[:1] if self.broken else rows)
         if self.broken:
             raise Unavailable("the state did not answer")
+        return left_out
 
 
 class Deaf(MemoryLog):

@@ -29,7 +29,6 @@ from . import (
     broken_relays,
     broken_retention,
     broken_settings,
-    process,
 )
 from .broken_archives import HastyArchiver, LeapingReplay
 from .broken_consumers import (
@@ -50,7 +49,7 @@ from .broken_copies import (
     NextBucket,
     StraightToTheLog,
 )
-from .broken_leases import ByTheClock, HastyProjector
+from .broken_leases import ByTheClock, HastyProjector, Unfenced
 from .broken_leaves import (
     CredulousReader,
     EagerReader,
@@ -151,20 +150,6 @@ def short_lease() -> Iterator[None]:
         limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS = kept
 
 
-@contextmanager
-def late_writes() -> Iterator[None]:
-    """
-    (j) A write of the state lands long after its writer was killed.
-
-    That the store bounds this is what the lease assumes (ADR 4), and no clock is part of it.
-    """
-    kept, process.LATE_MS_MAX = process.LATE_MS_MAX, 180_000
-    try:
-        yield
-    finally:
-        process.LATE_MS_MAX = kept
-
-
 @dataclass(frozen=True)
 class Mutation:
     """
@@ -260,7 +245,7 @@ MUTATIONS = (
         feeds=True,
     ),
     _of_volume("pages are not renewed", Parts(around=broken_retention.not_renewed), 22),
-    Mutation("a write lands when others took over", Parts(around=late_writes), 8, 100),
+    Mutation("rows are put without condition", Parts(state=Unfenced), 8, 300),
     _of_volume("a held consumer is not waited for", Parts(trimmer=HastyTrimmer)),
     _of_volume("a lost page is waited for", Parts(around=broken_retention.never_lost)),
     Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 9, 400, clear=True),

@@ -15,7 +15,7 @@ from tidings.core.consuming import Workers
 from tidings.core.correcting import Corrector
 from tidings.core.departure_reader import DepartureReader
 from tidings.core.log_view import LogView
-from tidings.core.memory import MemoryConnections, MemoryFollowers
+from tidings.core.memory import MemoryConnections, MemoryFollowers, MemoryState
 from tidings.core.overseeing import Overseer
 from tidings.core.projecting import Projector
 from tidings.core.pushing import Pusher
@@ -39,6 +39,7 @@ class Parts:
     archiver: type[Archiver] = Archiver
     pusher: type[Pusher] = Pusher
     followers: type[MemoryFollowers] = MemoryFollowers
+    state: type[MemoryState] = MemoryState
     connections: type[MemoryConnections] = MemoryConnections
     registrar: type[Registrar] = Registrar
     buffer: type[MemoryBuffer] = MemoryBuffer

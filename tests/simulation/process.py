@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from tidings.core import limits
 from tidings.core.connections import Outcome
 from tidings.core.errors import TidingsError, Unavailable
 
@@ -22,8 +21,7 @@ from .model import Broken
 from .scheduler import Scheduler, Task
 from .weather import Weather
 
-# A write lands when its writer has ended, but before somebody else may hold the lease.
-LATE_MS_MAX = limits.LEASE_MS - limits.FOLLOW_TIMEOUT_S * 1000 - 100
+_LATE_MS_MAX = 240_000  # long after others have taken over, and again
 _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped
 _DELAYED_MS = 3_000  # what a run has left behind its last turn
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
@@ -188,13 +186,16 @@ class Process:
         def land() -> None:
             machine.note(self.name, "late", label, len(later))
             try:
-                call(feed, later, **named)
+                left_out = call(feed, later, **named)
             except TidingsError as refused:  # nobody is there to be told
                 machine.weather.saw("late write was refused")
                 machine.note(self.name, "refused", str(refused))
+                return
+            if left_out:
+                machine.weather.saw("late row was outdated", left_out)
 
         if later:
-            machine.scheduler.after(random.uniform(0, LATE_MS_MAX), land)
+            machine.scheduler.after(random.uniform(0, _LATE_MS_MAX), land)
         if random.random() < 0.5:
             self.crash()
         raise Unavailable(f"{label} did not answer")

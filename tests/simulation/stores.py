@@ -162,9 +162,9 @@ class Stores:
         followers: MemoryFollowers,
         connections: type[MemoryConnections],
         sockets: Lines,
+        state: MemoryState,
     ) -> None:
-        self.log, self.followers = log, followers
-        self.state = MemoryState()
+        self.log, self.followers, self.state = log, followers, state
         self.departures = MemoryDepartures()
         self.claims = MemoryClaims()
         self.consumers = WatchedConsumers()

@@ -20,7 +20,7 @@ RATES: Final = {
     "lost_answer": 0.004,
     "freeze": 0.0015,  # until the function's time limit, more often than not
     "slow": 0.003,  # seconds pass before an effect
-    "late_write": 0.08,  # of a batch of the state some lands when its writer has long ended
+    "late_write": 0.08,  # of a batch of the state some lands minutes after its writer has ended
     "part_write": 0.08,  # likewise some at once, and the rest never, or late
     "stale_profile": 0.1,  # a follower remembers the feed as it was before departures were kept
     "slow_writer": 0.2,  # a pause between number and page, long enough to be overtaken
@@ -61,6 +61,7 @@ LEADS_TO: Final = (
     "hole was filled",
     "killed at the time limit",
     "what came again was left out",
+    "late row was outdated",
     "leave in doubt",
     "leave was told",
     "page expired",

@@ -48,6 +48,7 @@ class World:
             parts.followers(),
             parts.connections,
             Lines(self._busy, self._lose, lambda: self.scheduler.current, weather.saw),
+            parts.state(),
         )
         self.stores = stores
         self.deployment = Deployment(random, lambda: self.scheduler.now_ms, parts.page_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,10 @@ from tidings.core import limits
 from tidings.core.bootstrapping import Bootstrapper
 from tidings.core.errors import LeaseLost, Unavailable
 from tidings.core.followers import STATE
+from tidings.core.memory import MemoryFollowers
 from tidings.core.relays import Copy, Relay
 from tidings.core.selections import ALL
+from tidings.core.verifying import Difference
 
 from tests.unit.relay_scene import MASTER, Chain
 from tests.unit.scene import FEED
@@ -71,11 +74,50 @@ def test_what_is_as_it_should_be_is_not_written(monkeypatch: pytest.MonkeyPatch)
         chain.master.post(f"o{number}")
     copied(chain)
     written: list[int] = []
-    monkeypatch.setattr(
-        chain.node.scene.state, "write", lambda feed, rows: written.append(len(rows))
-    )
+    for name in ("write", "repair"):
+        monkeypatch.setattr(
+            chain.node.scene.state, name, lambda feed, rows: written.append(len(rows))
+        )
     copied(chain)
     assert written == []
+
+
+def test_a_row_goes_back_where_the_upstream_says_so() -> None:
+    """Another log, or another selection than before: its rows may be at earlier places."""
+    chain = Chain()
+    for _ in range(5):
+        chain.node.post("x", "y")
+    chain.node.post("y", event="delete")
+    for name in ("x", "y", *"abcde"):
+        chain.master.post(name)
+    copied(chain)
+
+    wanted = ["video/x", "video/y"]
+    found = chain.node.scene.state.find(FEED, wanted)
+    assert found == chain.master.scene.state.find(FEED, wanted)
+    assert [row.page for row in found] == [1, 2]
+
+
+def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a holder that died had on its way lands between a look and a write."""
+    chain = Chain()
+    chain.node.post("x")
+    for _ in range(3):
+        chain.master.post("x")
+    state, late = chain.node.scene.state, chain.node.scene.state.find(FEED, ["video/x"])
+    repair = state.repair
+
+    def after_the_late_one(feed: str, changes: Sequence[Difference]) -> list[bool]:
+        state.write(feed, [replace(row, page=2) for row in late])
+        return repair(feed, changes)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(state, "repair", after_the_late_one)
+        with pytest.raises(Unavailable, match="late write"):
+            copied(chain)
+    chain.node.scene.followers = MemoryFollowers()  # the run that failed holds the lease
+    copied(chain)
+    assert [row.page for row in state.find(FEED, ["video/x"])] == [3]
 
 
 @pytest.mark.parametrize("stop", [0, 1, 30, 63, 64])

@@ -73,9 +73,9 @@ def test_two_busy_feeds_end_before_the_time_limit(scene: Scene) -> None:
             scene.post(*(op(f"o{number}") for number in range(1000)), feed=feed)
     write = scene.state.write
 
-    def slow(feed: str, rows: Sequence[Row]) -> None:
+    def slow(feed: str, rows: Sequence[Row]) -> int:
         scene.now_ms += 3_000
-        write(feed, rows)
+        return write(feed, rows)
 
     scene.state.write = slow  # type: ignore[method-assign]
     began_ms = scene.now_ms
@@ -92,9 +92,10 @@ def test_a_feed_that_fails_costs_no_other_its_turn(scene: Scene) -> None:
         scene.post(op(), feed=feed)
 
     class Broken(MemoryState):
-        def write(self, feed: str, rows: Sequence[Row]) -> None:
+        def write(self, feed: str, rows: Sequence[Row]) -> int:
             if feed == "main":
                 raise RuntimeError("AccessDenied")
+            return super().write(feed, rows)
 
     projector = replace(scene.projector, states=Broken())
     served = scene.follower.run_each(["main", "other"], projector)

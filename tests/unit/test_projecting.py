@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidings.core import limits
 from tidings.core.departures import depart
 from tidings.core.followers import STATE
 from tidings.core.state import project
+from tidings.core.tombstones import Remembered
 
 from tests.unit.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
 
@@ -141,6 +143,22 @@ def test_rows_half_written_hide_nothing() -> None:
 
     (found,) = scene.departures.read(FEED, last.number, last.number)
     assert found.left == dict.fromkeys(range(4), ("p",))
+
+
+def test_a_tombstone_may_be_gone_a_minute_early(scene: Scene) -> None:
+    """DynamoDB's clock deletes it, ours judges: so near to the end nothing is known."""
+    scene.keep_departures()
+    scene.post(op("x", parents=["p"]))
+    committed_ms = scene.log.read(FEED, 0)[0].at_ms
+    scene.tombstones.remember(FEED, None, Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0))
+    scene.now_ms = committed_ms + TOMBSTONE_MS - limits.CLOCK_SKEW_MS_MAX
+    scene.project()
+    assert scene.departures.read(FEED, 1, 1) == []
+
+    scene.post(op("y", parents=["p"]))
+    scene.now_ms += TOMBSTONE_MS - limits.CLOCK_SKEW_MS_MAX - 1_000
+    scene.project()
+    assert [each.page for each in scene.departures.read(FEED, 1, 2)] == [2]
 
 
 def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.leases import Observation
+from tidings.core.errors import Unavailable
+from tidings.core.leases import Lease, Observation
 from tidings.core.state import Row
 
+from tests.patterns.stores import Breaking
 from tests.unit.scene import FEED, Scene, op
 from tests.unit.test_followers import Diary, take
 
@@ -75,6 +77,45 @@ def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> Non
     assert not scene.followers.release(new)
 
 
+@pytest.mark.parametrize("age_ms", [limits.LEASE_LATE_MS, -limits.CLOCK_SKEW_MS_MAX - 1])
+def test_who_renewed_in_the_future_is_late(scene: Scene, age_ms: int) -> None:
+    """A clock an hour ahead died with its holder: nobody would look on until that hour is over."""
+    lease = take(scene)
+    renewed_ms = scene.now_ms
+    assert lease.is_late(renewed_ms + age_ms)
+    assert not lease.is_late(renewed_ms + limits.LEASE_LATE_MS - 1)
+    assert not lease.is_late(renewed_ms - limits.CLOCK_SKEW_MS_MAX)
+    assert not replace(lease, owner="").is_late(renewed_ms + age_ms)
+
+
+def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
+    """The next one need not wait: what was sent and still lands puts nothing back."""
+    scene.post(op("x"))
+    state = scene.state
+    broken = replace(scene.projector, states=Breaking())
+    with pytest.raises(Unavailable):
+        scene.follower.run(FEED, broken)
+
+    assert scene.followers.standings(FEED)[0].owner == ""
+    assert scene.project() == 1 and state.find(FEED, ["video/x"])
+
+
+def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control table does not answer either; what is told is the first error."""
+    scene.post(op("x"))
+    broken = replace(scene.projector, states=Breaking())
+
+    def release(lease: Lease, *, force: bool = False) -> bool:
+        raise Unavailable("nor this one")
+
+    monkeypatch.setattr(scene.followers, "release", release)
+    with pytest.raises(Unavailable, match="the state did not answer"):
+        scene.follower.run(FEED, broken)
+    assert scene.followers.standings(FEED)[0].owner
+
+
 @pytest.mark.parametrize("skew_ms", [1_000, 21_000, 10**9])
 def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew_ms: int) -> None:
     """However far its clock is ahead: what the first one has on its way lands in its turn."""
@@ -82,12 +123,12 @@ def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew
     write = scene.state.write
     others: list[int] = []
 
-    def meanwhile(feed: str, rows: Sequence[Row]) -> None:
+    def meanwhile(feed: str, rows: Sequence[Row]) -> int:
         if not others:
             scene.post(op("x", tags=["two"]))
             other = replace(scene.follower, clock=lambda: scene.now_ms + skew_ms)
             others.append(other.run(FEED, scene.projector))
-        write(feed, rows)
+        return write(feed, rows)
 
     scene.state.write = meanwhile  # type: ignore[method-assign]
     scene.project()

@@ -114,7 +114,7 @@ def tallies() -> DynamoDBTallies:
 def state() -> DynamoDBState:
     from .dynamodb_state import DynamoDBState
 
-    return DynamoDBState(clients.dynamodb_once(), settings().state_table)
+    return DynamoDBState(clients.dynamodb(), settings().state_table)
 
 
 @cache
@@ -128,7 +128,7 @@ def tombstones() -> DynamoDBTombstones:
 def departures() -> DynamoDBDepartures:
     from .dynamodb_departures import DynamoDBDepartures
 
-    return DynamoDBDepartures(clients.dynamodb_once(), settings().state_table)
+    return DynamoDBDepartures(clients.dynamodb(), settings().state_table)
 
 
 @cache

@@ -154,7 +154,7 @@ FUNCTIONS = (
         memory_mb=1024,
         grants=(
             Grant("log", _QUERY + _PUT),
-            Grant("state", ("dynamodb:BatchGetItem", "dynamodb:BatchWriteItem")),
+            Grant("state", ("dynamodb:BatchGetItem", "dynamodb:PutItem")),
             Grant("control", _READ + _UPDATE),
         ),
         invokes=("follow-state", "follow-push"),
@@ -192,7 +192,7 @@ FUNCTIONS = (
         memory_mb=512,
         grants=(
             Grant("log", _QUERY + _PUT),
-            Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
+            Grant("state", _QUERY + _PUT),
             Grant("control", _GET + _PUT + _UPDATE),
         ),
         invokes=("follow-relay", "follow-state", "follow-push"),

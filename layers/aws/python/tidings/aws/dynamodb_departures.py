@@ -9,7 +9,7 @@ from tidings.core.departures import Departures
 from tidings.core.ports import Sleep
 
 from .clock import sleep_ms
-from .dynamodb_batches import Batches
+from .dynamodb_puts import Condition, Put, Puts
 from .items import departures
 from .items.attributes import Item, text
 from .weather import translated
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
+_FIRST = Condition("attribute_not_exists(#key)", {"#key": "key"})
+
 
 class DynamoDBDepartures:
     """Implements `DepartureStore`. *table* is that of the state."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
         self._client, self._table = client, table
-        self._batches = Batches(client, table, sleep)
+        self._puts = Puts(client, table, sleep)
 
     def write(self, feed: str, found: Sequence[Departures]) -> None:
-        self._batches.put([departures.encode(feed, each) for each in found])
+        self._puts([Put(departures.encode(feed, each), _FIRST) for each in found])
 
     def read(self, feed: str, first: int, last: int) -> list[Departures]:
         found: list[Departures] = []

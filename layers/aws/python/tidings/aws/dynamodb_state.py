@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.ports import Sleep
@@ -10,6 +10,7 @@ from tidings.core.state import Lines, Row
 
 from .clock import sleep_ms
 from .dynamodb_batches import Batches
+from .dynamodb_puts import Condition, Put, Puts
 from .items import row
 from .items.attributes import Item, text, text_of
 from .threads import Threads
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 # What readers ask for: each attribute costs every reader of every row.
 _ROW = {f"#{name}": name for name in ("key", "page", "slot", "at", "line", "expires")}
 _LINE = {"#line": "line"}
-_REPAIRERS = 8  # threads; each waits for one conditional write at a time
+_REMOVERS = 8  # threads; each waits for one conditional delete at a time
+_OLDER = "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #slot < :slot)"
+_POSITION = {"#page": "page", "#slot": "slot"}
 
 
 class DynamoDBState:
@@ -34,10 +37,11 @@ class DynamoDBState:
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
         self._client, self._table = client, table
         self._batches = Batches(client, table, sleep)
-        self._threads = Threads(_REPAIRERS)
+        self._puts = Puts(client, table, sleep)
+        self._threads = Threads(_REMOVERS)
 
-    def write(self, feed: str, rows: Sequence[Row]) -> None:
-        self._batches.put([row.encode(feed, each) for each in rows])
+    def write(self, feed: str, rows: Sequence[Row]) -> int:
+        return self._puts([_newer(row.encode(feed, each)) for each in rows]).count(False)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         answer = self._query(feed, bucket, after, _ROW)
@@ -73,44 +77,50 @@ class DynamoDBState:
         return [row.decode(item) for item in found]
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
-        stands = [False] * len(differences)
+        puts: dict[int, Put] = {}
+        gone: list[int] = []
+        for at, each in enumerate(differences):
+            if each.wanted is None:
+                gone.append(at)
+            else:
+                puts[at] = Put(row.encode(feed, each.wanted), _stands(each.found))
+        stands = dict(zip(puts, self._puts(list(puts.values())), strict=True))
 
-        def swap(number: int) -> None:
-            stands[number] = self._swap(feed, differences[number])
+        def remove(at: int) -> None:
+            stands[at] = self._removed(feed, differences[at])
 
-        self._threads(swap, range(len(differences)))
-        return stands
+        self._threads(remove, gone)
+        return [stands[at] for at in range(len(differences))]
 
-    def _swap(self, feed: str, difference: Difference) -> bool:
+    def _removed(self, feed: str, difference: Difference) -> bool:
         key = row.key_in(feed, difference.bucket, difference.key)
-        wanted = {} if difference.wanted is None else row.encode(feed, difference.wanted)
-        condition = _stands(row.values(difference.found) if difference.found else None)
         try:
             with translated():
-                if wanted:
-                    self._client.put_item(TableName=self._table, Item=wanted, **condition)
-                else:
-                    self._client.delete_item(TableName=self._table, Key=key, **condition)
+                self._client.delete_item(
+                    TableName=self._table, Key=key, **_stands(difference.found).params
+                )
         except ConditionFailed as failed:
-            return failed.item == wanted  # somebody was faster, or the answer to ours was lost
+            return not failed.item  # somebody was faster, or the answer to ours was lost
         return True
 
 
-def _stands(values: Item | None) -> Any:
-    """The condition that an item has just these attributes beside its key; None: is not there."""
-    if values is None:
-        parts, names = ["attribute_not_exists(#key)"], {"#key": "key"}
-    else:
-        names = {f"#{name}": name for name in row.ATTRIBUTES}
-        parts = [
-            f"#{name} = :{name}" if name in values else f"attribute_not_exists(#{name})"
-            for name in row.ATTRIBUTES
-        ]
-    found: dict[str, Any] = {
-        "ConditionExpression": " AND ".join(parts),
-        "ExpressionAttributeNames": names,
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-    if values:
-        found["ExpressionAttributeValues"] = {f":{name}": values[name] for name in values}
-    return found
+def _newer(item: Item) -> Put:
+    """Over what is older, or over nothing: whenever a request lands, it puts nothing back."""
+    values = {":page": item["page"], ":slot": item["slot"]}
+    return Put(item, Condition(_OLDER, _POSITION, values))
+
+
+def _stands(found: Row | None) -> Condition:
+    """An item has just the attributes of *found* beside its key; None: is not there."""
+    if found is None:
+        return Condition("attribute_not_exists(#key)", {"#key": "key"})
+    values = row.values(found)
+    parts = [
+        f"#{name} = :{name}" if name in values else f"attribute_not_exists(#{name})"
+        for name in row.ATTRIBUTES
+    ]
+    return Condition(
+        " AND ".join(parts),
+        {f"#{name}": name for name in row.ATTRIBUTES},
+        {f":{name}": value for name, value in values.items()},
+    )

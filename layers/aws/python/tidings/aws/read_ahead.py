@@ -74,5 +74,5 @@ class _CopyAhead:
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         return self._states.find(feed, keys)
 
-    def write(self, feed: str, rows: Sequence[Row]) -> None:
-        self._states.write(feed, rows)
+    def write(self, feed: str, rows: Sequence[Row]) -> int:
+        return self._states.write(feed, rows)

@@ -19,13 +19,14 @@ from .operations import as_event
 from .portions import Rows
 from .relays import Condition, Copy
 from .tombstones import note_copied
+from .verifying import Difference, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from .leases import Lease
     from .portions import Standing
-    from .ports import Bells, Clock, FollowerStore, NewId, StateStore, TrimStore
+    from .ports import Bells, Clock, FollowerStore, NewId, RepairedState, TrimStore
     from .relay_ports import Upstream
     from .relays import Relay
     from .selections import Selection
@@ -53,7 +54,7 @@ class Bootstrapper:
     """
 
     upstream: Upstream
-    states: StateStore
+    states: RepairedState
     followers: FollowerStore
     trim: TrimStore
     bells: Bells
@@ -129,16 +130,17 @@ class Bootstrapper:
 
     def _changes(
         self, feed: str, copy: Copy, found: Iterable[Row], end: str | None
-    ) -> Iterator[Row]:
+    ) -> Iterator[Difference]:
         """What to write, so that our rows behind `copy.after` up to *end* are as *found*."""
         theirs = {row.key: row for row in found}
         for mine in self._ours(feed, copy, end):
             other = theirs.pop(mine.key, None)
             if other is None and not mine.deleted:
-                yield self._tombstone(mine, copy.page)
+                yield _change(mine, self._tombstone(mine, copy.page))
             elif other is not None and other != mine:
-                yield other
-        yield from theirs.values()
+                yield _change(mine, other)
+        for other in theirs.values():
+            yield _change(None, other)
 
     def _ours(self, feed: str, copy: Copy, end: str | None) -> Iterator[Row]:
         after: str | None = copy.after or None
@@ -154,12 +156,23 @@ class Bootstrapper:
         now, line = self.clock(), as_event(row.line, "delete")
         return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
-    def _write(self, feed: str, rows: Iterator[Row]) -> None:
-        """Renewed before each batch: who was frozen for long writes nothing."""
-        while batch := list(islice(rows, _BATCH_ROWS)):
+    def _write(self, feed: str, changes: Iterator[Difference]) -> None:
+        """
+        Each where just what was found still stands: rows of another log may be at any position.
+
+        Renewed before each batch: who was frozen for long writes nothing.
+        """
+        while batch := list(islice(changes, _BATCH_ROWS)):
             lease = self._leases[feed]
             self._leases[feed] = self.followers.save(lease, lease.checkpoint, now_ms=self.clock())
-            self.states.write(feed, batch)
+            if not all(self.states.repair(feed, batch)):
+                raise Unavailable(f"a late write changed the state of {feed} while it was copied")
+
+
+def _change(found: Row | None, wanted: Row) -> Difference:
+    return Difference(
+        Kind.ALTERED if found else Kind.MISSING, wanted.bucket, wanted.key, found, wanted
+    )
 
 
 def _behind(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:

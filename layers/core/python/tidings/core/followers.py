@@ -13,11 +13,12 @@ it has seen. Clocks decide only when the looking on begins.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from . import limits
-from .errors import FellOff
+from .errors import FellOff, Unavailable
 from .invocation import serve
 from .leases import Observation
 
@@ -177,6 +178,7 @@ class Follower:
 
         Raises:
             LeaseLost: another holder took over.
+            Unavailable: a store did not answer; the lease is free, or taken over after a while.
             FellOff: the next page is gone from the log, and the handler cannot go on.
         """
         lease = self._take(feed, handler.name, observation)
@@ -245,7 +247,7 @@ class Follower:
         if lease.is_late(self.clock()):
             lease = self._save(lease)  # still ours, before anything is sent or written
         pages = portion(run.pages, work.operations)
-        count = handler.handle(lease.feed, pages) if pages else 0
+        count = self._handled(lease, handler, pages) if pages else 0
         work.keep(run, count)
         if count:
             lease = moved(lease, pages[:count])
@@ -255,6 +257,15 @@ class Follower:
         if run.waiting and not more and self.habits.waits:
             return self._wait(lease), False
         return (self._save(lease), False) if more else self._let_go(lease)
+
+    def _handled(self, lease: Lease, handler: Handler, pages: Sequence[Page]) -> int:
+        """The next one need not wait until the lease is late: what may still land does no harm."""
+        try:
+            return handler.handle(lease.feed, pages)
+        except Unavailable:
+            with suppress(Unavailable):
+                self.store.release(lease, force=True)
+            raise
 
     def _let_go(self, lease: Lease) -> tuple[Lease, bool]:
         """The end of a run, unless somebody rang meanwhile."""

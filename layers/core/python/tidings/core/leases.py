@@ -40,9 +40,14 @@ class Lease:
         return self.owner != "" and self.expires_ms > now_ms
 
     def is_late(self, now_ms: int) -> bool:
-        """Whether its holder seems to be late with a renewal, so that somebody should look on."""
-        renewed_ms = self.expires_ms - limits.LEASE_MS
-        return self.owner != "" and now_ms - renewed_ms >= limits.LEASE_LATE_MS
+        """
+        Whether its holder seems to be late with a renewal, so that somebody should look on.
+
+        A renewal from the future was written by a clock that is wrong: it says nothing.
+        """
+        age_ms = now_ms - (self.expires_ms - limits.LEASE_MS)
+        recent = -limits.CLOCK_SKEW_MS_MAX <= age_ms < limits.LEASE_LATE_MS
+        return self.owner != "" and not recent
 
 
 @dataclass(frozen=True, slots=True)

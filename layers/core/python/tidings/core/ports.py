@@ -100,8 +100,16 @@ class TrimStore(Protocol):
 class StateStore(Protocol):
     """The latest operation of each object."""
 
-    def write(self, feed: str, rows: Sequence[Row]) -> None:
-        """Put *rows*, one per object. The caller holds the lease of the follower `state`."""
+    def write(self, feed: str, rows: Sequence[Row]) -> int:
+        """
+        Put *rows*, one per object, but for those at whose place a row at or behind them stands.
+
+        How many were left out because another row stands. A request may land at any time, long
+        after its caller died: it puts nothing back.
+
+        Raises:
+            Unavailable: of some rows nobody knows; the call may be repeated.
+        """
         ...
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
@@ -129,6 +137,10 @@ class Repairs(Protocol):
         ...
 
 
+class RepairedState(StateStore, Repairs, Protocol):
+    """The state for whoever may put back what stands in it."""
+
+
 class Spill(Protocol):
     """The operations of a log as rows, by bucket: more of them than memory may hold."""
 
@@ -145,7 +157,12 @@ class DepartureStore(Protocol):
     """Which parents the operations of a page took away from their objects."""
 
     def write(self, feed: str, departures: Sequence[Departures]) -> None:
-        """Put *departures*, one a page. The caller holds the lease of the follower `state`."""
+        """
+        Put *departures*, one a page, but for pages that have some: the first ones stand.
+
+        Raises:
+            Unavailable: of some pages nobody knows; the call may be repeated.
+        """
         ...
 
     def read(self, feed: str, first: int, last: int) -> list[Departures]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import limits
 from .departures import depart
 from .followers import PUSH, STATE
 from .state import project
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Projector:
     """
-    Writes without conditions: its lease outlives any holder, so nobody older writes any more.
-
-    Pages seen again put a row back to an earlier operation for a moment, but never to one
-    before the checkpoint, and the same run brings it forward again.
+    A row is put over older ones only, and the first departures of a page stand. So pages that are
+    seen again change nothing, nor does a request that lands when others have taken over.
 
     Departures come before the rows: where a row is, what it overwrote has been looked at. So does
     the note of how long tombstones live: nobody who judges by it finds one that lives shorter.
@@ -72,7 +71,8 @@ class Projector:
 
     def _depart(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
         standing = self.states.find(feed, [row.key for row in rows])
-        forgotten_ms = known_since(self.tombstones, feed, self.clock())
+        # DynamoDB deletes a tombstone by its own clock.
+        forgotten_ms = known_since(self.tombstones, feed, self.clock()) + limits.CLOCK_SKEW_MS_MAX
         found = depart(pages, standing, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
         if found:
             self.departures.write(feed, found)

@@ -22,7 +22,8 @@ class MemoryDepartures:
 
     def write(self, feed: str, departures: Sequence[Departures]) -> None:
         with self._lock:
-            self._feeds[feed].update({each.page: each for each in departures})
+            for each in departures:
+                self._feeds[feed].setdefault(each.page, each)
 
     def read(self, feed: str, first: int, last: int) -> list[Departures]:
         with self._lock:

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from .. import limits
-from ..state import Lines, bucket_of
+from ..state import ABSENT, Lines, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +25,16 @@ class MemoryState:
         self._buckets: defaultdict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
         self._lock = Lock()
 
-    def write(self, feed: str, rows: Sequence[Row]) -> None:
+    def write(self, feed: str, rows: Sequence[Row]) -> int:
         with self._lock:
-            for row in rows:
-                self._buckets[feed, row.bucket][row.key] = row
+            return sum(not self._put(self._buckets[feed, row.bucket], row) for row in rows)
+
+    def _put(self, rows: dict[str, Row], row: Row) -> bool:
+        """Whether *row* stands now."""
+        there = rows.get(row.key)
+        if there is None or there.page == ABSENT or _position(there) < _position(row):
+            rows[row.key] = row
+        return rows[row.key] == row
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         return self._read(feed, bucket, after)[0]
@@ -73,3 +79,7 @@ class MemoryState:
             for rows in self._buckets.values():
                 for key in [key for key, row in rows.items() if 0 < row.expires_ms <= now_ms]:
                     del rows[key]
+
+
+def _position(row: Row) -> tuple[int, int]:
+    return row.page, row.slot

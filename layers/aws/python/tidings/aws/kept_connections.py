@@ -1,0 +1,138 @@
+"""
+Connections that are kept from one request to the next, for requests whose cost is felt.
+
+urllib3 and http.client take 200 us and more of CPU a request; a write, a read and a look at two
+headers take 30 (bench/state_writes.py). An answer must tell its length, as those of DynamoDB do.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from botocore.exceptions import EndpointConnectionError, HTTPClientError
+from botocore.httpsession import get_cert_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_IDLE_S_MAX = 20.0  # the other side may close what is idle, and a frozen sandbox would not see it
+_READ_BYTES = 65_536
+_HEAD_BYTES_MAX = 65_536  # far above what DynamoDB sends
+_END = b"\r\n\r\n"
+_LENGTH = b"\r\ncontent-length:"
+_CLOSES = b"\r\nconnection: close"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+    closes: bool = False
+
+
+@dataclass(slots=True)
+class _Connection:
+    socket: socket.socket
+    used_s: float
+
+
+@dataclass(slots=True)
+class KeptConnections:
+    """
+    To the host of *url*; several threads may ask at a time, each over a connection of its own.
+
+    Certificates are verified as botocore does.
+    """
+
+    url: str
+    connect_s: float
+    read_s: float
+    _idle: list[_Connection] = field(default_factory=list)
+    _trust: ssl.SSLContext | None = None
+
+    def ask(self, head: bytes, body: bytes) -> Answer:
+        """
+        Send a request once.
+
+        Raises:
+            EndpointConnectionError: no connection was made; nothing was sent.
+            HTTPClientError: there is no answer; nobody knows what became of the request.
+        """
+        connection = self._fresh() or self._connected()
+        try:
+            connection.socket.sendall(head + body)
+            answer = _answer(connection.socket)
+        except (OSError, ValueError) as error:
+            connection.socket.close()
+            raise HTTPClientError(error=error) from error
+        if answer.closes:
+            connection.socket.close()
+        else:
+            connection.used_s = time.monotonic()
+            self._idle.append(connection)  # of a list this is atomic, as is `pop`
+        return answer
+
+    def _fresh(self) -> _Connection | None:
+        now_s = time.monotonic()
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread has taken the last one
+                return None
+            if now_s - connection.used_s <= _IDLE_S_MAX:
+                return connection
+            connection.socket.close()
+        return None
+
+    def _connected(self) -> _Connection:
+        try:
+            return _Connection(self._opened(), time.monotonic())
+        except OSError as error:
+            raise EndpointConnectionError(endpoint_url=self.url, error=error) from error
+
+    def _opened(self) -> socket.socket:
+        parts = urlsplit(self.url)
+        host, secure = parts.hostname or "", parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+        made = socket.create_connection((host, port), self.connect_s)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if secure:
+            if self._trust is None:
+                self._trust = ssl.create_default_context(cafile=get_cert_path(True))
+            made = self._trust.wrap_socket(made, server_hostname=host)
+        made.settimeout(self.read_s)
+        return made
+
+
+def _answer(asked: socket.socket) -> Answer:
+    """
+    Raises:
+        OSError: it broke, or took too long.
+        ValueError: it is not an answer.
+    """
+    received = _received(asked)
+    found = b""
+    while (end := found.find(_END)) < 0:
+        if len(found) > _HEAD_BYTES_MAX:
+            raise ValueError("an answer's head does not end")
+        found += next(received)
+    head, body = found[:end].lower(), found[end + len(_END) :]
+    at = head.find(_LENGTH)
+    if not head.startswith(b"http/1.1 ") or at < 0:
+        raise ValueError("an answer does not tell its length")
+    length = int(head[at + len(_LENGTH) :].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += next(received)
+    return Answer(int(head[9:12]), body, _CLOSES in head)
+
+
+def _received(asked: socket.socket) -> Iterator[bytes]:
+    while part := asked.recv(_READ_BYTES):
+        yield part
+    raise ConnectionResetError("the connection ended before the answer did")
