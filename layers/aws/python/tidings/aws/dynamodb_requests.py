@@ -63,6 +63,10 @@ class Requests:
 
     def _sent(self, operation: str, body: bytes) -> Answer:
         target = f"{_VERSION}.{operation}"
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            raise NoCredentialsError
+        head = self._signer.head(credentials.get_frozen_credentials(), target, body)
         headers = HTTPHeaders()
         headers["X-Amz-Target"] = target
         request = AWSPreparedRequest("POST", f"{self._url}/", headers, body, stream_output=False)
@@ -70,10 +74,6 @@ class Requests:
         _, given = self._events.emit_until_response(hook, request=request)
         if given is not None:
             return Answer(given.status_code, given.content)
-        credentials = self._session.get_credentials()
-        if credentials is None:
-            raise NoCredentialsError
-        head = self._signer.head(credentials.get_frozen_credentials(), target, body)
         return self._connections.ask(head, body)
 
 
