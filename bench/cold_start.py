@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from tidings.aws import blueprint
 from tidings.aws.settings import SETTINGS
+
+from infra import build_layers, sdk
 
 from .sections import Section
 
@@ -38,6 +42,36 @@ def _seconds(folder: str | None) -> float:
     return float(done.stdout)
 
 
+def _shipped() -> list[tuple[str, str]]:
+    """The boto3 of the layer by Lambda's Python, as it is deployed and without what is compiled."""
+    program, layer = sdk.compiler(), build_layers.build("functions") / "python"
+    if not program:
+        return [("import boto3 of the layer", f"not measured: no python{sdk.PYTHON} here")]
+    with tempfile.TemporaryDirectory() as folder:
+        bare = Path(folder) / "python"
+        shutil.copytree(layer, bare, ignore=shutil.ignore_patterns("__pycache__"))
+        taken: dict[Path, list[float]] = {layer: [], bare: []}
+        for _ in range(_RUNS):
+            for path, times in taken.items():
+                command = [program, "-B", "-c", _PROGRAM.format(first="import boto3")]
+                done = subprocess.run(
+                    command,
+                    env={"PYTHONPATH": str(path)},
+                    capture_output=True,
+                    check=True,
+                    text=True,
+                )
+                times.append(float(done.stdout))
+        best, uncompiled = min(taken[layer]), min(taken[bare])
+    return [
+        ("import boto3 of the layer, by Python 3.13", f"{best * 1000:.0f} ms"),
+        (
+            "the same, not compiled",
+            f"{uncompiled * 1000:.0f} ms, {uncompiled / best:.2f} times",
+        ),
+    ]
+
+
 def measure() -> Section:
     folders = sorted({function.folder for function in blueprint.FUNCTIONS})
     taken: dict[str | None, list[float]] = {folder: [] for folder in [None, *folders]}
@@ -51,6 +85,7 @@ def measure() -> Section:
         (f"functions/{folder}", f"{seconds * 1000:.0f} ms, {seconds / bare:.2f} times")
         for folder, seconds in best.items()
     ]
+    rows += _shipped()
     return Section(
         "Import time of each handler",
         "at most 1.3 times a bare `import boto3`",

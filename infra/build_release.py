@@ -84,7 +84,7 @@ def build(dist: Path, time_s: int) -> list[str]:
     for name in _OURS:
         _layer(dist, name, LAYERS / name, time_s)
     for name in build_layers.LAYERS:
-        _layer(dist, name, build_layers.build(name), time_s)
+        _layer(dist, name, build_layers.build(name), time_s, compiled=True)
     spark = dist / f"tidings-{VERSION}-spark.tgz"
     spark.write_bytes(build_job.build(BUILD / "release").read_bytes())
     return sums(dist)
@@ -120,9 +120,9 @@ def sums(dist: Path) -> list[str]:
     return lines
 
 
-def _layer(dist: Path, name: str, folder: Path, time_s: int) -> None:
+def _layer(dist: Path, name: str, folder: Path, time_s: int, *, compiled: bool = False) -> None:
     target = dist / f"tidings-{VERSION}-layer-{name}.zip"
-    target.write_bytes(archives.zipped(folder / "python", time_s, "python/"))
+    target.write_bytes(archives.zipped(folder / "python", time_s, "python/", compiled=compiled))
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -29,7 +29,7 @@ ADAPTER_ENVIRONMENT = {
     "AWS_LWA_PORT": str(PORT),
     # An HTTP check would open a feed; the app is ready when its port is.
     "AWS_LWA_READINESS_CHECK_PROTOCOL": "tcp",
-    # The adapter starts a plain Python: nothing but this tells it of the layers and of boto3.
+    # The adapter starts a plain Python: nothing but this tells it of the layers.
     "PYTHONPATH": "/opt/python:/var/runtime",
 }
 

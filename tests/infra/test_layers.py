@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import re
-from importlib.metadata import requires
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
 
-from infra import build_layers, node
+from infra import build_layers, locked, node, sdk
 from infra.parts.layers import Layers
 from infra.paths import FUNCTIONS, LAYERS
+
+LAYER_BYTES_MAX = 40_000_000  # Lambda takes 250 MB of all layers; with every service it would be 60
+_CLIENTS = """
+import sys
+layer, *services = sys.argv[1:]
+sys.path.append(layer)
+import boto3
+print(boto3.__file__, boto3.__version__)
+for name in services:
+    print(boto3.client(name, region_name="eu-west-1").meta.service_model.service_name)
+boto3.Session()
+"""
+
+
+def _nothing_but_data(target: Path, wanted: Iterable[str], platform: object) -> None:
+    for service in ("s3", "sqs"):
+        (target / "botocore" / "data" / service).mkdir(parents=True, exist_ok=True)
 
 
 @pytest.mark.parametrize("name", build_layers.LAYERS)
 def test_layer_holds_what_its_packages_need(name: str) -> None:
-    """The list is closed under dependencies, boto3 and optional extras apart."""
+    """The list is closed under dependencies, optional extras apart."""
     listed = set(build_layers.LAYERS[name])
     needed = {
         re.split(r"[^A-Za-z0-9._-]", line)[0].replace("_", "-").lower()
@@ -31,17 +52,72 @@ def test_layer_holds_what_its_packages_need(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", build_layers.LAYERS)
-def test_layer_does_not_ship_the_sdk(name: str) -> None:
-    """boto3 is part of the runtime; a copy would cost every cold start."""
-    assert not {"boto3", "botocore"} & set(build_layers.LAYERS[name])
+@pytest.mark.node
+def test_every_client_of_the_code_is_made_of_the_layer() -> None:
+    """
+    By the boto3 that the tests run, which the runtime may not have: nothing of this environment is
+    there, and nothing that the layer lacks is asked for.
+    """
+    layer = build_layers.build("functions") / "python"
+    made = subprocess.run(
+        [sys.executable, "-ISB", "-c", _CLIENTS, str(layer), *sdk.services()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.split() == [f"{layer}/boto3/__init__.py", version("boto3"), *sdk.services()]
+    described = {each.name for each in (layer / "botocore" / "data").iterdir() if each.is_dir()}
+    assert described == {*sdk.services()} >= {"dynamodb", "lambda", "s3"}
+    assert sum(each.stat().st_size for each in layer.rglob("*") if each.is_file()) < LAYER_BYTES_MAX
+
+
+def test_a_client_whose_service_cannot_be_known_is_refused(tmp_path: Path) -> None:
+    """It would be made of nothing, in production first."""
+    module = tmp_path / "module.py"
+    module.write_text("import boto3\nboto3.client('s3')\nboto3.client(name)\n")
+
+    with pytest.raises(sdk.UnknownClient, match=r"module\.py:3: a client's service"):
+        list(sdk.clients(module))
+
+
+def test_a_layer_is_built_again_when_the_code_asks_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compiled, and for which services, is written beside it."""
+    monkeypatch.setattr(locked, "install", _nothing_but_data)
+    build_layers.build("functions", vendor=tmp_path)
+    stamp = (tmp_path / "functions.txt").read_text().splitlines()
+    assert {f"boto3 for {service}" for service in sdk.services()} < {*stamp}
+
+    monkeypatch.setattr(sdk, "services", lambda: ("sqs",))
+    build_layers.build("functions", vendor=tmp_path)
+    data = tmp_path / "functions" / "python" / "botocore" / "data"
+    assert [each.name for each in data.iterdir()] == ["sqs"]
+
+
+def test_what_is_compiled_is_taken_as_it_is(tmp_path: Path) -> None:
+    """Without a look at its source's time, which an archive changes; in every Python alike."""
+    (tmp_path / "module.py").write_text("def where(): return where.__code__.co_filename\n")
+    sdk.compile_all(tmp_path, sys.executable)
+    (compiled,) = tmp_path.rglob("*.pyc")
+    first = compiled.read_bytes()
+    assert first[4:8] == b"\x01\0\0\0"  # by hash, unchecked: PEP 552
+    assert b"/opt/python/module.py" in first and str(tmp_path).encode() not in first
+
+    os.utime(tmp_path / "module.py", (0, 0))
+    compiled.unlink()
+    sdk.compile_all(tmp_path, sys.executable)
+    assert compiled.read_bytes() == first
 
 
 def test_layer_is_built_once(tmp_path: Path) -> None:
     """A layer whose requirements are those it was built from is left alone."""
     (tmp_path / "stream" / "python").mkdir(parents=True)
     stamp = tmp_path / "stream.txt"
-    stamp.write_text("\n".join(build_layers.requirements("stream")) + "\n")
+    compiled = f"compiled for {sdk.PYTHON}" if sdk.compiler() else "not compiled"
+    stamp.write_text("\n".join([*build_layers.requirements("stream"), compiled]) + "\n")
 
     assert tmp_path / "stream" == build_layers.build("stream", vendor=tmp_path)
     assert list((tmp_path / "stream" / "python").iterdir()) == []
