@@ -228,9 +228,9 @@ MUTATIONS = (
     Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 31, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 125, 400),
-    Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 27, 300),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 113, 300),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 101, 400),
+    Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 72, 300),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 14, 300),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
         "what was not answered is sent again", Parts(around=broken_deliveries.repeats_all), 8, 50
@@ -245,7 +245,7 @@ MUTATIONS = (
         feeds=True,
     ),
     _of_volume("pages are not renewed", Parts(around=broken_retention.not_renewed), 22),
-    Mutation("rows are put without condition", Parts(state=Unfenced), 8, 300),
+    Mutation("rows are put without condition", Parts(state=Unfenced), 3, 300),
     _of_volume("a held consumer is not waited for", Parts(trimmer=HastyTrimmer)),
     _of_volume("a lost page is waited for", Parts(around=broken_retention.never_lost)),
     Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 9, 400, clear=True),
