@@ -8,6 +8,7 @@ from typing import Any
 
 from tidings.core import cursors
 from tidings.core.catchup import CatchUp
+from tidings.core.errors import Unavailable
 from tidings.core.filters import EVERYTHING
 
 from .functions import FEED
@@ -28,7 +29,10 @@ class Wanderer:
         while True:
             self.world.scheduler.sleep(self.world.random.uniform(200, 5_000))
             self.world.weather.saw("somebody read on elsewhere")
-            self.read(self.world.random.choice(self.places))
+            try:
+                self.read(self.world.random.choice(self.places))
+            except Unavailable:  # a feed that is just put behind its copy
+                self.world.weather.saw("state was not there yet")
 
     def read(self, catch_up: CatchUp) -> None:
         """To the end."""

@@ -8,7 +8,7 @@ import pytest
 from tidings.core.catchup import in_log
 from tidings.core.changes import end_of
 from tidings.core.cursors import parse
-from tidings.core.errors import BelowFloor, FellOff
+from tidings.core.errors import BelowFloor, FellOff, Unavailable
 from tidings.core.filters import EVERYTHING
 from tidings.core.listing import Lister, Query
 from tidings.core.memory import MemoryTags
@@ -73,6 +73,24 @@ def test_a_stream_ends_where_nobody_has_what_was_lost(scene: Scene) -> None:
     with pytest.raises(PagesLost):
         catch_up = replace(scene.catch_up, archive=None)
         catch_up.step(FEED, step, EVERYTHING)
+
+
+def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene) -> None:
+    """
+    As in the moment when a chained feed is put behind its copy: who comes again is told all.
+
+    A copy used to end below the floor, where the same copy began, without a pause.
+    """
+    place = cursor(scene, 3)
+    scene.catch_up = replace(scene.catch_up, archive=None)
+    scene.log.raise_floor(FEED, 15)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="before page 15"):
+            told(scene, place)
+    lease = scene.followers.take(FEED, "state", owner="x", now_ms=scene.now_ms)
+    scene.followers.release(replace(lease, checkpoint=14))
+
+    assert [name for name, _ in told(scene, place)] == ["insert"] * 10 + ["live"]
 
 
 @pytest.mark.parametrize("name", ["state", "push"])

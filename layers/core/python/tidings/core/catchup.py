@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from . import limits
 from .copying import behind, in_copy, in_parts
 from .cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
+from .errors import Unavailable
 from .followers import STATE
 from .frames import Event
 from .matching import page_part, row_name
@@ -299,7 +300,7 @@ class CatchUp:
         except PagesLost as lost:
             return self._lost_step(feed, progress, wanted, after, lost)
         if run.trimmed:
-            return self._archive_step(feed, progress, wanted, after, run.floor)
+            return self._trimmed_step(feed, progress, wanted, after, run.floor)
         if not run.pages:
             return self._frontier_step([], progress)
         parts = self._parts(feed, run.pages, progress, wanted)
@@ -317,9 +318,28 @@ class CatchUp:
             PagesLost: neither does.
         """
         step = self._archive_step(feed, progress, wanted, after, lost.beyond)
-        if step.progress.copying and self._projected(feed) < lost.beyond - 1:
+        if self._leads_back(feed, step, lost.beyond):
             raise lost
         return step
+
+    def _trimmed_step(
+        self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
+    ) -> Step:
+        """
+        What the archive or the state has in place of pages that were given up.
+
+        Raises:
+            Unavailable: the state is not there yet, as in the moment when a chained feed is put
+                behind its copy.
+        """
+        step = self._archive_step(feed, progress, wanted, after, floor)
+        if self._leads_back(feed, step, floor):
+            raise Unavailable(f"{feed}: the state stands before page {floor}, where the log begins")
+        return step
+
+    def _leads_back(self, feed: str, step: Step, floor: int) -> bool:
+        """Whether it is a copy of a state that ends where it began, below the *floor*."""
+        return step.progress.copying and self._projected(feed) < floor - 1
 
     def _archive_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
