@@ -21,7 +21,7 @@ _LAST = 40
 _ENOUGH = 100  # seeds in which every fault that there is must have struck
 _AMONG = (
     *("copies", "syncs", "listeners", "consumers", "archive"),
-    *("relays", "feeds", "clocks", "volume"),
+    *("relays", "feeds", "clocks", "volume", "frames", "raised"),
 )
 
 
@@ -44,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--feeds", action="store_true", help="with a feed whose log is throttled")
     parser.add_argument("--clocks", action="store_true", help="with clocks that are hours off")
     parser.add_argument("--volume", action="store_true", help="with a consumer that is held")
+    parser.add_argument("--frames", action="store_true", help="with frames that come late")
+    parser.add_argument("--raised", action="store_true", help="and with --copies more retention")
     parser.add_argument("--without", default="", help="kinds of faults, comma separated")
     chosen = parser.parse_args(arguments)
     try:

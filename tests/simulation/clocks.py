@@ -18,8 +18,9 @@ from .weather import Weather
 RATES: Final = {"wild_clock": 0.4}  # at each start of a process whose clock must not matter
 _SANDBOXES = 4  # of each function
 WILD_MS_MAX: Final = 600_000
-# They hold leases and hand over: their clocks may cost time, and nothing else.
-_NEED_NONE: Final = frozenset({"follow-state", "follow-push", "receive", "connect"})
+# They hold leases and hand over: their clocks may cost time, and nothing else. Who answers with a
+# cursor is none of them: where the last page is gone, its second is that of the answer.
+_NEED_NONE: Final = frozenset({"follow-state", "follow-push", "connect"})
 
 
 class Clocks:

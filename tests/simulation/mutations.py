@@ -159,7 +159,8 @@ class Mutation:
     *clear* looks for it without faults and without the safety net of the sweep, *copies* among
     consumers that copy, *syncs* among corrections, *listeners* among listeners, *consumers* among
     named ones, *relays* among feeds that copy, *feeds* where one is throttled, *clocks* where they
-    are minutes off, *volume* where there are many pages.
+    are minutes off, *volume* where there are many pages, *frames* where they come late, *raised*
+    where the retention grows.
     """
 
     name: str
@@ -176,6 +177,8 @@ class Mutation:
     feeds: bool = False
     clocks: bool = False
     volume: bool = False
+    frames: bool = False
+    raised: bool = False
     without: frozenset[str] = frozenset()  # faults that would excuse it
 
     def plan(self, seed: int) -> Plan:
@@ -192,6 +195,8 @@ class Mutation:
             feeds=self.feeds,
             clocks=self.clocks,
             volume=self.volume,
+            frames=self.frames,
+            raised=self.raised,
             without=self.without,
         )
 
@@ -234,6 +239,21 @@ MUTATIONS = (
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
         "what was not answered is sent again", Parts(around=broken_deliveries.repeats_all), 8, 50
+    ),
+    Mutation(
+        "what comes late is handled",
+        Parts(around=broken_deliveries.takes_all),
+        37,
+        300,
+        frames=True,
+    ),
+    Mutation(
+        "deletions are remembered by the last settings",
+        Parts(around=broken_settings.by_the_last),
+        7,
+        300,
+        copies=True,
+        raised=True,
     ),
     _of_copies("the clocks of writers agree", Parts(around=broken_settings.without_margin), 9),
     _of_copies("a filler is as old as a clock says", Parts(around=broken_settings.filled_now), 23),

@@ -14,7 +14,7 @@ from tidings.core.feeds import Retention
 
 from .copies import YOUNG_MS
 from .functions import FEED
-from .ledger import NOWHERE, Ledger, at_of
+from .ledger import NEVER, NOWHERE, Ledger, at_of
 from .model import PAGE_END, Broken
 from .operating import Operator
 from .working import Worker
@@ -66,6 +66,7 @@ class Named:
         self.ledger = Ledger(name, world.model, world.floor, world.weather)
         world.stores.consumers.watched[name] = self._changed
         self.back_ms = world.scheduler.now_ms  # when an operator put it back
+        self._seen = NEVER  # where it stood when that was asked
         self.operator = Operator(world, name, self.ledger)
         workers = world.random.randint(1, 3)
         self.workers = [Worker(world, name, f"{name}.{at}", self.ledger) for at in range(workers)]
@@ -102,6 +103,13 @@ class Named:
             self.world.weather.saw("floor waited for a consumer")
         if at != NOWHERE and max(needed, before) < page and young:
             raise Broken(f"the floor is {page}, and {self.name} stands at {standing.position}")
+
+    def moves(self) -> bool:
+        """Whether it has come further since this was asked, and something is left to do."""
+        standing = self.world.stores.consumers.consumer(FEED, self.name)
+        at = NOWHERE if standing is None else at_of(standing.position)
+        before, self._seen = self._seen, at
+        return before != at < (self.world.model.frontier, 0)
 
     def check(self) -> None:
         standing = self.world.stores.consumers.consumer(FEED, self.name)

@@ -13,7 +13,7 @@ from tidings.core import limits
 from tidings.core.feeds import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
 HOUR_MS: Final = 3_600_000
@@ -56,12 +56,13 @@ class Deployment:
         self._random, self._now_ms, self._page_ms = random, now_ms, page_ms
         self.settings = self._before = first(random, page_ms)
         self._both_until_ms = 0
+        self.ages_ms: Sequence[int] = _RETENTIONS_MS  # what may be set
 
     def deploy(self) -> None:
         """Others than before."""
         choice = self._random.choice
         self._before, self._both_until_ms = self.settings, self._now_ms() + _OVERLAP_MS
-        made = _made(choice(_RETENTIONS_MS), choice(_RECORDS), choice(_CAPS_MS), self._page_ms)
+        made = _made(choice(self.ages_ms), choice(_RECORDS), choice(_CAPS_MS), self._page_ms)
         self.settings = made
 
     @property

@@ -14,7 +14,20 @@ from typing import Protocol
 
 from tidings.core.session import State
 
-from . import archives, checks, clocks, copies, listening, named, relays, several, syncs, volume
+from . import (
+    archives,
+    checks,
+    clocks,
+    copies,
+    late_frames,
+    listening,
+    named,
+    raised,
+    relays,
+    several,
+    syncs,
+    volume,
+)
 from .consumer import Consumer
 from .functions import FEED
 from .history import History
@@ -31,6 +44,7 @@ _BURSTS, _BURST_MS = 30, 3_000
 _CHAOS_MS = (60_000, 120_000)
 _LULL_HOURS = (2, 9, 27, 40)
 _REOPEN_MS = 10_000
+_WORK_MS = 60_000  # within that a consumer that was put far back has done something
 # Then no sweep may be needed any more; two clocks make a hole a minute younger.
 _BEACON_MS = 100_000
 
@@ -42,7 +56,8 @@ class Plan:
     consumers that copy, see `copies`, and *archive* beside it what they go on from, see
     `archives`; *syncs* adds plans and their corrections, see `syncs`; *listeners* adds listeners,
     see `listening`; *consumers* named ones, see `named`; *relays* feeds that copy this one, see
-    `relays`.
+    `relays`; *frames* such that come late, see `late_frames`; *raised* a longer retention beside
+    *copies*, see `raised`.
     """
 
     seed: int
@@ -57,6 +72,8 @@ class Plan:
     feeds: bool = False
     clocks: bool = False
     volume: bool = False
+    frames: bool = False
+    raised: bool = False
     without: frozenset[str] = frozenset()
 
     @property
@@ -118,6 +135,8 @@ class Story:
         if plan.clocks:
             self.weather.add({**clocks.RATES, "deploy": 0.0})
             self._settle_ms += clocks.WILD_MS_MAX
+        if plan.frames:
+            late_frames.begin(self.world)
         if plan.is_plain:
             self.weather.add({}, LEADS_TO)
 
@@ -128,6 +147,9 @@ class Story:
                 archives.begin(self.world)
             self.producers, consumers = copies.begin(self.world)
             self.streams = [*self.streams[:1], *consumers]
+        if plan.raised:
+            self._lull_hours = raised.LULL_HOURS
+            raised.begin(self.world)
 
     def _begin_named(self, plan: Plan) -> None:
         self.named = named.begin(self.world) if plan.consumers else []
@@ -193,6 +215,8 @@ class Story:
         self.world.scheduler.run(_BEACON_MS)
         if any(stream.session is None for stream in self.streams):
             self.world.scheduler.run(_REOPEN_MS)  # its function has just met its time limit
+        while any(each.moves() for each in self.named):
+            self.world.scheduler.run(_WORK_MS)
 
     def _chaos(self) -> None:
         """Everybody at work."""

@@ -17,8 +17,10 @@ from . import (
     archives,
     clocks,
     copies,
+    late_frames,
     listening,
     named,
+    raised,
     relays,
     several,
     syncs,
@@ -126,6 +128,20 @@ def test_14_7_a_held_consumer_loses_nothing_at_any_volume() -> None:
         never_met(told(SEEDS_OF_OTHERS, Plan(0, volume=True)), (*volume.RATES, *volume.LEADS_TO))
         == []
     )
+
+
+def test_8_8_what_comes_late_leads_nobody_back() -> None:
+    """Frames of senders that are dead, when others have sent what follows."""
+    outcomes = told(SEEDS_OF_OTHERS, Plan(0, frames=True))
+
+    assert never_met(outcomes, (*late_frames.RATES, *late_frames.LEADS_TO)) == []
+
+
+def test_a_retention_that_grows_forgets_no_deletion_unsaid() -> None:
+    """Tombstones live as long as was set when they were written; who missed one starts anew."""
+    outcomes = told(SEEDS_OF_ARCHIVES, Plan(0, copies=True, raised=True))
+
+    assert never_met(outcomes, (*raised.RATES, *raised.LEADS_TO)) == []
 
 
 @pytest.mark.parametrize("seed", range(12))

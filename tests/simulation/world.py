@@ -28,7 +28,7 @@ from .weather import Weather
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
-_SEND_TIMEOUT_MS, _LATE_FRAME_MS_MAX = 1_000, (5_000, 90_000)
+_SEND_TIMEOUT_MS = 1_000
 
 
 class World:
@@ -41,6 +41,7 @@ class World:
         self.lost: Counter[str] = Counter()  # the page of a feed that is gone by a mistake
         self.acknowledged: Counter[str] = Counter()  # the highest page of each feed so far
         self.lull_until_ms = 0
+        self.late_frame_ms = (5_000, 90_000)  # at most, one or the other
         self.sweeps = True
         self._busy_until: dict[str, int] = {}
         stores = Stores(
@@ -172,7 +173,7 @@ class World:
         if not self.weather.strikes("send_unanswered"):
             return False
         if self.random.random() < 0.8:
-            delay = self.random.uniform(0, self.random.choice(_LATE_FRAME_MS_MAX))
+            delay = self.random.uniform(0, self.random.choice(self.late_frame_ms))
             self.scheduler.after(delay, lambda: self.stores.sockets.arrive(connection_id, frame))
         self.scheduler.sleep(_SEND_TIMEOUT_MS)
         return True
