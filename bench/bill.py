@@ -12,6 +12,7 @@ from math import ceil, prod
 from typing import Any
 
 from tidings.aws.settings import SETTINGS
+from tidings.core import limits
 
 from infra import prices, settings
 from infra.prices import Price
@@ -37,6 +38,10 @@ STREAM_S = next(
     int(each.default or 0) for each in SETTINGS if each.variable == "TIDINGS_STREAM_SECONDS"
 )
 GB = 1e9
+# A connection has an item of its own and one for the only key of its filter.
+LOOKED_AT_MAX = limits.SWEEP_PORTION * limits.SWEEP_PORTIONS_MAX // 2
+LOOKED_AT_BYTES = 400  # both items of a connection, see docs/adr/0039
+LOOKED_AT_CPU_MS = 0.013  # of 2,000 connections: 10 ms for the JSON of the answer, 16 to decode it
 
 
 CONSUMER_DAYS = 30  # for which a log may wait for named consumers, by default
@@ -242,6 +247,7 @@ class Bill:
             yield line("moved cursors", prices.MESSAGE, *told)
         comes = size.sockets * (MONTH_S / CONNECTION_S)
         yield line("coming back: messages", prices.MESSAGE, (comes, "times"), (2, "messages"))
+        yield from self._swept()
         for path, memory in (
             ("connect", "connect"),
             ("subscribe", "receive"),
@@ -249,6 +255,15 @@ class Bill:
             ("disconnect", "connect"),
         ):
             yield from self._call(f"coming back, {path}", path, memory, comes, "times")
+
+    def _swept(self) -> Iterator[Line]:
+        """The sweep's look at connections, beside its run without any."""
+        found = (min(self.size.sockets, LOOKED_AT_MAX), "connections"), (MONTH_S / 60, "runs")
+        reads = LOOKED_AT_BYTES / 4096 / 2
+        yield line("sweep of connections: reads", prices.READ_UNIT, *found, (reads, "RRU"))
+        share = min(1.0, MEMORY_GB["ingest"] * 1024 / FULL_CORE_MB)
+        taken = (LOOKED_AT_CPU_MS / share / 1000, "s"), (MEMORY_GB["ingest"], "GB")
+        yield line("sweep of connections: time", prices.GB_SECOND, *found, *taken)
 
     def message_s(self) -> float:
         """Of the push follower's time, what one message of a run takes more than none."""

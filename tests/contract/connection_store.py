@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 from tidings.core.connections import Change, Connection, Watch
 from tidings.core.filters import EVERYTHING, Filter, parent_key, type_key
+from tidings.core.ports import Roster
+from tidings.core.roster import Portion, Round
 from tidings.core.session import State
 
 from tests.contract.stores import Stores
@@ -24,6 +28,20 @@ FILTERS = [
 
 def connection(feed: str, name: str = "c", wanted: Filter = EVERYTHING) -> Connection:
     return Connection(f"{feed}-{name}=", NOW, feed=feed, filter=wanted)
+
+
+def portions(roster: Roster, *, limit: int, place: str = "") -> Iterator[Portion]:
+    """Those behind *place*, up to the end."""
+    while True:
+        portion = roster.portion(place, limit)
+        yield portion
+        if not (place := portion.place):
+            return
+
+
+def everybody(roster: Roster) -> list[Connection]:
+    """All connections of all feeds."""
+    return [each for portion in portions(roster, limit=100) for each in portion.connections]
 
 
 class ConnectionStoreContract:
@@ -96,8 +114,47 @@ class ConnectionStoreContract:
             stores.connections.open(each)
             stores.inbox.post(feed, Change(each.id, True, EVERYTHING, 1, "t"))
             stores.watches.add(feed, Watch(each.id, EVERYTHING, 1))
-        found = [each for each in stores.connections.connections() if each.feed == feed]
-        assert found == mine
+        found = [each for each in everybody(stores.connections) if each.feed == feed]
+        assert sorted(found, key=attrgetter("id")) == mine
+
+    def test_the_roster_goes_on_behind_a_place(self, stores: Stores, feed: str) -> None:
+        """No portion reads more than it may, all of them name each once; one may name nobody."""
+        mine = [connection(feed, name) for name in "abcde"]
+        for each in mine:
+            stores.connections.open(each)
+            stores.watches.add(feed, Watch(each.id, EVERYTHING, 1))
+        found = list(portions(stores.connections, limit=2))
+        named = [each for portion in found for each in portion.connections if each.feed == feed]
+        assert sorted(named, key=attrgetter("id")) == mine
+        assert max(len(portion.connections) for portion in found) <= 2
+        assert len(found) >= 3
+
+    def test_the_roster_goes_on_though_the_last_one_went(self, stores: Stores, feed: str) -> None:
+        """Behind a place where nobody is any more, with everybody that it did not name."""
+        for name in "abcde":
+            stores.connections.open(connection(feed, name))
+        first = stores.connections.portion("", 2)
+        for each in first.connections:
+            stores.connections.remove(each.id)
+        others = {each.id for each in everybody(stores.connections)}
+        rest = {
+            each.id
+            for portion in portions(stores.connections, limit=100, place=first.place)
+            for each in portion.connections
+        }
+        assert rest == others
+
+    def test_a_round_is_kept(self, stores: Stores, feed: str) -> None:
+        """With its place and what was counted; none at first."""
+        stores.connections.keep(Round())
+        assert stores.connections.round() == Round()
+        place = ""
+        for name in "ab":
+            stores.connections.open(connection(feed, name))
+            place = place or stores.connections.portion("", 1).place
+        for round_ in (Round(place, {feed: 7}, {"other": 1}), Round(told={feed: 7}), Round()):
+            stores.connections.keep(round_)
+            assert stores.connections.round() == round_
 
 
 class InboxContract:

@@ -18,6 +18,7 @@ from tidings.aws.items import (
     head,
     page,
     profile,
+    roster,
     row,
     served,
     sheet,
@@ -34,6 +35,7 @@ from tidings.core.leases import Lease
 from tidings.core.pages import Page
 from tidings.core.profiles import Profile
 from tidings.core.registrations import Kind, Listener
+from tidings.core.roster import Round
 from tidings.core.session import State
 from tidings.core.sheets import Sheet
 from tidings.core.state import Row
@@ -123,6 +125,19 @@ def test_profile(written: Profile) -> None:
     """What is not set is left out; no item at all is the defaults."""
     assert profile.decode(travelled(profile.encode(FEED, written))) == written
     assert profile.decode({}) == Profile()
+
+
+COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
+
+
+@given(st.none() | st.tuples(TEXTS, TEXTS), COUNTS, COUNTS)
+def test_roster(at: tuple[str, str] | None, counted: dict[str, int], told: dict[str, int]) -> None:
+    """With the key of any item, at which a scan goes on; no item at all is the beginning."""
+    last = {"kind": attributes.text(at[0]), "name": attributes.text(at[1])} if at else {}
+    written = Round(roster.place(last), counted, told)
+    assert roster.decode(travelled(roster.encode(written))) == written
+    assert roster.start(written.place) == ({"ExclusiveStartKey": last} if last else {})
+    assert roster.decode({}) == Round()
 
 
 @given(st.builds(Connection, **CONNECTIONS))

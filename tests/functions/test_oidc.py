@@ -24,7 +24,7 @@ from tidings.core.tokens import Issuer
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
-from tests.functions.cloud import Cloud, event, message, start_anew
+from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
 from tests.functions.test_stream import get
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -281,7 +281,8 @@ def test_a_socket_subscribes_with_a_token_until_it_expires(
     receive(message(said), None)
 
     ((_, frame),) = stage.posted
-    (connection,) = app.connections().connections()
+    connection = app.connections().get(CONNECTION)
+    assert connection is not None
     assert frame["reply"] == "subscribed"
     assert connection.admission.until_ms == (exp + 60) * 1000
     assert connection.filter.types == frozenset({"video"})

@@ -252,6 +252,7 @@ class Functions:
             process.new_id,
             process.count,
             self._tallies(process),
+            shuffled(process),
         ).run(self.feeds)
 
     def streamer(self, process: Process) -> Streamer:

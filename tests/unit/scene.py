@@ -247,6 +247,7 @@ class Scene:
             self.new_id,
             self.count,
             self.tallies,
+            one_by_one,
             profiles=self.profiles,
         )
 

@@ -175,12 +175,15 @@ def test_a_change_under_our_hands_is_seen(scene: Scene, steps: int) -> None:
 
     if steps == 2:
         receiver.receive("c", '{"action":"unsubscribe"}')
-        assert moving.connections()[0].state is State.LEAVING
-        assert moving.connections()[0].since == 2
+        left = moving.get("c")
+        assert left is not None
+        assert (left.state, left.since) == (State.LEAVING, 2)
         return
     with pytest.raises(Unavailable, match="connection c changed 5 times in a row"):
         receiver.receive("c", '{"action":"unsubscribe"}')
-    assert moving.connections()[0].state is State.LIVE
+    standing = moving.get("c")
+    assert standing is not None
+    assert standing.state is State.LIVE
 
 
 def test_a_confirmed_subscription_is_readable() -> None:

@@ -158,7 +158,7 @@ def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
     scene.say("c", action="unsubscribe")
     sweep(scene)
 
-    subscribed = [each for each in scene.connections.connections() if each.feed]
+    subscribed = [name for name in "abc" if scene.connection(name).feed]
     until_ms = scene.now_ms + limits.SWEPT_PRESENCE_MS
     assert scene.tallies.totals(FEED, now_ms=until_ms - 1).clients == len(subscribed) > 1
     assert scene.tallies.totals(FEED, now_ms=until_ms).clients == 0
@@ -250,12 +250,12 @@ def test_a_sweep_that_looked_too_early_does_no_harm(scene: Scene) -> None:
     scene.say("c", action="subscribe")
     scene.push()
     scene.say("c", action="unsubscribe")
-    (seen,) = scene.connections.connections()
+    seen = scene.connection("c")
     scene.push()
     scene.say("c", action="subscribe")
     scene.push()
 
-    scene.sweeper._look_after(seen)
+    scene.sweeper._hand_over(seen)
     scene.push()
     scene.post(op("a"))
     scene.push()

@@ -370,6 +370,7 @@ def sweeper() -> Sweeper:
         new_id,
         count,
         tallies(),
+        threads,
         consumers_app.watch(),
         archives,
         relay_app.watch(),

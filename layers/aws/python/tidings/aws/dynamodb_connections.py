@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.connections import Change, Connection, Watch
 from tidings.core.ports import Clock
+from tidings.core.roster import Portion
 
 from .clock import now_ms
 from .dynamodb_queries import query, query_few
@@ -14,6 +15,7 @@ from .dynamodb_registry import DynamoDBRegistry
 from .guarded_writes import put_over
 from .items import change as changes
 from .items import connection as connections
+from .items import roster as rosters
 from .items import watch as watches
 from .items.attributes import Item, text
 from .threads import Threads
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.core.roster import Round
 
 _WRITERS = 4  # threads that file a subscription under its keys, up to FILTER_VALUES_MAX
 
@@ -156,19 +159,25 @@ class DynamoDBConnections:
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._watches.remove(connection.feed, Watch(connection.id, wanted, since=0))
 
-    def connections(self) -> list[Connection]:
-        found: list[Connection] = []
-        start: Item = {}
-        while True:
-            with translated():
-                answer = self._client.scan(
-                    TableName=self._table,
-                    FilterExpression="begins_with(#kind, :prefix)",
-                    ExpressionAttributeNames={"#kind": "kind"},
-                    ExpressionAttributeValues={":prefix": text(connections.PREFIX)},
-                    **start,
-                )
-            found += [connections.decode(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return sorted(found, key=lambda connection: connection.id)
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+    def portion(self, place: str, limit: int) -> Portion:
+        with translated():
+            answer = self._client.scan(
+                TableName=self._table,
+                FilterExpression="begins_with(#kind, :prefix)",
+                ExpressionAttributeNames={"#kind": "kind"},
+                ExpressionAttributeValues={":prefix": text(connections.PREFIX)},
+                Limit=limit,
+                **rosters.start(place),
+            )
+        found = [connections.decode(item) for item in answer["Items"]]
+        return Portion(found, rosters.place(answer.get("LastEvaluatedKey", {})))
+
+    def round(self) -> Round:
+        """Half the price; an older one is true as well, and repeats what was done since."""
+        with translated():
+            answer = self._client.get_item(TableName=self._table, Key=rosters.KEY)
+        return rosters.decode(answer.get("Item", {}))
+
+    def keep(self, round_: Round) -> None:
+        with translated():
+            self._client.put_item(TableName=self._table, Item=rosters.encode(round_))

@@ -62,7 +62,8 @@ def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
     """
     Whether the key may have ended and been forgotten of who was let in at *since_ms*.
 
-    Asked of streams, which no sweep sees: who is let go comes again, and is asked for the key.
+    Asked of streams, and by the sweep, which may have missed an ending that went before it came
+    to the connection: who is let go comes again, and is asked for the key.
     """
     return since_ms < endings.get(FORGOTTEN, 0) <= now_ms
 
@@ -76,8 +77,7 @@ def noted(standing: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
     *standing* with *ended*, the latest last, without what is of no use any more.
 
     Nobody is connected for longer than `limits.CONNECTION_MS_MAX`. Above `limits.ENDED_MAX` the
-    oldest are forgotten: the sweep, which looks at every connection each minute, has let theirs
-    go. Of streams, which it does not see, those go that were let in before then with any key.
+    oldest are forgotten. Then those go that were let in before then with any key.
     """
     useful = ended.noted_ms - limits.CONNECTION_MS_MAX
     kept = [

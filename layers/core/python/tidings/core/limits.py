@@ -59,6 +59,9 @@ LEASE_LOOK_AGAIN_MS = 60_000  # a wake-up of who looked on may be lost: then som
 
 SWEEP_EVERY_MS = 60_000  # the schedule's pace
 SWEEP_ERRORS_MAX = 20  # raised together: their tracebacks are one line of a log
+SWEEP_PORTION = 2_000  # items of the connections' table at once, some 0.4 MB; then what is due
+SWEEP_PORTIONS_MAX = 100  # of a sweep: 100,000 connections with one key of a filter each, 40 MB
+SWEEP_LOOK_MS = 35_000  # a sweep begins no portion behind it: Lambda kills it after 55 s
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # of text, packed one: a reader holds a part, in 512 MB

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .pages import Page
     from .profiles import Profile
     from .registrations import Listener, Registered
+    from .roster import Portion, Round
     from .state import Lines, Row
     from .tallies import Taken, Totals
     from .verifying import Difference
@@ -303,10 +304,24 @@ class ConnectionStore(Protocol):
 
 
 class Roster(Protocol):
-    """Every connection, for the sweep."""
+    """Every connection, for the sweep, and how far it is with them."""
 
-    def connections(self) -> list[Connection]:
-        """All connections of all feeds. Read with care: costs what is connected."""
+    def portion(self, place: str, limit: int) -> Portion:
+        """
+        Connections of all feeds behind *place*, "" for the first, in an order of the store's own.
+
+        At most *limit* items are read, connections or what is stored beside them: so a portion
+        may name nobody, and others follow all the same. Going on until a portion has no place
+        names everybody who is connected all the while, once. May be some seconds old.
+        """
+        ...
+
+    def round(self) -> Round:
+        """What was last kept; `Round()` before. May be some seconds old."""
+        ...
+
+    def keep(self, round_: Round) -> None:
+        """Store how far the round is."""
         ...
 
 

@@ -2,26 +2,28 @@
 Sweeping: the schedule's safety net under everything that is woken by events.
 
 Rings followers that have something to do, trims the log, and picks up connections that were
-left half way when a function died.
+left half way when a function died. At connections it looks in rounds, see `roster`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from . import limits
-from .admissions import endings_of
+from .admissions import endings_of, may_be_forgotten
 from .followers import ARCHIVE, FOLLOWERS, PUSH
 from .inboxes import hand_over, take_back
 from .invocation import in_turn
+from .pushing import leaves_push
 from .replaying import serves
 from .session import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from .connections import Connection
     from .consumer_holds import ConsumerWatch
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         NewId,
         Profiles,
         Roster,
+        Spread,
         Tallies,
     )
     from .relay_watch import RelayWatch
@@ -50,6 +53,7 @@ class Failures:
 
     errors: list[Exception] = field(default_factory=list)
     count: int = 0
+    _lock: Lock = field(default_factory=Lock)  # connections are looked after side by side
 
     @contextmanager
     def kept(self, what: str) -> Iterator[None]:
@@ -57,10 +61,11 @@ class Failures:
         try:
             yield
         except Exception as error:  # noqa: BLE001 (raised with the others at the end)
-            self.count += 1
-            if len(self.errors) < limits.SWEEP_ERRORS_MAX:
-                error.add_note(what)
-                self.errors.append(error)
+            error.add_note(what)
+            with self._lock:
+                self.count += 1
+                if len(self.errors) < limits.SWEEP_ERRORS_MAX:
+                    self.errors.append(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Sweeper:
     new_id: NewId
     count: Count
     tallies: Tallies
+    spread: Spread
     watch: ConsumerWatch | None = None
     archives: bool = False
     relays: RelayWatch | None = None
@@ -83,18 +89,18 @@ class Sweeper:
 
     def run(self, feeds: frozenset[str]) -> None:
         """
-        One sweep over every feed and connection. What fails stops nothing else.
+        One sweep over every feed and the next connections. What fails stops nothing else.
 
         Raises:
             ExceptionGroup: what failed, each with a note that names it.
         """
-        failures = Failures()
-        for feed in in_turn(feeds, self.clock() // limits.SWEEP_EVERY_MS):
+        failures, began_ms = Failures(), self.clock()
+        for feed in in_turn(feeds, began_ms // limits.SWEEP_EVERY_MS):
             for name, step in self._steps():
                 with failures.kept(f"{name} of the feed {feed}"):
                     step(feed)
         with failures.kept("connections"):
-            self._connections(failures)
+            self._connections(failures, began_ms + limits.SWEEP_LOOK_MS)
         if failures.count:
             self.count("SweepStepsFailed", failures.count)
             raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
@@ -107,12 +113,37 @@ class Sweeper:
         if self.watch:
             yield "the consumers", self.watch.run
 
-    def _connections(self, failures: Failures) -> None:
-        connections = self.roster.connections()
+    def _connections(self, failures: Failures, until_ms: int) -> None:
+        """
+        Go on with the round for some portions, one at least.
+
+        How far it is is stored behind what was done: what a killed sweep did is done again.
+        """
+        standing = round_ = self.roster.round()
+        for _ in range(limits.SWEEP_PORTIONS_MAX):
+            portion = self.roster.portion(round_.place, limits.SWEEP_PORTION)
+            self._look_after(portion.connections, failures)
+            round_ = round_.behind(portion)
+            if not round_.place or self.clock() >= until_ms:
+                break
+        if (kept := round_.next(standing)) != standing:
+            self.roster.keep(kept)
+        self._tell(round_.clients())
+
+    def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:
+        """What is due is done side by side: in a bad hour it is of each of them."""
+        due: dict[str, Callable[[], None]] = {}
         for connection in connections:
             with failures.kept(f"the connection {connection.id}"):
-                self._look_after(connection)
-        self._tell(connections)
+                if act := self._due(connection):
+                    due[connection.id] = act
+
+        def do(connection_id: str) -> None:
+            with failures.kept(f"the connection {connection_id}"):
+                due[connection_id]()
+
+        if due:
+            self.spread(do, list(due))
 
     def _ring_late(self, feed: str) -> None:
         """Those that lag, and those whose holder died: whoever comes next would have to wait."""
@@ -139,33 +170,38 @@ class Sweeper:
         if waiting:
             self.bells.ring(feed, ARCHIVE)
 
-    def _tell(self, connections: Sequence[Connection]) -> None:
+    def _tell(self, clients: Mapping[str, int]) -> None:
         """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""
         until_ms = self.clock() + limits.SWEPT_PRESENCE_MS
-        subscribed = Counter(connection.feed for connection in connections if connection.feed)
-        for feed, clients in sorted(subscribed.items()):
-            self.tallies.attend(feed, SOCKETS, clients, until_ms=until_ms)
+        for feed, count in sorted(clients.items()):
+            self.tallies.attend(feed, SOCKETS, count, until_ms=until_ms)
 
     def _has_ended(self, connection: Connection, now: int) -> bool:
-        if self.profiles is None or not connection.admission.may_end:
+        admission = connection.admission
+        if self.profiles is None or not admission.may_end:
             return False
         endings = endings_of(self.profiles.profile(connection.feed))
-        return connection.admission.has_ended(endings, now)
+        if admission.key and may_be_forgotten(endings, connection.opened_ms, now):
+            return True  # it comes again, and is asked for its key
+        return admission.has_ended(endings, now)
 
-    def _look_after(self, connection: Connection) -> None:
+    def _due(self, connection: Connection) -> Callable[[], None] | None:
+        """What has to be done for the connection; None of most."""
         now = self.clock()
         if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
-            self.delivery.cut(connection.id)
-        elif self._has_ended(connection, now):
-            self.delivery.end(connection.id)  # it may have been idle: push has not met it
-        elif serves(connection):
-            if now >= connection.runner_expires_ms:
-                self.bells.replay(connection.id)
-        elif connection.state is State.JOINING:
-            if now < connection.runner_expires_ms:
-                return  # a listener that is being answered: no item may come before that
-            hand_over(self.inbox, connection, self.new_id())
-            self.bells.ring(connection.feed, PUSH)
-        elif connection.state is State.LEAVING:
-            take_back(self.inbox, connection, self.new_id())
-            self.bells.ring(connection.feed, PUSH)
+            return partial(self.delivery.cut, connection.id)
+        if self._has_ended(connection, now):
+            return partial(self.delivery.end, connection.id)  # idle: push has not met it
+        if leaves_push(connection):
+            return partial(self._hand_over, connection)
+        if now < connection.runner_expires_ms:
+            return None  # a replay is at work; or a listener is answered, no item comes before
+        if serves(connection):
+            return partial(self.bells.replay, connection.id)
+        return partial(self._hand_over, connection) if connection.state is State.JOINING else None
+
+    def _hand_over(self, connection: Connection) -> None:
+        """Once more: who changed its state may have died before it told the push follower."""
+        tell = hand_over if connection.state is State.JOINING else take_back
+        tell(self.inbox, connection, self.new_id())
+        self.bells.ring(connection.feed, PUSH)

@@ -19,6 +19,7 @@ as well as values, and bills a write per KB; attributes are few and short.
 | row        | state       | `<feed>#<bucket>`, object key                | for ever; deleted: TTL |
 | departures | state       | `<feed>#left`, page number                   | as its page            |
 | connection | connections | `connection#<id>`, `-`                       | its connection         |
+| roster     | connections | `roster`, `-`                                | for ever               |
 | change     | connections | `inbox#<feed>`, connection id                | until it is applied    |
 | watch      | connections | `watch#<feed>`, filter key NUL connection id | its subscription       |
 | letter     | outbox      | feed, id; `refused#<feed>` once refused      | until it is in the log |

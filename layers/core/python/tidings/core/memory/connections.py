@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import replace
 from threading import Lock
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..connections import Change, Connection, Watch
 from ..registrations import Listener, Registered
+from ..roster import Portion, Round
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,6 +126,7 @@ class MemoryConnections:
         self._inbox, self._watches = inbox, watches
         self._registry = registry or MemoryRegistry()
         self._connections: dict[str, Connection] = {}
+        self._round = Round()
         self._lock = Lock()
 
     def open(self, connection: Connection) -> None:
@@ -154,6 +157,16 @@ class MemoryConnections:
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._watches.remove(connection.feed, Watch(connection_id, wanted, since=0))
 
-    def connections(self) -> list[Connection]:
+    def portion(self, place: str, limit: int) -> Portion:
+        """The place is the id of the last one."""
         with self._lock:
-            return [connection for _, connection in sorted(self._connections.items())]
+            ids = sorted(self._connections)
+            first = bisect_right(ids, place)
+            found = [self._connections[each] for each in ids[first : first + limit]]
+        return Portion(found, found[-1].id if first + limit < len(ids) else "")
+
+    def round(self) -> Round:
+        return self._round
+
+    def keep(self, round_: Round) -> None:
+        self._round = round_
