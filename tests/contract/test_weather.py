@@ -281,6 +281,20 @@ class TestPuts:
         first, second, third = (asked.port for asked in server.asked)
         assert first == second != third
 
+    def test_they_are_signed_in_the_name_of_the_client(self) -> None:
+        """An operator's profile, or a twin's key: not what the environment holds."""
+        with answering(Answer()) as server:
+            client = boto3.client(
+                "dynamodb",
+                endpoint_url=server.url,
+                region_name="us-east-1",
+                aws_access_key_id="theirs",
+                aws_secret_access_key="secret",
+            )
+            DynamoDBState(client, "state").write("main", ROWS[:1])
+        signed = server.asked[0].headers["authorization"]
+        assert "Credential=theirs/" in signed and "/us-east-1/dynamodb/" in signed
+
     @pytest.mark.parametrize("token", ["", "session/token=="])
     def test_they_are_signed_as_botocore_signs(self, token: str) -> None:
         """Of the same second, the same signature and the same headers."""

@@ -12,7 +12,6 @@ from binascii import b2a_base64
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ClientError, NoCredentialsError
@@ -21,6 +20,7 @@ from .kept_connections import Answer, KeptConnections
 from .signatures import Signer
 
 if TYPE_CHECKING:
+    from botocore.credentials import Credentials
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _VERSION = "DynamoDB_20120810"
@@ -28,7 +28,7 @@ _OK = 200
 
 
 class Requests:
-    """Each is sent once, where *client* sends its own and with its time limits, by any thread."""
+    """Each is sent once, as *client* sends its own: where, in whose name and within which time."""
 
     def __init__(self, client: DynamoDBClient) -> None:
         meta: Any = client.meta
@@ -37,7 +37,8 @@ class Requests:
         self._connections = KeptConnections(
             self._url, meta.config.connect_timeout, meta.config.read_timeout
         )
-        self._session = boto3.Session()
+        # An operator's client has a profile or a twin's key, which a session would not know.
+        self._credentials = _credentials_of(client)
 
     def ask(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
         """
@@ -63,10 +64,9 @@ class Requests:
 
     def _sent(self, operation: str, body: bytes) -> Answer:
         target = f"{_VERSION}.{operation}"
-        credentials = self._session.get_credentials()
-        if credentials is None:
+        if self._credentials is None:
             raise NoCredentialsError
-        head = self._signer.head(credentials.get_frozen_credentials(), target, body)
+        head = self._signer.head(self._credentials.get_frozen_credentials(), target, body)
         headers = HTTPHeaders()
         headers["X-Amz-Target"] = target
         request = AWSPreparedRequest("POST", f"{self._url}/", headers, body, stream_output=False)
@@ -75,6 +75,12 @@ class Requests:
         if given is not None:
             return Answer(given.status_code, given.content)
         return self._connections.ask(head, body)
+
+
+def _credentials_of(client: Any) -> Credentials | None:
+    """Those that *client* signs with; botocore hands them to its own transfer library likewise."""
+    found: Credentials | None = client._get_credentials()
+    return found
 
 
 def _text_of(binary: bytes) -> str:
