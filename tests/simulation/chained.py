@@ -216,10 +216,12 @@ class Deployment:
     def _relaying(self, process: Process) -> None:
         log = process.through("log", self.log)
         upstream = process.through("upstream", Line(self.network, process))
+        state = process.through("state", self.state)
         bells = MemoryBells()
         bootstrapper = Bootstrapper(
             upstream,
-            process.through("state", self.state),
+            state,
+            state,
             process.through("followers", self.followers),
             log,
             bells,

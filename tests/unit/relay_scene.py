@@ -129,6 +129,7 @@ class Node:
         return Bootstrapper(
             self.net,
             scene.state,
+            scene.state,
             scene.followers,
             scene.log,
             scene.bells,

@@ -76,6 +76,7 @@ def relayer(feed: str) -> Relayer:
     bootstrapper = Bootstrapper(
         upstream,
         app.state(),
+        app.state(),
         app.followers(),
         log,
         app.bells(),

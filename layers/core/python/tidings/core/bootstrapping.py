@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .leases import Lease
     from .portions import Standing
-    from .ports import Bells, Clock, FollowerStore, NewId, RepairedState, TrimStore
+    from .ports import Bells, Clock, FollowerStore, NewId, Repairs, StateStore, TrimStore
     from .relay_ports import Upstream
     from .relays import Relay
     from .selections import Selection
@@ -54,7 +54,8 @@ class Bootstrapper:
     """
 
     upstream: Upstream
-    states: RepairedState
+    states: StateStore
+    repairs: Repairs
     followers: FollowerStore
     trim: TrimStore
     bells: Bells
@@ -165,7 +166,7 @@ class Bootstrapper:
         while batch := list(islice(changes, _BATCH_ROWS)):
             lease = self._leases[feed]
             self._leases[feed] = self.followers.save(lease, lease.checkpoint, now_ms=self.clock())
-            if not all(self.states.repair(feed, batch)):
+            if not all(self.repairs.repair(feed, batch)):
                 raise Unavailable(f"a late write changed the state of {feed} while it was copied")
 
 

@@ -138,10 +138,6 @@ class Repairs(Protocol):
         ...
 
 
-class RepairedState(StateStore, Repairs, Protocol):
-    """The state for whoever may put back what stands in it."""
-
-
 class Spill(Protocol):
     """The operations of a log as rows, by bucket: more of them than memory may hold."""
 
