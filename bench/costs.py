@@ -15,10 +15,11 @@ from typing import Any
 
 from tidings.aws import metrics
 from tidings.aws.stages import stack_name
+from tidings.core.reader import Reader
 
 from infra import settings, synth
 
-from . import calls, costs_page
+from . import calls, costs_page, engine, replay, units
 from .bill import STREAM
 from .calls import Functions, Used
 from .sections import Section
@@ -28,6 +29,7 @@ _ROUNDS = 8
 _WATCHERS = 25
 _RING = {"ring": "main"}
 _OBJECTS = 100_000  # more than are posted
+_REPLAYED = 100_000  # operations; what is kept is of a million
 
 
 def measure() -> Section:
@@ -35,7 +37,8 @@ def measure() -> Section:
     with calls.running() as functions:
         used = {name: _mean(found) for name, found in _paths(functions)}
         sizes = _sizes(functions)
-    found = {"used": used, "bytes": sizes, "alarms": _alarms(), "metrics": len(metrics.METRICS)}
+    found = {"used": used, "bytes": sizes, "replayed": _replayed()}
+    found |= {"alarms": _alarms(), "metrics": len(metrics.METRICS)}
     costs_page.MEASURED.write_text(
         json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8"
     )
@@ -138,8 +141,6 @@ def _mean(found: list[Used]) -> dict[str, float]:
 
 def _sizes(functions: Functions) -> dict[str, float]:
     """What DynamoDB bills storage for, and a message, by operation."""
-    from . import engine
-
     client = engine.client(functions.places.dynamodb_url)
     pages = client.scan(TableName="tidings-local-log")["Items"]
     single = [_weight(item) for item in pages if "S" in item["body"]]
@@ -153,6 +154,32 @@ def _sizes(functions: Functions) -> dict[str, float]:
         "row": round(fmean(weights)),
         "message of 1": round(sink.message_bytes / sink.messages),
     }
+
+
+def _replayed() -> dict[str, dict[str, int]]:
+    """Read units of a million operations, by how many were posted at once, and all strongly."""
+    found = {}
+    with engine.running() as running:
+        spent = units.counting(running.client, units.READS)
+        for batch in (1, 100):
+            feed = f"replayed-{batch}"
+            replay.fill(running, feed, _REPLAYED, batch)
+            each = {}
+            for how in ("reads", "strongly"):
+                spent.clear()
+                _read_all(running.reader, feed, strongly=how == "strongly")
+                each[how] = round(spent.total() * 1e6 / _REPLAYED)
+            found[str(batch)] = each
+    return found
+
+
+def _read_all(reader: Reader, feed: str, *, strongly: bool) -> None:
+    after, more = 0, True
+    while more:
+        if strongly:
+            reader.ends[feed] = after
+        run = reader.read(feed, after)
+        after, more = max([after, *(page.number for page in run.pages)]), run.more
 
 
 def _weight(item: Any) -> int:

@@ -30,6 +30,7 @@ def text(measured: Mapping[str, Any]) -> str:
         core=bill.FULL_CORE_MB,
         log=bill.PLATFORM_LOG_BYTES,
         polls=bill.POLLS_PER_S,
+        replays="".join(map(_replay, measured["replayed"].items())),
         summaries="".join(map(_summary, bills)),
         bills="".join(map(_bill, bills)),
         held=bill.held_dollars(),
@@ -37,6 +38,13 @@ def text(measured: Mapping[str, Any]) -> str:
         lengths="".join(_length(bills[0], seconds) for seconds in _LENGTHS_S),
         prices="".join(f"| [{each.unit}]({each.source}) | {each} |\n" for each in prices.ALL),
     )
+
+
+def _replay(measured: tuple[str, Mapping[str, int]]) -> str:
+    batch, units = measured
+    price = prices.READ_UNIT
+    dollars = units["reads"] * price.dollars / price.per
+    return f"| {batch} | {units['reads']:,} RRU | {units['strongly']:,} RRU | ${dollars:.4f} |\n"
 
 
 def _summary(made: Bill) -> str:

@@ -109,6 +109,30 @@ class LogStoreContract:
         assert found == [0, 1, 2, 3, 4]
         assert reads > 1
 
+    def test_a_read_that_is_cut_short_says_so(self, stores: Stores, feed: str) -> None:
+        """By the limit or by bytes; the one that finds the end does not."""
+        for number in (1, 2):
+            stores.log.put(feed, page(number))
+        assert not stores.log.read(feed, 0).more
+        assert stores.log.read(feed, 0, 1).more
+        assert not stores.log.read(feed, 2).more
+        for number in range(3, 7):
+            stores.log.put(feed, page(number, body=b"x" * limits.PAGE_BYTES_MAX))
+        found = stores.log.read(feed, 0)
+        assert found.more and found[-1].number < 6
+
+    def test_an_eventually_consistent_read_tells_nothing_wrong(
+        self, stores: Stores, feed: str
+    ) -> None:
+        """Some of the pages as they were written, in order; the others are there all the same."""
+        written = [page(number) for number in range(1, 10)]
+        for each in written:
+            stores.log.put(feed, each)
+        stale = stores.log.read(feed, 0, eventual=True)
+        assert [seen(each) for each in written if seen(each) in stale] == stale
+        assert stores.log.read(feed, 0) == [seen(each) for each in written]
+        assert [each.number for each in stores.log.read(feed, 2, 3, eventual=True)] == [3, 4, 5]
+
     def test_feeds_do_not_mix(self, stores: Stores, feed: str) -> None:
         """The page of one feed is not seen in another, be its name the beginning of it."""
         stores.log.put(feed, page(1))

@@ -220,6 +220,22 @@ class TestCosts:
         assert len(stores.log.read(feed, 0)) == 30
         assert spent == {"log": 2}
 
+    def test_a_catch_up_is_billed_by_half(
+        self, stores: Stores, feed: str, spent: dict[str, float]
+    ) -> None:
+        """Some 6 MB of pages: half a unit for 4 KB, but for the end, which is read strongly."""
+        body, count = b"x" * 150_000, 40
+        for number in range(1, count + 1):
+            stores.log.put(feed, Page(number, body, "a" * 32, AT, AT + 86_400_000))
+        reader = Reader(stores.log, stores.log, stores.followers, lambda: AT, lambda *_: None)
+        spent.clear()
+        after, more = 0, True
+        while more:
+            run = reader.read(feed, after)
+            after, more = max([after, *(page.number for page in run.pages)]), run.more
+        assert after == count
+        assert spent["log"] == pytest.approx(count * 150_000 / 4096 / 2, rel=0.02)
+
     def test_an_acknowledgement_is_two_reads_and_a_write(
         self, stores: Stores, feed: str, spent: dict[str, float]
     ) -> None:

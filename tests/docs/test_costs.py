@@ -55,5 +55,5 @@ def test_every_price_that_is_used_is_listed() -> None:
 
 
 def test_what_stands_is_counted_as_it_is() -> None:
-    """Metrics as there are now; tests of the templates compare the alarms."""
+    """Metrics as there are now; `tests/infra/test_operations.py` compares the alarms."""
     assert costs_page.kept()["metrics"] == len(metrics.METRICS)

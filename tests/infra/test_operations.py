@@ -6,6 +6,7 @@ import pytest
 from tidings.aws import blueprint, metrics
 from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 
+from bench import costs_page
 from infra import settings
 from tests.infra.templates import Template, text
 
@@ -169,6 +170,12 @@ def test_every_function_has_alarms(template: Template) -> None:
         assert ("RecursiveInvocationsDropped" in watched) == ("RecursiveLoop" in deployed)
         woken = any(function.name in each.invokes for each in blueprint.FUNCTIONS)
         assert ("AsyncEventsDropped" in watched) == woken
+
+
+def test_the_bill_counts_each_alarm(template: Template) -> None:
+    """docs/COSTS.md has as many as the stage; `bench/costs.json` says how many it was made of."""
+    alarms = template.resources("AWS::CloudWatch::Alarm")
+    assert costs_page.kept()["alarms"][template.stage.name] == len(alarms)
 
 
 def test_a_schedule_that_does_not_run_raises_an_alarm(template: Template) -> None:

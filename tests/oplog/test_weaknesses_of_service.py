@@ -26,7 +26,7 @@ from tidings.core.errors import Rejected, Unavailable
 from tidings.core.ingesting import Request
 from tidings.core.memory import MemoryLog, MemoryState, MemoryWatches
 from tidings.core.operations import line_from
-from tidings.core.pages import Page
+from tidings.core.pages import Pages
 from tidings.core.state import Lines
 from tidings.core.streaming import Stream
 
@@ -82,10 +82,12 @@ class AwayState(MemoryState):
 class AwayLog(MemoryLog):
     away = False
 
-    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         if self.away:
             raise Unavailable("no answer")
-        return super().read(feed, after, limit)
+        return super().read(feed, after, limit, eventual=eventual)
 
 
 @pytest.mark.parametrize("begin", ["0", "1", START.encode(), None])
@@ -186,9 +188,11 @@ class CountingLog(MemoryLog):
         super().__init__()
         self.reads = 0
 
-    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         self.reads += 1
-        return super().read(feed, after, limit)
+        return super().read(feed, after, limit, eventual=eventual)
 
 
 def test_W19_streams_that_wait_share_one_reader() -> None:

@@ -16,7 +16,7 @@ from tidings.core.bounds import Precondition
 from tidings.core.connections import Change, Connection, Watch
 from tidings.core.leases import Lease
 from tidings.core.memory import MemoryConnections, MemoryFollowers
-from tidings.core.pages import Page, encode
+from tidings.core.pages import Page, Pages, encode
 from tidings.core.pushing import Pusher
 from tidings.core.reader import Reader, Run
 from tidings.core.session import State
@@ -85,6 +85,15 @@ class HoleReader(Reader):
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         pages = self.log.read(feed, after, limit)
         return Run(pages) if pages else super().read(feed, after, limit)
+
+
+class CredulousLog(WatchedLog):
+    """(k) What an eventually consistent read does not find is not there."""
+
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
+        return super().read(feed, after, limit, eventual=limit is None)
 
 
 class EarlyAppender(Appender):
@@ -232,6 +241,7 @@ def _of_relays(name: str, around: Around, took: int = 1) -> Mutation:
 MUTATIONS = (
     Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 31, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
+    Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 36, 300),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
     Mutation("the lease ends before its holder", Parts(around=short_lease), 101, 400),
     Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 72, 300),

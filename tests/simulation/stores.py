@@ -35,6 +35,9 @@ class WatchedLog(MemoryLog):
     ) -> None:
         super().__init__()
         self._models, self._moved, self._saw = models, moved, saw
+        self.now_ms: Callable[[], int] = lambda: 0
+        self.stale: Callable[[int], bool] = lambda age_ms: False
+        self._written_ms: dict[tuple[str, int], int] = {}
         self.rising: Callable[[int, int], object] = lambda before, after: None
 
     def put(self, feed: str, page: Page) -> str:
@@ -43,11 +46,15 @@ class WatchedLog(MemoryLog):
         if taken and found != page.append_id:
             self._saw("filler came late" if not page.body else "writer was overtaken")
         if not taken:
+            self._written_ms[feed, page.number] = self.now_ms()
             if not page.body:
                 self._saw("hole was filled")
             self._models[feed].written(page.number, list(page.lines), page.at_ms)
             self._moved(feed)
         return found
+
+    def _misses(self, feed: str, number: int) -> bool:
+        return self.stale(self.now_ms() - self._written_ms[feed, number])
 
     def raise_floor(self, feed: str, page: int) -> None:
         self._saw("floor was raised")

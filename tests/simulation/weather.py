@@ -27,6 +27,7 @@ RATES: Final = {
     "slow_change": 0.3,  # a change of a subscription is posted long after it was decided
     "crash_amid_sends": 0.02,  # some have got the message, the checkpoint has not moved
     "crash_in_doubt": 0.4,  # who was not answered does not live to act on it
+    "stale_read": 0.3,  # an eventually consistent read misses a page, written a moment ago
     "slow_filler": 0.5,  # a pause between seeing a hole and filling it
     "sweep_repeated": 0.5,  # a schedule fires at least once
     "bell_lost": 0.25,

@@ -28,6 +28,8 @@ from .weather import Weather
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+# So late, at most, hears a replica of the log of a page: in truth less than a second.
+_REPLICA_MS = 3_000
 _SEND_TIMEOUT_MS = 1_000
 
 
@@ -52,6 +54,7 @@ class World:
             parts.state(),
         )
         self.stores = stores
+        stores.log.now_ms, stores.log.stale = lambda: self.scheduler.now_ms, self._is_stale
         self.deployment = Deployment(random, lambda: self.scheduler.now_ms, parts.page_ms)
         self.functions = Functions(parts, stores, self, self.deployment)
         self.scheduler.spawn("schedule", self._schedule)
@@ -135,6 +138,10 @@ class World:
             feeds = tuple(self.random.sample(sorted(self.models), len(self.models)))
         for follower in (STATE, PUSH):
             self._network(partial(self._follow, follower, feeds))
+
+    def _is_stale(self, age_ms: int) -> bool:
+        """Whether the replica that is asked has not heard of a page of that age."""
+        return age_ms <= _REPLICA_MS and self.weather.strikes("stale_read")
 
     def _follow(
         self, follower: str, feeds: tuple[str, ...], observation: Observation | None = None

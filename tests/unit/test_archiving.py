@@ -9,7 +9,7 @@ from tidings.core import limits
 from tidings.core.archives import Span, decode
 from tidings.core.errors import Unavailable
 from tidings.core.leases import Lease
-from tidings.core.pages import Page
+from tidings.core.pages import Page, Pages
 
 from tests.unit.following import trimmed
 from tests.unit.scene import FEED, Scene, op
@@ -179,11 +179,11 @@ def test_a_floor_that_rises_while_reads_are_gathered(
     read = scene.log.read
     reads: list[int] = []
 
-    def rising(feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def rising(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
         reads.append(after)
         if len(reads) == 2:
             trimmed(scene, 7)
-        return read(feed, after, limit)
+        return read(feed, after, limit, eventual=eventual)
 
     monkeypatch.setattr(scene.log, "read", rising)
     scene.archived()

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from tidings.core import limits
 from tidings.core.leases import Observation
-from tidings.core.pages import Page
+from tidings.core.pages import Page, Pages
 
 from tests.unit.scene import FEED, NOW, Scene, page
 from tests.unit.test_followers import Diary, checkpoint
@@ -85,9 +85,11 @@ def test_what_was_read_and_not_handled_is_not_read_again(scene: Scene) -> None:
     reads: list[int] = []
     read = scene.log.read
 
-    def counted(feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def counted(
+        feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         reads.append(after)
-        return read(feed, after, limit)
+        return read(feed, after, limit, eventual=eventual)
 
     scene.log.read = counted  # type: ignore[method-assign]
     diary = Diary()

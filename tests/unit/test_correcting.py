@@ -13,7 +13,7 @@ from tidings.core.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.errors import InvalidOperation, PlanTooOld, Unavailable, UnknownFeed
 from tidings.core.followers import STATE
 from tidings.core.memory import MemoryLog
-from tidings.core.pages import FILLER_ID, Page, filler
+from tidings.core.pages import FILLER_ID, Page, Pages, filler
 from tidings.core.reconciling import dump_line, reconcile
 from tidings.core.state import Row
 
@@ -89,9 +89,11 @@ class Meanwhile(MemoryLog):
         self.asked.append("put")
         return super().put(feed, page)
 
-    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         self.asked.append("read")
-        return super().read(feed, after, limit)
+        return super().read(feed, after, limit, eventual=eventual)
 
 
 class Overtaken(MemoryLog):

@@ -15,7 +15,7 @@ from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.listing import Lister, Listing, Query, extended, parse
 from tidings.core.losses import Losses
 from tidings.core.memory import MemoryLog, MemoryTags
-from tidings.core.pages import Page
+from tidings.core.pages import Pages
 from tidings.core.tag_index import Indexer
 
 from tests.unit.scene import FEED, PAGE_MS, Scene, op, page
@@ -28,8 +28,10 @@ class CountingLog(MemoryLog):
         super().__init__()
         self.seen: list[int] = []
 
-    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
-        found = super().read(feed, after, limit)
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
+        found = super().read(feed, after, limit, eventual=eventual)
         self.seen += [each.number for each in found]
         return found
 

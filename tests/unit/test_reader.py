@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits, reader
 from tidings.core.cursors import START
-from tidings.core.pages import Page
+from tidings.core.memory import MemoryLog
+from tidings.core.pages import Page, Pages
 from tidings.core.reader import Gap, PagesLost, Run
 
 from tests.unit.scene import FEED, NOW, Scene, line, op, page
@@ -134,6 +135,111 @@ def test_a_read_that_is_cut_short_says_so(scene: Scene) -> None:
         after, reads = run.pages[-1].number, reads + 1
     assert reads >= 2
     assert [found.number for found in run.pages][-1:] in ([8], [])
+
+
+class Replicated(MemoryLog):
+    """Notes which reads were eventually consistent; those miss the pages *missed*."""
+
+    def __init__(self, *missed: int) -> None:
+        super().__init__()
+        self.missed, self.eventual = set(missed), list[bool]()
+
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
+        self.eventual.append(eventual)
+        return super().read(feed, after, limit, eventual=eventual)
+
+    def _misses(self, feed: str, number: int) -> bool:
+        return number in self.missed
+
+
+@given(NUMBERS, NUMBERS, st.integers(0, 12), st.integers(0, 12))
+def test_what_a_stale_read_misses_is_neither_end_nor_hole(
+    present: set[int], missed: set[int], after: int, floor: int
+) -> None:
+    """Whatever a replica has not heard of, and though followers have: as if all were consistent."""
+    stale, whole = Scene(log=Replicated(*missed)), Scene()
+    found = []
+    for scene in (stale, whole):
+        put(scene, *(number for number in present if number >= floor))
+        handled(scene, reader.contiguous([page(number) for number in sorted(present)], 0))
+        scene.log.raise_floor(FEED, floor)
+        strong = replace(scene.reader, ends={FEED: after})
+        found.append((scene.reader if scene is stale else strong).read(FEED, after))
+
+    assert found[0] == found[1]
+
+
+def test_only_at_its_end_a_catch_up_reads_strongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And tells each page once, though replicas lack the last ones."""
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 40 * 130)
+    log = Replicated(*range(380, 401))
+    scene = Scene(log=log)
+    put(scene, *range(1, 401))
+
+    after, seen, more = 0, list[int](), True
+    while more:
+        run = scene.reader.read(FEED, after)
+        seen += numbers(run)
+        after, more = seen[-1], run.more
+
+    assert seen == list(range(1, 401))
+    assert len(log.eventual) > 8 and log.eventual.count(False) == 1
+    assert not log.eventual[-1]
+
+
+def test_who_is_near_the_end_asks_once() -> None:
+    """Where this process saw it last, also when others ask; who is far from it asks a replica."""
+    log = Replicated()
+    scene = Scene(log=log)
+    put(scene, *range(1, 200))
+    scene.reader.read(FEED, 190)
+    log.eventual.clear()
+
+    put(scene, 200)
+    for after in (199, 200 - limits.NEAR_PAGES, 200 + limits.NEAR_PAGES):
+        scene.reader.read(FEED, after)
+    assert log.eventual == [False] * 3
+    scene.reader.read(FEED, 0, limits.NEAR_PAGES)
+    assert log.eventual == [False] * 4
+    scene.reader.read(FEED, 0)
+    assert log.eventual == [False] * 4 + [True, False]
+
+
+def test_the_end_of_a_log_that_runs_away_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read at what was the end is cut short: the next one is for a replica again."""
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 40 * 130)
+    log = Replicated()
+    scene = Scene(log=log)
+    scene.reader.read(FEED, 0)
+    put(scene, *range(1, 200))
+    log.eventual.clear()
+
+    after = scene.reader.read(FEED, 0).pages[-1].number
+    scene.reader.read(FEED, after)
+    assert log.eventual == [False, True]
+
+
+def test_what_was_given_up_is_not_read_in_vain() -> None:
+    """Nothing is read strongly from below the floor: it would be all that lies behind."""
+    log = Replicated()
+    scene = Scene(log=log)
+    put(scene, *range(100, 200))
+    scene.log.raise_floor(FEED, 100)
+
+    assert scene.reader.read(FEED, 0) == Run([], trimmed=True, floor=100)
+    assert log.eventual == [True]
+
+
+def test_what_comes_before_a_lost_page_is_told(scene: Scene) -> None:
+    """By the read that misses the next one; the error is for who stands before it."""
+    put(scene, 1, 2, 4)
+    handled(scene, 4)
+
+    assert numbers(scene.reader.read(FEED, 0)) == [1, 2]
+    with pytest.raises(PagesLost):
+        scene.reader.read(FEED, 2)
 
 
 def test_one_page(scene: Scene) -> None:

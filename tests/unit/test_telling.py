@@ -13,7 +13,7 @@ from tidings.core.cursors import PAGE_END, START, Place
 from tidings.core.errors import InvalidCursor, LogFellOff, OtherLog
 from tidings.core.filters import parse
 from tidings.core.memory import MemoryRelays
-from tidings.core.pages import Page, filler
+from tidings.core.pages import Page, Pages, filler
 from tidings.core.portions import Standing, heard, heard_rows, tell, tell_rows
 from tidings.core.relays import Relay
 from tidings.core.selections import ALL, Mod, Selection, parse_share
@@ -90,11 +90,11 @@ def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Portione
     second = scene.post(op("b"))
     read = scene.log.read
 
-    def raised(feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def raised(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
         scene.log.raise_floor(FEED, 2)
         scene.log.expire(scene.now_ms)
         scene.log.read = read  # type: ignore[method-assign]
-        return read(feed, after, limit)
+        return read(feed, after, limit, eventual=eventual)
 
     scene.log.read = raised  # type: ignore[method-assign]
     assert [page.number for page in told(teller, first.end)] == [second.number]
@@ -160,9 +160,10 @@ def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: Portioner) 
     asked: list[int] = []
     read = scene.log.read
 
-    def noted(feed: str, after: int, limit: int | None = None) -> list[Page]:
-        asked.append(after)
-        return read(feed, after, limit)
+    def noted(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
+        if not eventual:
+            asked.append(after)
+        return read(feed, after, limit, eventual=eventual)
 
     scene.log.read = noted  # type: ignore[method-assign]
     for _ in range(3):

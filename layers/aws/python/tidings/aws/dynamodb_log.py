@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.pages import Page
+from tidings.core.pages import Page, Pages
 from tidings.core.tallies import Taken
 
 from .guarded_writes import raise_page
@@ -57,7 +57,9 @@ class DynamoDBLog:
             return text_of(failed.item, "append")
         return page_.append_id
 
-    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         with translated():
             answer = self._client.query(
                 TableName=self._log,
@@ -65,10 +67,11 @@ class DynamoDBLog:
                 ProjectionExpression=_READ,
                 ExpressionAttributeNames=_NAMES,
                 ExpressionAttributeValues={":feed": text(feed), ":after": number(after)},
-                ConsistentRead=True,
+                ConsistentRead=not eventual,
                 Limit=limit or limits.READ_ITEMS_MAX,
             )
-        return [page.decode(item) for item in answer["Items"]]
+        more = "LastEvaluatedKey" in answer
+        return Pages((page.decode(item) for item in answer["Items"]), more=more)
 
     def head(self, feed: str) -> int:
         return head.decode(self._control_item(head.key(feed)))

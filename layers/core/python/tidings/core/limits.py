@@ -28,6 +28,7 @@ APPEND_ATTEMPTS_MAX = 8  # each loss means a filler overtook us; eight in a row 
 # --- reading ---------------------------------------------------------------------------------
 READ_ITEMS_MAX = 4_000  # small ones fill a megabyte; unbounded, DynamoDB Local reads them all
 READ_PAGES_BYTES_MAX = 1024 * 1024  # what one DynamoDB Query returns at most
+NEAR_PAGES = 64  # of the end as it was seen last: a read that finds the end costs one, not two
 PIECE_CHARS = 128 * 1024  # of a stream sent at once: a read may hold 20 MB of text, unpacked
 STREAM_S_MIN = 60  # below it clients would take each end of a stream for a failure, and wait longer
 STREAM_S_MAX = 840  # Lambda ends a function after 15 minutes; a stream ends before, between events

@@ -18,7 +18,7 @@ from .cursors import PAGE_END, Place, prefix
 from .errors import TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 FILLER_ID = "filler"
 _DEFLATE_LEVEL = 6
@@ -94,6 +94,14 @@ class Page:
     def end(self) -> Place:
         """The place behind this page."""
         return Place(self.number, PAGE_END, self.seconds)
+
+
+class Pages(list[Page]):
+    """What one read of a log found; *more*: it was cut short, there may be pages behind."""
+
+    def __init__(self, pages: Iterable[Page] = (), *, more: bool = False) -> None:
+        super().__init__(pages)
+        self.more = more
 
 
 def lines_of(text: str) -> list[str]:

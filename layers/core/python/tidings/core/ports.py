@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .departures import Departures
     from .leases import Lease, Observation
     from .outboxes import Letter
-    from .pages import Page
+    from .pages import Page, Pages
     from .profiles import Profile
     from .registrations import Listener, Registered
     from .roster import Portion, Round
@@ -63,13 +63,20 @@ class LogStore(Protocol):
         """
         ...
 
-    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         """
         Pages numbered above *after* in ascending order, at most *limit* or some 1 MB.
+
+        `more` of the answer says that one of the two cut it short: there may be pages behind.
 
         Strongly consistent: a page whose `put` returned before the call is seen. Numbers may
         be missing. An empty list means that no page above *after* exists. Append id and expiry
         are left out ("" and 0), because every byte and attribute read costs each reader.
+
+        *eventual*: for half the price, eventually consistent. What is there is right, because
+        pages never change; what is missing, in between or at the end, may have been written.
         """
         ...
 

@@ -6,11 +6,15 @@ page is older than a short grace, a reader that may write closes the hole with a
 late writer then loses the race. Below the floor it is history, told as `trimmed`. A number that
 a follower has handled, or that is missing for longer than a page may live at least, was a page
 and is lost: that is an error to every reader, and never filled.
+
+Far from the end of the log, reads are eventually consistent: half the price, and no load on the
+one replica that followers and writers need. Pages never change, so what such a read found is
+right. What it did not find means nothing: neither an end nor a hole.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from .ports import Checkpoints, Clock, Count, LogStore, TrimStore
-
-_PAGE_OVERHEAD_BYTES = 80  # names and numbers of an item, at the least
 
 
 class Gap(Enum):
@@ -78,24 +80,19 @@ def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) 
     return Gap.OVERDUE if now_ms - beyond.at_ms >= limits.HOLE_GRACE_MS else Gap.IN_FLIGHT
 
 
-def _cut(pages: Sequence[Page], limit: int | None) -> bool:
-    """Whether a read may have ended before the log did."""
-    if len(pages) == limit:
-        return True
-    # A character is at most four bytes, so a quarter of the bound is the least a full read has.
-    weight = sum(len(page.body) for page in pages) + _PAGE_OVERHEAD_BYTES * len(pages)
-    return weight >= limits.READ_PAGES_BYTES_MAX // 4
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads and waits; never writes. *checkpoints* tell which pages there certainly were."""
+    """
+    Reads and waits; never writes. *checkpoints* tell which pages there certainly were, *ends*
+    where this process found the end of each feed's log last.
+    """
 
     log: LogStore
     trim: TrimStore
     checkpoints: Checkpoints
     clock: Clock
     count: Count
+    ends: dict[str, int] = field(default_factory=dict)
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         """
@@ -104,18 +101,46 @@ class Reader:
         Raises:
             PagesLost: the next page is gone, above the floor.
         """
-        pages = self.log.read(feed, after, limit)
+        if self._is_near(feed, after, limit):
+            return self._read(feed, after, limit, [])
+        found = self.log.read(feed, after, limit, eventual=True)
+        pages = found[: contiguous(found, after)]
+        if pages and found.more and len(pages) == len(found):
+            return Run(pages, more=True)
+        if found and not pages and after + 1 < (floor := self.trim.floor(feed)):
+            return Run([], trimmed=True, floor=floor)  # or all behind it would be read in vain
+        return self._read(feed, after, limit, pages)
+
+    def _is_near(self, feed: str, after: int, limit: int | None) -> bool:
+        """Whether the end is as likely as not, or so little is asked for that it costs the same."""
+        if limit is not None and limit <= limits.NEAR_PAGES:
+            return True
+        return feed in self.ends and abs(after - self.ends[feed]) <= limits.NEAR_PAGES
+
+    def _read(self, feed: str, after: int, limit: int | None, known: list[Page]) -> Run:
+        """As `read`, strongly consistent behind what is *known* to follow."""
+        found = self.log.read(feed, after + len(known), limit and limit - len(known))
+        pages = [*known, *found]
         count = contiguous(pages, after)
+        waiting = count < len(pages)
+        more = found.more and not waiting
+        self._remember(feed, None if more else after + count)
         if count:
-            waiting = count < len(pages)
-            return Run(pages[:count], waiting=waiting, more=not waiting and _cut(pages, limit))
+            return Run(pages[:count], waiting=waiting, more=more)
         floor = self.trim.floor(feed)
         if after + 1 < floor:
             return Run([], trimmed=True, floor=floor)
         if pages and self.gap(feed, after + 1, pages[0]) is Gap.LOST:
             self.count("PagesLost", pages[0].number - after - 1)
             raise PagesLost(feed=feed, first=after + 1, beyond=pages[0].number)
-        return Run([], waiting=bool(pages), floor=floor)
+        return Run([], waiting=waiting, floor=floor)
+
+    def _remember(self, feed: str, end: int | None) -> None:
+        """Where a log that grows all the time ends is forgotten: it is far away."""
+        if end is None:
+            self.ends.pop(feed, None)
+        else:
+            self.ends[feed] = end
 
     def read_on(self, feed: str, after: int, limit: int | None = None) -> Run:
         """As `read`, for who goes another way: what is lost is told as given up."""

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from .. import limits
-from ..pages import Page
+from ..pages import Page, Pages
 from ..renewing import Round
 from ..tallies import Taken
 
@@ -26,11 +26,16 @@ class _Feed:
     floor: int = 1
     pages: dict[int, Page] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of `pages`, sorted
+    newest: int = 0  # the page that was written last
     round: Round = field(default_factory=Round)
 
 
 class MemoryLog:
-    """Implements `LogStore`, `Intake`, `TrimStore`, `RenewStore`, and `Numbers` of `restoring`."""
+    """
+    Implements `LogStore`, `Intake`, `TrimStore`, `RenewStore`, and `Numbers` of `restoring`.
+
+    An eventually consistent read misses the page that was written last, however long ago.
+    """
 
     def __init__(self) -> None:
         self._feeds: defaultdict[str, _Feed] = defaultdict(_Feed)
@@ -46,8 +51,7 @@ class MemoryLog:
         with self._lock:
             log = self._feeds[feed]
             if page.number not in log.pages:
-                log.pages[page.number] = page
-                insort(log.numbers, page.number)
+                _write(log, page)
             return log.pages[page.number].append_id
 
     def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
@@ -57,8 +61,7 @@ class MemoryLog:
             if any(page.number in log.pages for page in pages):
                 return False
             for page in pages:
-                log.pages[page.number] = page
-                insort(log.numbers, page.number)
+                _write(log, page)
             log.head = head
             log.operations += operations
             return True
@@ -71,18 +74,30 @@ class MemoryLog:
         for page in pages:
             self.put(feed, page)
 
-    def read(self, feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         with self._lock:
             log = self._feeds[feed]
-            found: list[Page] = []
+            found = Pages()
             size = 0
             for number in log.numbers[bisect_right(log.numbers, after) :]:
+                if eventual and self._misses(feed, number):
+                    continue
                 page = log.pages[number]
                 size += len(page.body) + _PAGE_OVERHEAD_BYTES
-                if found and (len(found) == limit or size > limits.READ_PAGES_BYTES_MAX):
+                found.more = bool(found) and size > limits.READ_PAGES_BYTES_MAX
+                if found.more:
                     break
                 found.append(Page(page.number, page.body, "", page.at_ms, slots=page.slots))
+                if len(found) == limit:  # as DynamoDB does, it does not look whether that was all
+                    found.more = True
+                    break
             return found
+
+    def _misses(self, feed: str, number: int) -> bool:
+        """Whether the replica that is asked has not heard of this page yet."""
+        return number == self._feeds[feed].newest
 
     def head(self, feed: str) -> int:
         with self._lock:
@@ -133,3 +148,9 @@ class MemoryLog:
                     if not page.expires_ms or page.expires_ms > now_ms
                 }
                 log.numbers = sorted(log.pages)
+
+
+def _write(log: _Feed, page: Page) -> None:
+    log.pages[page.number] = page
+    insort(log.numbers, page.number)
+    log.newest = page.number
