@@ -12,6 +12,7 @@ from aws_cdk import aws_s3_assets as assets
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 from tidings.aws import blueprint
+from tidings.lake import iceberg
 
 from infra import build_job
 from infra.names import prefix
@@ -26,8 +27,7 @@ from infra.settings import Stage
 
 MINUTES = 6 * 60  # of a run: far above what a week of a busy feed takes
 TABLES = "tables"  # below the bucket
-# Where EMR Serverless has Iceberg.
-_JAR = "/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
+JARS = (iceberg.RUNTIME, iceberg.AWS)  # of the job: what the tests ran, and what Glue and S3 need
 _GLUE = (
     *("glue:GetDatabase", "glue:CreateDatabase", "glue:GetTable", "glue:GetTables"),
     *("glue:CreateTable", "glue:UpdateTable"),
@@ -60,6 +60,7 @@ class Lake(Construct):
         )
         self.bucket = closed_bucket(self, stage, rule=unfinished, key=key)
         self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
+        self.jars = [assets.Asset(self, each.name, path=str(iceberg.jar(each))) for each in JARS]
         self.job_role = iam.Role(
             self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
         )
@@ -81,7 +82,7 @@ class Lake(Construct):
             (_GLUE, self._catalog()),
         ):
             allow(role, actions, resources)
-        self._job.allow_start(role, self.entry)
+        self._job.allow_start(role, self.entry, *self.jars)
         if self._key is not None:
             allow_key(role, self._key.key_arn, ["kms:Decrypt", "kms:GenerateDataKey"], "s3")
         for grant in blueprint.LAKE_GRANTS:
@@ -115,7 +116,7 @@ class Lake(Construct):
         )
 
     def _definition(self, archive: ArchiveBucket) -> dict[str, Any]:
-        run = self._job.run(entry=self.entry, role=self.job_role, settings=_spark())
+        run = self._job.run(entry=self.entry, role=self.job_role, settings=self._spark())
         run["ExecutionTimeoutMinutes"] = MINUTES
         run["JobDriver"]["SparkSubmit"]["EntryPointArguments"] = self._arguments(archive)
         task = {
@@ -138,6 +139,5 @@ class Lake(Construct):
         }
         return [part for pair in told.items() for part in pair]
 
-
-def _spark() -> dict[str, str]:
-    return {"spark.jars": _JAR}
+    def _spark(self) -> dict[str, str]:
+        return {"spark.jars": ",".join(each.s3_object_url for each in self.jars)}

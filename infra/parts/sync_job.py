@@ -114,9 +114,9 @@ class SyncJob(Construct):
         archive = f"{self.archive.s3_object_url}#{_ENVIRONMENT}"
         return SPARK | {"spark.archives": archive} | python_settings(f"./{_ENVIRONMENT}")
 
-    def allow_start(self, role: iam.Role, entry: assets.Asset) -> None:
-        """What a job needs before it has begun, and to write its log."""
-        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (entry, self.archive)]
+    def allow_start(self, role: iam.Role, *files: assets.Asset) -> None:
+        """What a job needs before it has begun: its entry, its jars; and to write its log."""
+        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (*files, self.archive)]
         logs = self.bucket.arn_for_objects(f"{LOGS}*")
         for action, resources in (("s3:GetObject", ours), ("s3:PutObject", [logs])):
             allow(role, [action], resources)

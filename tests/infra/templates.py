@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,8 @@ def text(value: Any) -> str:
             return f"<{name}.{attribute}>"
         case {"Fn::Join": [separator, parts]}:
             return str(separator).join(text(part) for part in parts)
+        case {"Fn::Sub": str(pattern)}:
+            return re.sub(r"\$\{([^}]+)\}", r"<\1>", pattern)
         case _:
             return str(value)
 

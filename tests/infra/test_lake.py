@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
 from tidings.aws import blueprint
+from tidings.lake import iceberg
 
 from infra.settings import STAGES, chosen
 from infra.stack import TidingsStack
@@ -73,7 +77,7 @@ def test_the_clock_starts_one_machine(lake: Template) -> None:
 
 
 def test_the_job_is_told_where_everything_is(lake: Template) -> None:
-    """On the application of syncs, with Iceberg and a script of its own."""
+    """On the application of syncs, with a script of its own."""
     found = task(lake)
     submit = found["Parameters"]["JobDriver"]["SparkSubmit"]
     told = submit["EntryPointArguments"]
@@ -81,12 +85,28 @@ def test_the_job_is_told_where_everything_is(lake: Template) -> None:
 
     assert found["Resource"].endswith(":states:::emr-serverless:startJobRun.sync")
     assert found["Parameters"]["ApplicationId"].startswith("<SyncJobApplication")
-    assert "spark.jars=/usr/share/aws/iceberg/" in submit["SparkSubmitParameters"]
     assert arguments["--feeds"] == "main"
     assert arguments["--archive"].startswith("s3://<Archive")
     assert arguments["--table"].startswith("s3://<Lake")
     assert arguments["--glue"] == "tidings_staging_lake"
     assert arguments["--control-table"].startswith("<TablesControl")
+
+
+def test_the_job_runs_the_iceberg_that_the_tests_run(template: Template, assembly: Path) -> None:
+    """By the bytes of what is uploaded, with the SDK for Glue and S3; the job may read both."""
+    if template.stage.lake is None:
+        return
+    found = task(template)["Parameters"]
+    submit = found["JobDriver"]["SparkSubmit"]["SparkSubmitParameters"]
+    jars = re.search(r"spark\.jars=(\S+)", submit)
+    assert jars
+    names = [each.rpartition("/")[2] for each in jars[1].split(",")]
+    role = found["ExecutionRoleArn"].strip("<>")[:-4]
+    read = {resource for action, resource in template.may(role) if action == "s3:GetObject"}
+
+    sums = [hashlib.sha256((assembly / f"asset.{each}").read_bytes()).hexdigest() for each in names]
+    assert sums == [iceberg.RUNTIME.sha256, iceberg.AWS.sha256]
+    assert set(names) <= {each.rpartition("/")[2] for each in read}
 
 
 def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:

@@ -151,11 +151,29 @@ def test_without_maven_the_sentence_says_what_is_missing(
     """Or what Maven says, where it fails; half of a library is never kept."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoIceberg, match="there is no mvn here"):
-        iceberg.jar(tmp_path / "cache")
+        iceberg.jar(cache=tmp_path / "cache")
 
     maven = tmp_path / "mvn"
     maven.write_text("#!/bin/sh\necho '[ERROR] no such artifact'\nexit 1\n")
     maven.chmod(0o755)
     with pytest.raises(NoIceberg, match="no such artifact"):
-        iceberg.jar(tmp_path / "cache")
-    assert not (tmp_path / "cache").exists()
+        iceberg.jar(cache=tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_a_jar_with_another_sum_is_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether Maven brings it or the cache holds it; each of the two jars has its own sum."""
+    cache = tmp_path / "cache"
+    maven = tmp_path / "mvn"
+    maven.write_text(f"#!/bin/sh\necho other > {iceberg.AWS.file}\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    with pytest.raises(NoIceberg, match=f"{iceberg.AWS.file}: the SHA-256 must be 86bf"):
+        iceberg.jar(iceberg.AWS, cache)
+    assert not list(cache.glob("*"))
+
+    (cache / iceberg.RUNTIME.file).write_text("other")
+    with pytest.raises(NoIceberg, match=f"{iceberg.RUNTIME.file}: the SHA-256 must be 2192"):
+        iceberg.jar(cache=cache)

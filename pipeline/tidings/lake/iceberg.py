@@ -1,69 +1,97 @@
 """
-Apache Iceberg's runtime for Spark: fetched once by Maven.
+Apache Iceberg for Spark: fetched once by Maven, the same files for a laptop and for a stage.
 
-It is kept under the user's cache folder and shared by every checkout. EMR Serverless has its own.
+The jars are kept under the user's cache folder and shared by every checkout. A stage uploads them
+for its job, so that it runs what the tests ran.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import NoIceberg
 
 VERSION = "1.10.1"  # that of EMR Serverless's release 8.0
-ARTIFACT = f"org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:{VERSION}"
-SHA256 = "2192a0881ed0f5773b5a83a8820d2b0b2069beec203028643a1c338551007f09"  # of the jar
-FETCH_S = 300  # 47 MB once
+FETCH_S = 300  # up to 63 MB, once
 
 _CACHE = Path.home() / ".cache" / "tidings" / "iceberg" / VERSION
-_JAR = "*.jar"
 
 
-def jar(cache: Path = _CACHE) -> Path:
+@dataclass(frozen=True)
+class Jar:
+    """A jar of Iceberg's by the *name* of its artifact, and its SHA-256."""
+
+    name: str
+    sha256: str
+
+    @property
+    def artifact(self) -> str:
+        return f"org.apache.iceberg:{self.name}:{VERSION}"
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}-{VERSION}.jar"
+
+
+RUNTIME = Jar(
+    "iceberg-spark-runtime-4.0_2.13",
+    "2192a0881ed0f5773b5a83a8820d2b0b2069beec203028643a1c338551007f09",
+)
+# The AWS SDK for the Glue catalog and for files on S3: the runtime has the code that calls it only.
+AWS = Jar(
+    "iceberg-aws-bundle",
+    "86bf20892ea5b4c17688f19b075399885f6aa5303f6b2dc9f491e76ceef9633b",
+)
+
+
+def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE) -> Path:
     """
-    The runtime, fetched now if it is not there.
+    The file of *wanted*, fetched now if it is not there; its sum is compared each time.
 
     Raises:
-        NoIceberg: it is not in the cache, and Maven is missing, fails, or brings another file.
+        NoIceberg: it is not in the cache, and Maven is missing, fails, or brings another file; or
+            the cache holds another file.
     """
-    found = next(cache.glob(_JAR), None)
-    return found or _fetched(cache)
+    found = cache / wanted.file
+    if not found.is_file():
+        _fetch(wanted, found)
+    _check_sum(wanted, found)
+    return found
 
 
-def _fetched(cache: Path) -> Path:
+def _fetch(wanted: Jar, target: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise NoIceberg("Maven is needed once to fetch Apache Iceberg, and there is no mvn here")
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    # Fetched beside the cache and renamed, so that half of it is never used.
-    with tempfile.TemporaryDirectory(dir=cache.parent) as folder:
-        made = Path(folder) / "jars"
-        _run([maven, "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}"], made)
-        _check_sum(next(made.glob(_JAR)))
-        with contextlib.suppress(OSError):  # another process was faster
-            made.rename(cache)
-    return next(cache.glob(_JAR))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Fetched beside its place and renamed, so that half of it is never used.
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / wanted.file
+        _run([maven, "-q", "-B", "dependency:copy", f"-Dartifact={wanted.artifact}"], made)
+        _check_sum(wanted, made)
+        made.replace(target)
 
 
-def _check_sum(found: Path) -> None:
+def _check_sum(wanted: Jar, found: Path) -> None:
     with found.open("rb") as file:
         told = hashlib.file_digest(file, "sha256").hexdigest()
-    if told != SHA256:
+    if told != wanted.sha256:
         raise NoIceberg(
-            f"Maven brought another Apache Iceberg: {found.name} has the SHA-256 {told}"
+            f"{found}: the SHA-256 must be {wanted.sha256}, is {told}; "
+            "remove the file, and it is fetched again"
         )
 
 
-def _run(command: list[str], into: Path) -> None:
+def _run(command: list[str], made: Path) -> None:
     try:
         done = subprocess.run(
-            [*command, f"-DoutputDirectory={into}"],
-            cwd=into.parent,
+            [*command, f"-DoutputDirectory={made.parent}"],
+            cwd=made.parent,
             capture_output=True,
             text=True,
             timeout=FETCH_S,
@@ -71,6 +99,6 @@ def _run(command: list[str], into: Path) -> None:
         )
     except subprocess.TimeoutExpired:
         raise NoIceberg(f"Maven did not fetch Apache Iceberg within {FETCH_S} s") from None
-    if done.returncode or next(into.glob(_JAR), None) is None:
+    if done.returncode or not made.is_file():
         said = [line for line in done.stdout.splitlines() if "ERROR" in line]
         raise NoIceberg(f"Maven could not fetch Apache Iceberg: {(said or ['it says nothing'])[0]}")
