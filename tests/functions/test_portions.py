@@ -14,7 +14,7 @@ import pytest
 from tidings.aws import app as root
 from tidings.aws import relay_app
 from tidings.core.cursors import PAGE_END, Place
-from tidings.core.pages import Page
+from tidings.core.pages import Page, Pages
 from tidings.core.portions import Portion, heard, heard_rows
 from tidings.core.profiles import Profile
 from tidings.core.relays import Relay
@@ -170,9 +170,11 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
     looks = []
     read = root.log().read
 
-    def counted(feed: str, after: int, limit: int | None = None) -> list[Page]:
+    def counted(
+        feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
         looks.append(after)
-        return read(feed, after, limit)
+        return read(feed, after, limit, eventual=eventual)
 
     monkeypatch.setattr(root.log(), "read", counted)
     found = portion(f"after={Place(9, PAGE_END, 7).encode()}&block=1")

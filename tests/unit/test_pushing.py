@@ -143,6 +143,26 @@ def test_a_joining_connection_ahead_of_us_gets_nothing_twice(scene: Scene) -> No
     assert scene.events("c") == ["d"]
 
 
+@pytest.mark.parametrize("reads", [2, 3])
+def test_who_joins_far_behind_is_cut(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    """A turn has no time for more reads: the client resumes from the last cursor it got."""
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1)
+    monkeypatch.setattr(limits, "JOIN_READS_MAX", reads)
+    for name in "abc":
+        scene.post(op(name))
+    scene.push()
+    scene.inbox.post(FEED, joining(scene))
+    scene.push()
+
+    assert scene.events("c") == list("abc")[:reads]
+    assert cursor(scene, "c") == reads
+    assert scene.sockets.closed == (["c"] if reads < 3 else [])
+    assert bool(scene.watches.all(FEED)) is (reads == 3)
+    assert scene.inbox.list(FEED) == []
+
+
 def test_the_missed_pages_are_filtered_too(scene: Scene) -> None:
     """And the cursor moves over what did not match."""
     scene.post(op("a"), op("u", type="user"))

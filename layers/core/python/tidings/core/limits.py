@@ -75,6 +75,7 @@ ARCHIVE_LISTS_MAX = 20  # looked through for holes before a replay: two seconds;
 FEW_WATCHES = 100  # read at once: 8 units, as two operations' look-ups; none at all: 1 unit
 CROWDED_MS = 60_000  # of page time, until a feed that had more is asked again
 LOOK_UPS_MAX = 400  # of a turn, one after the other: two seconds; then all are read, 8,000 a query
+JOIN_READS_MAX = 10  # of one subscription, some 10 MB: who is further behind comes back and replays
 CHANGES_MAX = 200  # subscriptions a turn takes up: a second of it; a thousand come at once
 DELIVERIES_MAX = 100_000  # of a turn with more than one page: some 20 MB, two seconds of a run
 FRAME_BYTES_MAX = 120_000  # API Gateway refuses a message above 128 KB and bills per 32 KB

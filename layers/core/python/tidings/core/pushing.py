@@ -215,12 +215,21 @@ class Pusher:
             self.watches.remove(feed, watch)  # it left or went meanwhile
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
-        """What lies between the page the connection has and the page we have."""
+        """
+        What lies between the page the connection has and the page we have, in a few reads.
+
+        A connection that fell off the log, or is further behind than a turn has time for, is cut:
+        its client comes back and resumes from its cursor.
+        """
         behind = connection.since
         profile = self.profiles.profile(connection.feed)
+        reads = 0
         while behind < checkpoint:
-            pages = self.reader.read_on(connection.feed, behind, checkpoint - behind).pages
-            if not pages:  # it fell off the log: let it come back and start from its cursor
+            pages: Sequence[Page] = ()
+            if reads < limits.JOIN_READS_MAX:
+                pages = self.reader.read_on(connection.feed, behind, checkpoint - behind).pages
+                reads += 1
+            if not pages:
                 self.delivery.cut(connection.id)
                 return False
             lefts = self.departures.left(connection.feed, pages) if connection.filter.leave else {}
