@@ -240,6 +240,31 @@ def test_expired_tombstones_are_not_told(scene: Scene) -> None:
     assert sorted(found) == ["insert a", "insert c"]
 
 
+def test_a_copy_that_ends_before_a_hole_is_resumed_without_reset(scene: Scene) -> None:
+    """The writer that is late had its number before what lies behind the hole was written."""
+    filled(scene)
+    scene.log.take(FEED)
+    beyond = scene.post(op("d"))
+    trimmed(scene, 4)
+
+    copied = follow(scene, scene.catch_up.start(FEED, Since(0)))[1]
+    late = limits.WRITE_MS_MAX // 1000
+    assert copied.cursor == Place(3, PAGE_END, beyond.seconds - late).encode()
+    assert "reset" not in names(caught_up(scene, copied.cursor))
+
+
+def test_a_copy_by_time_whose_log_goes_meanwhile_is_resumed_by_time(scene: Scene) -> None:
+    """No page behind the place it was asked from is older than that place."""
+    first, *_ = filled(scene)
+    scene.post(op("d"))
+    trimmed(scene, 4)
+    started = scene.catch_up.start(FEED, first.end)
+    trimmed(scene, 5)
+
+    copied = scene.catch_up.step(FEED, started, EVERYTHING).progress
+    assert copied.cursor == Place(3, PAGE_END, first.seconds).encode()
+
+
 def test_a_cursor_on_a_copy_that_lags_tells_when_its_last_page_was_written(scene: Scene) -> None:
     """Pages behind it were written upstream long ago; by the time of now they would be missed."""
     filled(scene)

@@ -49,6 +49,13 @@ def margin(seconds: int) -> int:
     return max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
 
 
+def _asked_from(progress: Progress) -> int:
+    """The second that `margin` was given for a copy by time; 0 for another copy."""
+    if not progress.tombstones:
+        return 0
+    return (progress.since_ms + limits.CLOCK_SKEW_MS_MAX) // 1000
+
+
 def _nothing(feed: str, cursor: Cursor) -> bool:
     return False
 
@@ -213,7 +220,7 @@ class CatchUp:
             parts += found
             seen += count
         if progress.bucket == limits.BUCKETS:
-            progress = self._copied(feed, progress.page)
+            progress = self._copied(feed, progress)
         return Step(parts, progress)
 
     def _skip(self, feed: str, progress: Progress) -> Progress:
@@ -259,19 +266,32 @@ class CatchUp:
         after = rows[-1].key if rows else None
         return [Chosen(events)], len(rows), behind(progress, after, living)
 
-    def _copied(self, feed: str, number: int) -> Progress:
-        """The copy is complete; the log goes on behind page *number*."""
+    def _copied(self, feed: str, progress: Progress) -> Progress:
+        """The copy is complete; the log goes on behind its page."""
+        number = progress.page
         page = self.reader.at(feed, number)
         if page is None and self.archive:
             page = self.archive.at(feed, number)
-        seconds = page.seconds if page else self._seconds_behind(feed, number)
+        seconds = page.seconds if page else self._seconds_behind(feed, progress)
         return replace(in_log(Place(number, PAGE_END, seconds)), announces=True)
 
-    def _seconds_behind(self, feed: str, number: int) -> int:
-        """Since when pages behind *number* were written, which is gone; 0 where nobody knows."""
+    def _seconds_behind(self, feed: str, progress: Progress) -> int:
+        """
+        Since when pages behind the page of *progress*, which is gone, were written.
+
+        The next page tells. Where it is still to come, its writer had its number before the page
+        behind it was written, and may be late by a request. Where it is gone too, what a copy by
+        time was asked from holds for what follows. 0 where nobody knows.
+        """
+        number = progress.page
         run = self.reader.read_on(feed, number, 1)
-        if number == 0 or run.trimmed or run.waiting:
+        if number == 0:
             return 0
+        if run.trimmed:
+            return _asked_from(progress)
+        beyond = self.reader.next(feed, number + 1) if run.waiting else None
+        if beyond:
+            return max(0, beyond.seconds - limits.WRITE_MS_MAX // 1000)
         return run.pages[0].seconds if run.pages else self._last(feed, number).seconds
 
     def _row_events(
