@@ -60,7 +60,8 @@ KINDS = st.builds(Kind, TEXTS, st.lists(TEXTS, max_size=3).map(tuple))
 LISTENERS = st.builds(
     Listener, st.just(2), TEXTS, TEXTS, TEXTS, st.lists(KINDS, max_size=3).map(tuple)
 )
-ADMISSIONS = st.builds(Admission, st.sampled_from(["", "3k2m9c0q8xw1"]), NUMBERS)
+ADMISSIONS = st.builds(Admission, st.just("3k2m9c0q8xw1"), NUMBERS, NUMBERS)
+ADMISSIONS |= st.builds(Admission, until_ms=NUMBERS)
 CONNECTIONS = {
     "id": TEXTS,
     "opened_ms": NUMBERS,
@@ -144,6 +145,13 @@ def test_roster(at: tuple[str, str] | None, counted: dict[str, int], told: dict[
 def test_connection(written: Connection) -> None:
     """Empty texts are left out and come back empty."""
     assert connection.decode(travelled(connection.encode(written))) == written
+
+
+def test_connection_of_before() -> None:
+    """What 0.1 stored has no rate of its key: nothing is charged until it subscribes again."""
+    item = connection.encode(Connection("c", 1, admission=Admission("3k2m9c0q8xw1", 2, 3)))
+    del item["rate"]
+    assert connection.decode(item).admission == Admission("3k2m9c0q8xw1", 2)
 
 
 def test_connection_has_every_field() -> None:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 from tidings.aws import (
+    access_app,
     app,
     archive_app,
     changes_app,
@@ -53,6 +54,7 @@ def forget(*modules: ModuleType) -> None:
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
     forget(
+        access_app,
         app,
         archive_app,
         listeners_app,

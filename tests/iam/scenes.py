@@ -156,6 +156,18 @@ def _said(_: object) -> None:
     receive(message({"action": "subscribe", "password": SHOWN.spelled()}), None)
 
 
+def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    """What is read counts against the rate."""
+
+    def replayed(_: object) -> None:
+        come(**{"from": "0"}, password=SHOWN.spelled())
+        start_anew()  # another process than the one that heard it
+        watch()
+        replay({"replay": CONNECTION}, None)
+
+    _with_a_rated_key(replayed)(monkeypatch, set)
+
+
 def _let_in(_: object) -> None:
     app.guard().check("main", Role.READ, Credential(SHOWN.spelled(), bearer=True))
 
@@ -182,7 +194,7 @@ RATED = {
 }
 FURTHER: dict[str, tuple[Scene, ...]] = {
     "receive": (resuming_from_the_archive, being_told_by_a_stranger),
-    "replay": (replaying_the_archive,),
+    "replay": (replaying_the_archive, replaying_for_a_rated_key),
     "stream": (streaming_the_archive,),
     "list": (streaming_the_archive,),
     "ingest": (posting_within_a_bound,),

@@ -151,7 +151,9 @@ class Scene:
             ArchiveReader(self.archive, self.count),
             Losses(self.profiles),
         )
-        self.streamer = Streamer(self.catch_up, FEEDS, self.guard, self.holding)
+        self.streamer = Streamer(
+            self.catch_up, FEEDS, self.guard, self.holding, charges=self.meter.charge_for
+        )
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
         self._sockets()
         self._followers()
@@ -192,6 +194,7 @@ class Scene:
             self.clock,
             self.new_id,
             self.profiles,
+            self.meter.charge_for,
         )
 
     def _followers(self) -> None:

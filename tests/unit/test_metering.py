@@ -116,3 +116,62 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     meter = Meter(MemoryKeyCounts(), Time())
     assert [served(meter, RATE, key) for key in ("a", "b", "c", "a")] == [RATE] * 4
     assert served(meter, 1, "c") == 0
+
+
+def charge(meter: Meter, requests: int) -> int:
+    """Charge what makes *requests*; how long the key has to wait then."""
+    meter.charge(FEED, "a", RATE, requests * limits.KEY_READ_SIZE)
+    return meter.wait_ms(FEED, "a", RATE)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_above_the_rate_counts_in_the_windows_behind(processes: int) -> None:
+    """In the process that counted it, and in others as soon as they hear of it."""
+    time, counts = Time(), MemoryKeyCounts()
+    time.ms -= time.ms % limits.KEY_WINDOW_MS
+    meters = [Meter(counts, time) for _ in range(processes)]
+    assert charge(meters[0], 25 * RATE) == limits.KEY_WINDOW_MS
+    time.ms += limits.KEY_WINDOW_MS
+    assert all(meter.wait_ms(FEED, "a", RATE) for meter in meters)
+    time.ms += limits.KEY_WINDOW_MS
+    assert not any(meter.wait_ms(FEED, "a", RATE) for meter in meters)
+    assert counts.add(FEED, "a", time.ms // limits.KEY_WINDOW_MS, 0) == 5 * RATE
+
+
+def test_it_is_less_by_each_window_that_went_by() -> None:
+    """Who did not come meanwhile has paid as well; who came and was refused no less."""
+    time = Time()
+    for comes in (False, True):
+        meter = Meter(MemoryKeyCounts(), time)
+        charge(meter, 45 * RATE)
+        for _ in range(3):
+            time.ms += limits.KEY_WINDOW_MS
+            if comes:
+                assert served(meter, 1) == 0
+        assert meter.wait_ms(FEED, "a", RATE) > 0
+        time.ms += limits.KEY_WINDOW_MS
+        assert served(meter, RATE) == RATE
+
+
+def test_what_makes_no_request_counts_with_the_next() -> None:
+    """Whoever read it: many who each read a little are no way around."""
+    counts = Counting()
+    meter = Meter(counts, Time())
+    third = limits.KEY_READ_SIZE // 3 + 1
+    assert [meter.charge(FEED, "a", RATE, third) for _ in range(4)] == [False, False, True, False]
+    assert counts.writes == 1
+
+
+def test_a_charge_is_one_write_and_needs_no_store() -> None:
+    """However much it is; others hear of it at once."""
+
+    class Away(MemoryKeyCounts):
+        def add(self, feed: str, name: str, window: int, requests: int) -> int:
+            raise Unavailable("it rains")
+
+    counts = Counting()
+    meter = Meter(counts, Time())
+    served(meter, 1)
+    assert charge(meter, 10**6) > 0
+    assert counts.writes == 2
+    assert charge(Meter(Away(), Time()), 10**6) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.access import Allowed, Bearers, Credential, Guard, Role
+    from tidings.core.admissions import Admission
     from tidings.core.bounds import Precondition
     from tidings.core.holding import Holding
+    from tidings.core.metering import Meter, ReadCharge
 
 
 def guard() -> Guard:
@@ -71,20 +74,30 @@ def holding() -> Holding:
     return Holding(store, now_ms, app.new_id)
 
 
+@cache
+def meter() -> Meter:
+    from tidings.core.metering import Meter
+
+    from .dynamodb_keys import DynamoDBKeyCounts
+
+    return Meter(DynamoDBKeyCounts(clients.dynamodb(), app.settings().control_table), now_ms)
+
+
+def charge_for(feed: str, admission: Admission) -> ReadCharge:
+    """Implements `Charges`; the meter is built for the first one who has a rate."""
+    from tidings.core.metering import free
+
+    return (meter().charge_for if admission.rate else free)(feed, admission)
+
+
 def key_ring() -> Bearers:
     from tidings.core.keyring import KeyRing
-    from tidings.core.metering import Meter
     from tidings.core.misses import Misses
 
-    from .dynamodb_keys import DynamoDBKeyCounts, DynamoDBKeys
+    from .dynamodb_keys import DynamoDBKeys
 
-    at = clients.dynamodb(), app.settings().control_table
-    return KeyRing(
-        DynamoDBKeys(*at),
-        now_ms,
-        Misses(now_ms, limits.MISSES_MAX),
-        Meter(DynamoDBKeyCounts(*at), now_ms),
-    )
+    keys = DynamoDBKeys(clients.dynamodb(), app.settings().control_table)
+    return KeyRing(keys, now_ms, Misses(now_ms, limits.MISSES_MAX), meter())
 
 
 def required(feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:

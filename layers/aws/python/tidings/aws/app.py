@@ -324,8 +324,18 @@ def receiver() -> Receiver:
 def replayer() -> Replayer:
     from tidings.core.replaying import Replayer
 
+    from .access_app import charge_for
+
     return Replayer(
-        connections(), inbox(), delivery(), bells(), catch_up(), now_ms, new_id, profiles()
+        connections(),
+        inbox(),
+        delivery(),
+        bells(),
+        catch_up(),
+        now_ms,
+        new_id,
+        profiles(),
+        charge_for,
     )
 
 
@@ -333,10 +343,10 @@ def replayer() -> Replayer:
 def streamer() -> Streamer:
     from tidings.core.streaming import Streamer
 
-    from .access_app import holding
+    from .access_app import charge_for, holding
     from .read_ahead import ReadAhead
 
-    return Streamer(catch_up(), settings().feeds, guard(), holding(), ReadAhead())
+    return Streamer(catch_up(), settings().feeds, guard(), holding(), ReadAhead(), charge_for)
 
 
 @cache

@@ -135,7 +135,6 @@ class EventStreams:
     async def _tell_until(
         self, stream: Stream, chunks: Chunks, gone: Future[None], send: Send, left: _Left
     ) -> None:
-        lookout = self._lookout(stream)
         spoke_ms = self._clock()
         while not gone.done() and left.any(self._clock()):
             try:
@@ -147,10 +146,10 @@ class EventStreams:
                 elif self._clock() >= spoke_ms + HEARTBEAT_MS:
                     await send_body(send, HEARTBEAT, more=True)
                     spoke_ms = self._clock()
-                if chunk.at_frontier and left.any(self._clock()):
+                if left.any(self._clock()):
                     wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - self._clock()
                     wait_ms = min(wait_ms, LOOK_AGAIN_MS) if stream.admission.may_end else wait_ms
-                    await lookout.wait(stream.progress.page, gone, max(0, wait_ms) / 1000)
+                    await chunks.rest(chunk, gone, max(0, wait_ms))
             except TidingsError:
                 break  # the client resumes from its cursor, perhaps in better weather
 

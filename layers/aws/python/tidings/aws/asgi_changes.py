@@ -21,6 +21,7 @@ from tidings.core.changes import ID_MAX
 from tidings.core.errors import InvalidChange, TidingsError
 from tidings.core.feeds import DEFAULT_FEED, check_known
 from tidings.core.listing import Lister, Listing, Query, extended, parse
+from tidings.core.metering import free
 from tidings.core.needs import READS
 from tidings.core.numbers import whole
 from tidings.core.users import Gate
@@ -33,11 +34,13 @@ from .http import headers_for, preflight_headers
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from tidings.core.filters import Filter
+    from tidings.core.access import Allowed
+    from tidings.core.metering import Charges, ReadCharge
 
     from .lookout import Lookout
 
 App = Callable[[Message, Receive, Send], Awaitable[None]]
+Listed = Callable[[Query], Awaitable[Listing]]
 
 PATHS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
 
@@ -52,9 +55,11 @@ class ChangeLists:
         feeds: frozenset[str],
         origins: tuple[str, ...],
         prefix: str = "",
+        charges: Charges = free,
     ) -> None:
         self._lister, self._gate = lister, gate
         self._feeds, self._origins, self._prefix = feeds, origins, prefix
+        self._charges = charges
         self._lookouts: dict[str, Lookout] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -80,23 +85,31 @@ class ChangeLists:
         self, scope: Message, headers: dict[str, str], found: re.Match[str], gone: Future[None]
     ) -> str:
         came_s = asyncio.get_running_loop().time()
-        feed, bound = await in_thread(self._admit, found["feed"] or DEFAULT_FEED, headers)
+        feed, allowed = await in_thread(self._admit, found["feed"] or DEFAULT_FEED, headers)
         if found["id"] is not None:
-            return await in_thread(self._lister().one, feed, _number(found["id"]), bound)
+            number = _number(found["id"])
+            return await in_thread(self._lister().one, feed, number, allowed.bound)
         given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        query = replace(parse(given), bound=bound)
-        listing = await in_thread(self._lister().list, feed, query)
-        return (await self._awaited(feed, query, listing, gone, came_s)).told()
+        query = replace(parse(given), bound=allowed.bound)
+        listed = partial(in_thread, self._list, feed, self._charges(feed, allowed.admission))
+        return (await self._awaited(feed, query, listed, gone, came_s)).told()
 
-    def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Filter]:
+    def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
         given = credential_from(headers.get("authorization"))
-        return feed, self._gate().check(feed, READS, given).bound
+        return feed, self._gate().check(feed, READS, given)
+
+    def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
+        """Who asked gets it, whatever was read for it; what exceeds the rate are requests later."""
+        listing = self._lister().list(feed, query)
+        charge.add(listing.read)
+        return listing
 
     async def _awaited(
-        self, feed: str, query: Query, listing: Listing, gone: Future[None], came_s: float
+        self, feed: str, query: Query, listed: Listed, gone: Future[None], came_s: float
     ) -> Listing:
-        """*listing*, or what comes behind it while the client waits, who came at *came_s*."""
+        """What there is, or what comes behind it while the client waits, who came at *came_s*."""
+        listing = await listed(query)
         now_s = asyncio.get_running_loop().time
         until_s = came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
         if listing.waiting:  # what is behind the hole may be what the client has posted itself
@@ -105,17 +118,19 @@ class ChangeLists:
         while not listing.entries and query.limit and not gone.done() and now_s() < until_s:
             if listing.at_end or listing.waiting:
                 await lookout.wait(listing.page, gone, until_s - now_s())
-            listing = await self._after(feed, query, listing, lookout)
+            listing = await self._after(query, listed, listing, lookout)
         return listing
 
-    async def _after(self, feed: str, query: Query, listing: Listing, lookout: Lookout) -> Listing:
+    async def _after(
+        self, query: Query, listed: Listed, listing: Listing, lookout: Lookout
+    ) -> Listing:
         """From memory where the lookout's tail reaches, else from the log."""
         tail = lookout.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
             pages = [each.page for each in tail.behind(listing.page)]
             return extended(listing, query, pages) if pages else listing
         later = replace(query, since=listing.next, strict=False)
-        found = await in_thread(self._lister().list, feed, later)
+        found = await listed(later)
         return replace(found, at_start=listing.at_start)
 
     def _lookout(self, feed: str) -> Lookout:

@@ -234,7 +234,7 @@ FUNCTIONS = (
         grants=(
             Grant("log", _QUERY),
             Grant("state", _QUERY),
-            Grant("control", _READ),
+            Grant("control", _READ + _UPDATE),
             Grant("connections", _GET + _PUT + _DELETE),
         ),
         sockets=True,

@@ -25,9 +25,16 @@ class Chunks:
         """
         upcoming, self._upcoming = self._upcoming, None
         chunk = await (upcoming if upcoming is not None else self._read())
-        if not chunk.at_frontier:
+        if not (chunk.at_frontier or chunk.wait_ms):
             self._upcoming = asyncio.ensure_future(self._read())
         return chunk
+
+    async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: int) -> None:
+        """Behind *chunk*, *wait_ms* at most: while there is no news, or none may be read."""
+        if chunk.wait_ms:
+            await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
+        elif chunk.at_frontier:
+            await self._lookout.wait(self._stream.progress.page, gone, wait_ms / 1000)
 
     def stop(self) -> None:
         """Nobody wants what is being read; nobody hears its error either."""

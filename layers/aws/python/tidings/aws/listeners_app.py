@@ -50,7 +50,10 @@ def registrar() -> Registrar:
 def changefeeds() -> ChangeFeeds:
     from tidings.core.changefeeds import ChangeFeeds
 
-    return ChangeFeeds(app.profiles(), registry(), app.state(), app.guard(), app.settings().feeds)
+    from .access_app import charge_for
+
+    feeds = app.settings().feeds
+    return ChangeFeeds(app.profiles(), registry(), app.state(), app.guard(), feeds, charge_for)
 
 
 @cache

@@ -39,10 +39,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """*key* is the id of the key, empty for a password; *until_ms* 0: as long as it wants."""
+    """
+    *key* is the id of the key, empty for a password; *until_ms* 0: as long as it wants; *rate* is
+    what the key may ask a second, 0 for no bound.
+    """
 
     key: str = ""
     until_ms: int = 0
+    rate: int = 0
 
     @property
     def may_end(self) -> bool:

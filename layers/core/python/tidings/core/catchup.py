@@ -210,20 +210,22 @@ class CatchUp:
     def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Rows of as many buckets as make a step worth sending."""
         if progress.skips:
-            return Step([], self._skip(feed, progress))
+            return self._skip(feed, progress)
         parts: list[Part] = []
-        seen = 0
+        seen = size = 0
         whole = progress.since_ms == 0 and not progress.tombstones
         read = self._read_lines if whole else self._read_rows
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
-            found, count, progress = read(feed, progress, wanted)
+            if size >= limits.KEY_READ_SIZE:  # large rows fill messages sooner
+                break
+            found, texts, progress = read(feed, progress, wanted)
             parts += found
-            seen += count
+            seen, size = seen + len(texts), size + sum(map(len, texts))
         if progress.bucket == limits.BUCKETS:
             progress = self._copied(feed, progress)
-        return Step(parts, progress)
+        return Step(parts, progress, size=size)
 
-    def _skip(self, feed: str, progress: Progress) -> Progress:
+    def _skip(self, feed: str, progress: Progress) -> Step:
         """
         Nearer to where a copy goes on, a read at a time: a large bucket takes several.
 
@@ -231,18 +233,19 @@ class CatchUp:
         """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         if not rows:
-            return replace(progress, after_key=None, passed=0, skips=0)
+            return Step([], replace(progress, after_key=None, passed=0, skips=0))
+        size = sum(len(row.line) for row in rows)
         for row in rows:
             if not row.deleted or row.page > progress.page:
                 progress = replace(progress, skips=progress.skips - 1)
             if not progress.skips:
-                return replace(progress, after_key=row.key)
-        return replace(progress, after_key=rows[-1].key)
+                return Step([], replace(progress, after_key=row.key), size=size)
+        return Step([], replace(progress, after_key=rows[-1].key), size=size)
 
     def _read_lines(
         self, feed: str, progress: Progress, wanted: Filter
-    ) -> tuple[list[Part], int, Progress]:
-        """Of a copy of all that lives; how many lines were read and how far it is then."""
+    ) -> tuple[list[Part], Sequence[str], Progress]:
+        """Of a copy of all that lives; which lines were read and how far it is then."""
         found = self.states.lines(feed, progress.bucket, progress.after_key)
         living = [line for line in found.lines if event_of(line) != "delete"]
         parts: list[Part] = []
@@ -254,17 +257,17 @@ class CatchUp:
                     if wanted.may_match(line) and wanted.matches(parse_line(line))
                 ]
             parts.append(Rows(cursor, lines))
-        return parts, len(found.lines), behind(progress, found.after, len(living))
+        return parts, found.lines, behind(progress, found.after, len(living))
 
     def _read_rows(
         self, feed: str, progress: Progress, wanted: Filter
-    ) -> tuple[list[Part], int, Progress]:
+    ) -> tuple[list[Part], Sequence[str], Progress]:
         """As `_read_lines`, where time or expiry of a row decide."""
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         events = list(self._row_events(rows, progress, wanted))
         living = sum(not row.deleted for row in rows)
         after = rows[-1].key if rows else None
-        return [Chosen(events)], len(rows), behind(progress, after, living)
+        return [Chosen(events)], [row.line for row in rows], behind(progress, after, living)
 
     def _copied(self, feed: str, progress: Progress) -> Progress:
         """The copy is complete; the log goes on behind its page."""
@@ -326,7 +329,10 @@ class CatchUp:
         parts = self._parts(feed, run.pages, progress, wanted)
         last = run.pages[-1]
         moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
-        return Step(parts, moved) if run.more else self._frontier_step(parts, moved)
+        size = sum(page.size for page in run.pages)
+        if run.more:
+            return Step(parts, moved, size=size)
+        return replace(self._frontier_step(parts, moved), size=size)
 
     def _lost_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
@@ -370,7 +376,7 @@ class CatchUp:
             return Step([], self._by_time(feed, progress.seconds))
         parts = self._parts(feed, pages, progress, wanted)
         moved = replace(in_log(pages[-1].end), announces=progress.announces, archived=True)
-        return Step(parts, moved)
+        return Step(parts, moved, size=sum(page.size for page in pages))
 
     def _parts(
         self, feed: str, pages: Sequence[Page], progress: Progress, wanted: Filter

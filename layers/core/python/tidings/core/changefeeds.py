@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from . import limits
 from .errors import InvalidCursor, InvalidFilter
 from .feeds import check_known
+from .metering import free
 from .needs import READS, READS_ALL
 from .operations import data_of, event_of, parse_line
 from .state import object_key, type_prefix
@@ -19,6 +20,7 @@ from .state import object_key, type_prefix
 if TYPE_CHECKING:
     from .access import Credential, Guard
     from .filters import Filter
+    from .metering import Charges
     from .ports import Profiles, Registry, StateStore
     from .state import Lines
 
@@ -27,10 +29,14 @@ _AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)
 
 @dataclass(slots=True)
 class ObjectPage:
-    """*objects* as JSON; *after* asks for the next page, None at the end."""
+    """
+    *objects* as JSON; *after* asks for the next page, None at the end. *read* is the size of what
+    was read for it, as `limits.KEY_READ_SIZE` counts.
+    """
 
     objects: list[str] = field(default_factory=list)
     size: int = 0
+    read: int = 0
     after: str | None = None
 
     @property
@@ -49,6 +55,7 @@ class ChangeFeeds:
     states: StateStore
     guard: Guard
     feeds: frozenset[str]
+    charges: Charges = free
 
     def resources(self, name: str) -> dict[str, object]:
         """
@@ -88,15 +95,16 @@ class ChangeFeeds:
             InvalidCursor: *after* is none that we gave.
         """
         feed = check_known(name, self.feeds)
-        bound = READS.admit(self.guard, feed, given).bound
+        allowed = READS.admit(self.guard, feed, given)
         bucket, key = _place(after)
         found, prefix = ObjectPage(), type_prefix(kind) if kind else ""
         for _ in range(limits.OBJECTS_READS_MAX):
             read = self.states.lines(feed, bucket, max(key, prefix) or None)
-            last = _take(found, read, prefix, bound)
+            last = _take(found, read, prefix, allowed.bound)
             bucket, key = (bucket, last) if last else (bucket + 1, "")
             if found.full or bucket == limits.BUCKETS:
                 break
+        self.charges(feed, allowed.admission).add(found.read)
         found.after = None if bucket == limits.BUCKETS else f"{bucket}/{key}"
         return found
 
@@ -135,6 +143,7 @@ def _take(found: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
 
     Where to go on, "" at the bucket's end.
     """
+    found.read += sum(map(len, read.lines))
     for line in read.lines:
         operation = parse_line(line)
         key = object_key(operation)

@@ -57,7 +57,7 @@ class KeyRing:
             raise OutsideKey(f"has {has}, and this needs {role.value}")
         if self._meter and found.rate:
             self._meter.spend(feed, found.id, found.rate)
-        admission = Admission(found.id, found.expires_ms)
+        admission = Admission(found.id, found.expires_ms, found.rate)
         return Allowed(found.bound, admission, found.id, found.streams or limits.KEY_STREAMS)
 
     def _check_holds(self, key: Key) -> None:

@@ -159,6 +159,7 @@ KEY_AGE_MS = 4_000  # how late a revocation may be noticed: the promise is five;
 KEYS_KNOWN_MAX = 4_096  # in a process: some 2 MB; one that was forgotten is read again
 KEY_RATE_MAX = 10_000  # requests a second: more than a feed takes
 KEY_WINDOW_MS = 10_000  # in which processes agree on a rate: ten times as long as they settle
+KEY_READ_SIZE = 1024 * 1024  # read for a key, as stored, is a request: characters of text, or bytes
 KEY_COUNT_MS = 120_000  # a window's count is kept so long: clocks differ by less than a minute
 KEY_STREAMS = 40  # at once, where a key says nothing: a tenth of what prod's size lets in
 KEY_STREAMS_MAX = 1_000  # a key may have: the concurrency of an account that never asked for more

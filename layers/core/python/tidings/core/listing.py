@@ -56,7 +56,8 @@ class Listing:
     """
     *entries* are JSON. *page* is the last one that was looked at, never beyond the frontier, and
     *waiting* says that one behind it is still being written although later ones are there.
-    *lost*: who asked may have heard of what a restore lost.
+    *lost*: who asked may have heard of what a restore lost. *read* is the size of the pages that
+    were read for it, as `limits.KEY_READ_SIZE` counts.
     """
 
     entries: list[str]
@@ -68,6 +69,7 @@ class Listing:
     page: int
     waiting: bool = False
     lost: bool = False
+    read: int = 0
 
     def told(self) -> str:
         """The reply, in JSON."""
@@ -121,7 +123,7 @@ class Scan:
     """
     What one reply takes from the pages it is shown, in their order, behind *next*.
 
-    *full*: one more would not fit. *page* is the last page it was shown.
+    *full*: one more would not fit. *page* is the last page it was shown, *read* the size of all.
     """
 
     query: Query
@@ -130,6 +132,7 @@ class Scan:
     entries: list[str] = field(default_factory=list)
     full: bool = False
     head: int = 0
+    read: int = 0
     _size: int = 0
     _pages: int = 0
 
@@ -140,7 +143,14 @@ class Scan:
         rest = self.query.limit + 1 - len(self.entries)
         return -(-rest * self._pages // len(self.entries))
 
-    def take(self, page: Page) -> None:
+    def show(self, pages: Iterable[Page]) -> None:
+        """*pages* were read; what is wanted of them is taken until it is *full*."""
+        for page in pages:
+            self.read += page.size
+            if not self.full:
+                self._take(page)
+
+    def _take(self, page: Page) -> None:
         """Everything of *page* that is wanted and fits."""
         self._pages += 1
         tags = self.query.tags
@@ -221,6 +231,7 @@ class Lister:
             page=scan.page if scan.head else min(scan.page, place_of(head)[0]),
             waiting=waiting,
             lost=lost,
+            read=scan.read,
         )
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
@@ -256,7 +267,7 @@ class Lister:
                     raise BelowFloor(scan.query.since, gone) from lost
                 scan.skip(lost.beyond - 1)
                 continue
-            _show(scan, run.pages)
+            scan.show(run.pages)
             if run.trimmed:
                 scan.skip(run.floor - 1)
             elif not (run.more or scan.full or (run.waiting and run.pages)):
@@ -285,7 +296,7 @@ class Lister:
             run = self.reader.read(feed, scan.page, last - scan.page)
             if not run.pages:
                 scan.skip(min(last, max(scan.page + 1, run.floor - 1)))
-            _show(scan, run.pages)
+            scan.show(run.pages)
 
     def _head(self, feed: str, scan: Scan, *, reached: bool, gone: int) -> int:
         """
@@ -316,16 +327,10 @@ def _last(page: Page) -> int:
     return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
 
 
-def _show(scan: Scan, pages: Iterable[Page]) -> None:
-    for page in pages:
-        if not scan.full:
-            scan.take(page)
-
-
 def extended(listing: Listing, query: Query, pages: Sequence[Page]) -> Listing:
     """*listing*, which found nothing, with what *pages* behind it hold."""
     scan = Scan(query, listing.next, listing.page)
-    _show(scan, pages)
+    scan.show(pages)
     return replace(
         listing,
         entries=scan.entries,

@@ -49,6 +49,11 @@ class Page:
         body = self.body
         return zlib.decompress(body).decode() if isinstance(body, bytes) else body
 
+    @property
+    def size(self) -> int:
+        """That of the body as it is stored: characters of text, or bytes of what is deflated."""
+        return len(self.body)
+
     @cached_property
     def lines(self) -> list[str]:
         """The entries, in slot order."""

@@ -64,11 +64,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """*at_frontier*: there is nothing more to send for now."""
+    """
+    *at_frontier*: there is nothing more to send for now. *size* is that of what was read for it,
+    as `limits.KEY_READ_SIZE` counts.
+    """
 
     parts: list[Part]
     progress: Progress
     at_frontier: bool = False
+    size: int = 0
 
     @property
     def events(self) -> list[Event]:

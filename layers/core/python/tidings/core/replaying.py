@@ -15,6 +15,7 @@ from .admissions import endings_of
 from .catchup import CatchUp, Progress
 from .followers import PUSH
 from .inboxes import hand_over
+from .metering import free
 from .pushing import let_go
 from .refs import with_ref
 from .session import Event, State, after
@@ -22,6 +23,7 @@ from .session import Event, State, after
 if TYPE_CHECKING:
     from .connections import Connection
     from .delivery import Delivery
+    from .metering import Charges, ReadCharge
     from .ports import Bells, Clock, ConnectionStore, Inbox, NewId, Profiles
 
 
@@ -35,15 +37,21 @@ class Replayer:
     clock: Clock
     new_id: NewId
     profiles: Profiles
+    charges: Charges = free
 
     def run(self, connection_id: str) -> None:
-        """Bring the connection to the frontier, or as far as the time allows."""
+        """Bring the connection to the frontier, or as far as the time and its key's rate allow."""
         connection = self._sign(connection_id)
+        if connection is None:
+            return
         until = self.clock() + limits.REPLAY_RUN_MS
-        while connection is not None and self.clock() < until:
-            connection = self._step(connection)
-        if connection is not None:
-            self._sign_off(connection)
+        charge = self.charges(connection.feed, connection.admission)
+        charge.due = True  # what is read for others by the key may have used up its rate
+        while not (rests := charge.wait_ms() > 0) and self.clock() < until:
+            connection = self._step(connection, charge)
+            if connection is None:
+                return
+        self._sign_off(connection, rests=rests)
 
     def _sign(self, connection_id: str) -> Connection | None:
         """Take the connection on; None when it is not ours to serve."""
@@ -58,15 +66,15 @@ class Replayer:
         )
         return self._save(connection, signed)
 
-    def _sign_off(self, connection: Connection) -> None:
-        """Out of time: let the next replay go on at once."""
+    def _sign_off(self, connection: Connection, *, rests: bool) -> None:
+        """Let the next replay go on: at once, or, where it *rests*, when the sweep rings."""
         saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
             let_go(self.connections, self.delivery, saved)  # it left while we were about to go
-        elif saved is not None:
+        elif saved is not None and not rests:
             self.bells.replay(connection.id)
 
-    def _step(self, connection: Connection) -> Connection | None:
+    def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
         """Send the next events and save how far we are; None when the replay is over."""
         if connection.state is State.LEAVING:
             let_go(self.connections, self.delivery, connection)
@@ -77,6 +85,7 @@ class Replayer:
             return None
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
+        charge.add(step.size)
         if step.events or step.progress.cursor != progress.cursor:
             told = (with_ref(event, profile.object_url) for event in step.events)
             events = map(frames.to_json, told)

@@ -7,13 +7,14 @@ memory or from the stores. Whoever serves it decides how long to wait when there
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from . import cursors, feeds, filters, limits, refs
 from .admissions import FOR_GOOD, endings_of, may_be_forgotten
 from .catchup import Progress
 from .matching import page_part
+from .metering import ReadCharge, free
 from .needs import READS
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .catchup import CatchUp
     from .filters import Filter
     from .holding import Hold, Holding
+    from .metering import Charges
     from .parts import Part
     from .ports import Profiles, StateStore
     from .tail import Tail
@@ -36,10 +38,11 @@ RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """*at_frontier*: nothing more for now."""
+    """*at_frontier*: nothing more for now. *wait_ms*: nothing is read before that is over."""
 
     parts: Sequence[Part]
     at_frontier: bool
+    wait_ms: int = 0
 
     def pieces(self) -> Iterator[str]:
         """The text, cut between two blocks; each piece is made when it is asked for."""
@@ -68,7 +71,7 @@ class Stream:
 
     *template* is the one of `refs` when it was opened: no stream lives long enough to miss it.
     *admission*, of *since_ms*, may end meanwhile, which is in the feed's profile. *hold* is let go
-    by `close`.
+    by `close`. *charge* is for what is read.
     """
 
     catch_up: CatchUp
@@ -80,6 +83,7 @@ class Stream:
     profiles: Profiles | None = None
     since_ms: int = 0
     hold: Hold | None = None
+    charge: ReadCharge = field(default_factory=ReadCharge)
 
     def has_ended(self) -> bool:
         """Whether its consumer may not hear more: its key was revoked, or has expired."""
@@ -111,9 +115,13 @@ class Stream:
         return Chunk(refs.with_refs(parts, self.template), at_frontier=True)
 
     def next(self) -> Chunk:
-        """What follows, from the stores."""
+        """What follows, from the stores; nothing while the rate of its key is exceeded."""
+        wait_ms = self.charge.wait_ms()
+        if wait_ms:
+            return Chunk((), at_frontier=False, wait_ms=wait_ms)
         step = self.catch_up.step(self.feed, self.progress, self.filter)
         self.progress = step.progress
+        self.charge.add(step.size)
         return Chunk(refs.with_refs(step.parts, self.template), step.at_frontier)
 
 
@@ -123,13 +131,17 @@ def _as_it_is(states: StateStore) -> StateStore:
 
 @dataclass(frozen=True, slots=True)
 class Streamer:
-    """*for_copy* may prepare the state for the one who is about to copy it."""
+    """
+    *for_copy* may prepare the state for the one who is about to copy it. *charges* are for what is
+    read.
+    """
 
     catch_up: CatchUp
     feeds: frozenset[str]
     guard: Guard
     holding: Holding
     for_copy: Callable[[StateStore], StateStore] = _as_it_is
+    charges: Charges = free
 
     def open(
         self,
@@ -161,4 +173,5 @@ class Streamer:
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
         told = wanted, progress, template, allowed.admission, profiles, since_ms
-        return Stream(catch_up, name, *told, self.holding.take(name, allowed))
+        hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
+        return Stream(catch_up, name, *told, hold, charge)

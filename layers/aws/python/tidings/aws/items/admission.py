@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 def encode(admission: Admission) -> Item:
     until = {"until": number(admission.until_ms)} if admission.until_ms else {}
-    return {**without_empty({"key": admission.key}), **until}
+    rate = {"rate": number(admission.rate)} if admission.rate else {}
+    return {**without_empty({"key": admission.key}), **until, **rate}
 
 
 def decode(item: Mapping[str, Any]) -> Admission:
-    found = Admission(text_of(item, "key"), number_of(item, "until"))
+    found = Admission(text_of(item, "key"), number_of(item, "until"), number_of(item, "rate"))
     return found if found.may_end else FOR_GOOD

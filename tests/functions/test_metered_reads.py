@@ -1,0 +1,64 @@
+"""What is read for a key with a rate, by the deployed apps that stream and list."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tidings.aws import app, clients
+from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.core import limits
+from tidings.core.access import Role
+from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.streaming import Chunk, Stream
+
+from functions.ingest.handler import handle as ingest
+from tests.functions.changing import post
+from tests.functions.cloud import Cloud, event
+from tests.functions.test_grants import ring
+from tests.functions.test_stream import get
+
+RATE = 5
+WINDOW_MS = 200
+SHOWN = Given("0" * ID_LENGTH, "A" * 32)
+
+
+@pytest.fixture
+def shown(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The headers of who has a key of 50 requests a window, each worth 2 bytes of reading."""
+    monkeypatch.setattr(limits, "KEY_WINDOW_MS", WINDOW_MS)
+    monkeypatch.setattr(limits, "KEY_READ_SIZE", 2)
+    stored = DynamoDBKeys(clients.dynamodb(), app.settings().control_table)
+    assert stored.save("main", Key(SHOWN.id, digest_of(SHOWN.secret), frozenset(Role), rate=RATE))
+    return {"authorization": f"Bearer {SHOWN.spelled()}", "accept": "text/event-stream"}
+
+
+def kept(chunks: list[Chunk], chunk: Chunk) -> Chunk:
+    chunks.append(chunk)
+    return chunk
+
+
+def test_a_stream_waits_and_goes_on(shown: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a window at least, in the same answer, without asking all the time."""
+    chunks: list[Chunk] = []
+    read = Stream.next
+    monkeypatch.setattr(Stream, "next", lambda self: kept(chunks, read(self)))
+    ingest(event("http_post"), None)
+    ingest(event("http_post_to_feed"), None)
+    ring("state", monkeypatch)
+    status, _, text = asyncio.run(
+        get("/", headers=shown, query="lastEventId=0", until="event: live")
+    )
+    assert status == 200 and "event: live" in text
+    waits = [chunk.wait_ms for chunk in chunks if chunk.wait_ms]
+    assert 0 < len(waits) < 20
+
+
+def test_a_list_is_answered_and_those_behind_it_are_refused(shown: dict[str, str]) -> None:
+    """By what was read for it: the second one of a second is within the rate."""
+    for number in range(20):
+        post(str(number))
+    status, _, text = asyncio.run(get("/changes", headers=shown))
+    assert (status, text.count('"data":')) == (200, 20)
+    status, told, _ = asyncio.run(get("/changes", headers=shown))
+    assert (status, told["retry-after"]) == (429, "1")
