@@ -3,13 +3,14 @@
 import asyncio
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tidings.aws import blueprint
+from tidings.local import http_gateway
 from tidings.local.http_gateway import BODY_BYTES_MAX, HttpGateway
 from tidings.local.runtime_api import Answer, failure
 
@@ -23,7 +24,7 @@ class Api:
         self.answer = answer
         self.calls: list[tuple[str, Any]] = []
         routes = [route for route in blueprint.HTTP_ROUTES if route.function != "stream"]
-        self._gateway = HttpGateway(routes, self._invoke, {}, console=console, origins=origins)
+        self.gateway = HttpGateway(routes, self._invoke, {}, console=console, origins=origins)
 
     async def _invoke(self, name: str, payload: bytes) -> Answer:
         self.calls.append((name, json.loads(payload)))
@@ -31,7 +32,7 @@ class Api:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(self._gateway.serve)
+            transport = httpx.ASGITransport(self.gateway.serve)
             async with httpx.AsyncClient(transport=transport, base_url="http://feed") as client:
                 return await client.request(method, path, **options)
 
@@ -156,6 +157,40 @@ def test_a_body_above_the_limit_is_refused() -> None:
     assert large.status_code == 413
     assert large.json()["error"]["code"] == "too_large"
     assert len(api.calls) == 1
+
+
+def test_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds its connection no longer than any other body may; no function hears of it."""
+    monkeypatch.setattr(http_gateway, "BODY_S", 0.05)
+    api = answering(statusCode=200)
+
+    async def trickling() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    slow = api.request("POST", "/", content=trickling())
+    assert (slow.status_code, slow.headers["connection"]) == (408, "close")
+    assert api.calls == []
+
+
+def test_half_a_body_is_none() -> None:
+    """The client went away between two lines: what came would be a body, but not its body."""
+    api = answering(statusCode=200)
+    came = [
+        {"type": "http.request", "body": b'{"one":1}\n', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    told: list[object] = []
+
+    async def receive() -> dict[str, Any]:
+        return came.pop(0)
+
+    async def send(message: object) -> None:
+        told.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    asyncio.run(api.gateway.serve(scope, receive, send))
+    assert (came, told, api.calls) == ([], [], [])
 
 
 def test_a_preflight_is_answered_without_a_function() -> None:

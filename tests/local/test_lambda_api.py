@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from tidings.local import loopback
 from tidings.local.internal_apis import InternalApis
 from tidings.local.lambda_api import ASYNC_BYTES_MAX, LambdaApi
 from tidings.local.runtime_api import Answer, failure
@@ -162,3 +163,23 @@ def test_who_has_not_the_token_calls_nothing(token: str) -> None:
             stranger.invoke(FunctionName=PREFIX + "f", Payload=b"{}")
 
     assert run(scenario, [Answer(b"{}")], expected_calls=0) == []
+
+
+def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server cuts it; nobody is called."""
+    monkeypatch.setattr(loopback, "BODY_S", 0.05)
+
+    async def whole() -> None:
+        server = loopback.LoopbackServer(_nobody)
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n{")
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        await server.stop()
+
+    asyncio.run(whole())
+
+
+async def _nobody(request: loopback.Request) -> loopback.Response:
+    raise AssertionError(request)

@@ -24,6 +24,7 @@ from tidings.local.lambda_api import Invoke
 from tidings.local.stream_function import StreamFunction
 
 BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes
+BODY_S = 60.0  # to send it: the largest one at 170 KB a second; who trickles is refused
 INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
 
 _NOT_HANDLED = HttpResponse(
@@ -33,6 +34,16 @@ _NOT_FOUND = HttpResponse(404, [("content-type", "application/json")], b'{"messa
 _TOO_SLOW = HttpResponse(
     503, [("content-type", "application/json")], b'{"message":"Service Unavailable"}'
 )
+# The rest of the body may still come: nothing else is read from this connection.
+_BODY_TOO_SLOW = HttpResponse(
+    408,
+    [("content-type", "application/json"), ("connection", "close")],
+    b'{"message":"Request Timeout"}',
+)
+
+
+class _Gone(Exception):
+    """The client cut the connection within its body."""
 
 
 class HttpGateway:
@@ -68,8 +79,12 @@ class HttpGateway:
             else:
                 request = await _request(scope, receive, route, parameters)
                 await asgi.respond(send, await self._call(route.function, request))
+        except TimeoutError:
+            await asgi.respond(send, _BODY_TOO_SLOW)
         except Rejected as error:
             await asgi.respond(send, self._refusal(scope, error))
+        except _Gone:
+            pass  # half a body is none, and nobody is left to hear so
 
     def _match(self, scope: asgi.Scope) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
         path, method = _raw_path(scope), scope["method"]
@@ -161,17 +176,25 @@ async def _request(
 
 
 async def _body(receive: asgi.Receive) -> bytes:
-    """Read the whole body even if it is too large: a client still sending hears no answer."""
+    """
+    Read the whole body even if it is too large: a client still sending hears no answer.
+
+    Raises:
+        TimeoutError: it took longer than BODY_S.
+    """
     parts: list[bytes] = []
     size = 0
-    while True:
-        message = await receive()
-        part: bytes = message.get("body", b"")
-        size += len(part)
-        if size <= BODY_BYTES_MAX:
-            parts.append(part)
-        if not message.get("more_body", False):
-            break
+    more = True
+    async with asyncio.timeout(BODY_S):
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size <= BODY_BYTES_MAX:
+                parts.append(part)
+            more = message.get("more_body", False)
     if size > BODY_BYTES_MAX:
         rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
         raise TooLarge(rule, field="body", value=size)

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from urllib.parse import unquote
 
 BODY_BYTES_MAX = 32 * 1024 * 1024  # far above Lambda's 6 MB, so that its own limit answers
+BODY_S = 60.0  # to send it: it comes from this machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class LoopbackServer:
                 writer.write(_encode(response))
                 await writer.drain()
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client is gone or does not speak HTTP; there is nobody to answer
+            pass  # the client is gone, too slow, or does not speak HTTP; there is nobody to answer
         finally:
             with contextlib.suppress(RuntimeError):  # the loop may already be closed
                 writer.close()
@@ -106,7 +107,8 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     size = int(headers.get("content-length") or 0)
     if size > BODY_BYTES_MAX:
         raise ConnectionAbortedError
-    body = await reader.readexactly(size) if size else b""
+    async with asyncio.timeout(BODY_S):
+        body = await reader.readexactly(size) if size else b""
     return Request(method, unquote(target.partition("?")[0]), headers, body)
 
 
