@@ -176,7 +176,7 @@ def test_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_half_a_body_is_none() -> None:
     """The client went away between two lines: what came would be a body, but not its body."""
     api = answering(statusCode=200)
-    came = [
+    came: list[dict[str, Any]] = [
         {"type": "http.request", "body": b'{"one":1}\n', "more_body": True},
         {"type": "http.disconnect"},
     ]
