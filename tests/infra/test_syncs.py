@@ -82,10 +82,9 @@ def test_spark_can_unpack_the_archive(template: Template) -> None:
     """It knows archives by how their names end, and the CDK keeps the last ending alone."""
     submit = states(template)["Plan"]["Parameters"]["JobDriver"]["SparkSubmit"]
 
-    assert re.search(
-        r"--conf spark\.archives=\S+ \S+\.tgz'}#environment ", submit["SparkSubmitParameters"]
-    )
-    assert submit["EntryPoint"].endswith(".py'}")
+    archive = r"--conf spark\.archives=s3://\S+\.tgz#environment "
+    assert re.search(archive, submit["SparkSubmitParameters"])
+    assert submit["EntryPoint"].endswith(".py")
 
 
 def test_one_python_runs_driver_and_executors(template: Template) -> None:
