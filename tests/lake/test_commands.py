@@ -21,7 +21,17 @@ from tests.oplog.wire import until
 from tests.unit.scene import line
 
 pytestmark = pytest.mark.java
-PARTS = 60  # each is written by itself: seconds in which one can be killed
+PARTS = 20  # each is written by itself
+SLOW = """\
+import time
+from tidings.aws.folder_archive import FolderArchive as Archive
+
+def slow(self, *part, put=Archive.put):
+    put(self, *part)
+    time.sleep(0.5)  # ten seconds for all: so long one has to kill the process in their midst
+
+Archive.put = slow
+"""
 COLD_S = 240.0  # until Spark has started and written a part, on a busy machine
 
 
@@ -118,8 +128,13 @@ def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
     where = ["--archive", str(scene.folder / "parts"), "--table", str(scene.folder / "lake")]
     command = [sys.executable, "-m", "tidings.client.cli", "archive", "compact", *where, *options]
 
+    (scene.folder / "sitecustomize.py").write_text(SLOW)  # runs as Python starts, in a task as well
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(scene.folder)},
     ) as run:
         until(lambda: run.poll() is not None or _sizes(scene) != sizes, COLD_S)
         os.killpg(run.pid, signal.SIGKILL)
