@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tidings.core.consumer_holds import Holds
+from tidings.core.cursors import Place
 from tidings.core.feeds import Retention
+from tidings.core.filters import EVERYTHING
 
 from tests.unit.consumer_scene import ConsumerScene
 from tests.unit.scene import FEED, NOW, Scene
@@ -31,9 +34,9 @@ def test_T18_retention_waits_for_a_consumer() -> None:
     scene = aged(10)
     assert scene.scene.trimmer.run(FEED) == 1
     scene.ack(scene.lease(), through=4)
-    assert scene.scene.trimmer.run(FEED) == 6
+    assert scene.scene.trimmer.run(FEED) == 5
     scene.ack(scene.lease(), 5)
-    assert scene.scene.trimmer.run(FEED) == 7
+    assert scene.scene.trimmer.run(FEED) == 6
 
 
 def test_the_slowest_counts() -> None:
@@ -41,9 +44,9 @@ def test_the_slowest_counts() -> None:
     scene = aged(10)
     scene.register("quick", start="now")
     scene.register("copying", start="copy")
-    assert scene.holds(CAP).page(FEED) == 0
+    assert scene.holds(CAP).pages(FEED) == {0, 10}
     assert scene.scene.trimmer.run(FEED) == 1
-    assert Holds(scene.store, Retention(CAP, 0)).page("other") is None
+    assert not Holds(scene.store, Retention(CAP, 0)).pages("other")
 
 
 def test_but_not_for_ever() -> None:
@@ -52,6 +55,27 @@ def test_but_not_for_ever() -> None:
     scene.ack(scene.lease(), through=1)
     assert scene.scene.trimmer.run(FEED) == 8
     assert scene.watchers.consumer(FEED, "c0")[1].fell_off
+
+
+@pytest.mark.parametrize("idle_ms", [5 * HOUR, 2 * CAP])
+def test_who_stood_while_nothing_came_goes_on_in_the_log(idle_ms: int) -> None:
+    """Beyond the cap, too: it is told the next operation, and no copy of what it has."""
+    scene = aged(3)
+    scene.register("late", start="now")
+    scene.ack(scene.lease(), through=2)
+    scene.scene.now_ms += idle_ms
+    scene.scene.trimmer.run(FEED)
+    scene.post("b")
+    scene.scene.project()
+    scene.scene.now_ms += HOUR
+    scene.scene.trimmer.run(FEED)
+    for name in ("c0", "late"):
+        consumer, lag = scene.watchers.consumer(FEED, name)
+        assert (lag.pages, lag.fell_off) == (1, False)
+        assert isinstance(consumer.position, Place)
+        start = scene.scene.catch_up.start(FEED, consumer.position)
+        step = scene.scene.catch_up.step(FEED, start, EVERYTHING)
+        assert [event.name for event in step.events] == ["update"]
 
 
 def test_alarms_know() -> None:

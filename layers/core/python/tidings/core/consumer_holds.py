@@ -21,10 +21,10 @@ class Holds:
     store: ConsumerStore
     cap: Retention
 
-    def page(self, feed: str) -> int | None:
-        """The last page that every consumer has handled; None where none needs the log."""
+    def pages(self, feed: str) -> frozenset[int]:
+        """The last page that each consumer has handled, where it needs the log."""
         found = (positions.handled(each.position) for each in self.store.consumers(feed))
-        return min((page for page in found if page is not None), default=None)
+        return frozenset(page for page in found if page is not None)
 
 
 @dataclass(frozen=True, slots=True)

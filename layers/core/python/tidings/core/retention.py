@@ -3,9 +3,11 @@ Retention: how far the floor may rise.
 
 A page is given up by age, but never one of the last *records_min* pages and never one that a
 built-in follower has not handled. A named consumer is waited for likewise, but not for ever: at
-the age of a cap its pages are given up in spite of it. DynamoDB deletes a page a day after that,
-as it was written to do (`page_ms` of the settings), because deleting by TTL is free and deleting
-by hand is not. What must stay for longer is renewed (`renewing`).
+the age of a cap its pages are given up in spite of it. The page that it stands on stays as long as
+the one behind it: without it nobody could tell that the position is one of this log. DynamoDB
+deletes a page a day after that, as it was written to do (`page_ms` of the settings), because
+deleting by TTL is free and deleting by hand is not. What must stay for longer is renewed
+(`renewing`).
 """
 
 from __future__ import annotations
@@ -52,11 +54,13 @@ class Trimmer:
     def run(self, feed: str) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
         now, floor = self.clock(), self.trim.floor(feed)
-        held = self.holds.page(feed) if self.holds else None
+        held = self.holds.pages(feed) if self.holds else frozenset()
         raised = self._behind_what_is_lost(feed, floor)
         raised = max(self._raised(feed, raised, rule, now, held) for rule in self._rules(feed))
-        if self.holds and held is not None:
-            raised = max(raised, self._raised(feed, raised, self.holds.cap, now, None))
+        if self.holds and held:
+            raised = max(raised, self._raised(feed, raised, self.holds.cap, now, frozenset()))
+        while raised > floor and raised - 1 in held:
+            raised -= 1  # the page shows that a consumer's position on it is one of this log
         if raised > floor:
             self.trim.raise_floor(feed, raised)
             self.count("FloorRaised", raised - floor)
@@ -82,10 +86,10 @@ class Trimmer:
         found = (self.purge(feed), self.aged(feed))
         return [self.retention, *(rule for rule in found if rule)]
 
-    def _raised(self, feed: str, floor: int, rule: Retention, now: int, held: int | None) -> int:
-        bound = self._bound(feed, rule.records_min)
-        if held is not None:
-            bound = min(bound, held + 1)
+    def _raised(
+        self, feed: str, floor: int, rule: Retention, now: int, held: frozenset[int]
+    ) -> int:
+        bound = min((self._bound(feed, rule.records_min), *(page + 1 for page in held)))
         return self._first_young(feed, floor, bound, now - rule.age_ms)
 
     def _bound(self, feed: str, records_min: int) -> int:
