@@ -99,7 +99,7 @@ class Named:
         lost = self.world.stores.log.read(FEED, page - 2, 1)
         young = bool(lost) and lost[0].at_ms > now - _CAP_MS + _SKEW_MS
         kept = self.world.stores.log.read(FEED, page - 1, 1)
-        if needed == page and kept and kept[0].at_ms < now - 2 * _AGE_MS:
+        if needed - 1 == page and kept and kept[0].at_ms < now - 2 * _AGE_MS:
             self.world.weather.saw("floor waited for a consumer")
         if at != NOWHERE and max(needed, before) < page and young:
             raise Broken(f"the floor is {page}, and {self.name} stands at {standing.position}")

@@ -83,7 +83,7 @@ class Volume:
         """
         if not self._version:
             return
-        if floor == self.page + 1:
+        if floor == self.page:
             self.world.weather.saw("floor waited for a held consumer")
         # A fast clock trims, and a page goes with the one behind it that was stamped by a slow one.
         skew_ms = 4 * self.world.machine.clocks.bound_ms + 1_000

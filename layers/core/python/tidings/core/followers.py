@@ -224,12 +224,11 @@ class Follower:
 
     def _marked(self, lease: Lease) -> bool:
         """Leave a mark, and have the lease looked at where its holder is late and nobody does."""
-        now_ms = self.clock()
-        minute = now_ms // limits.LEASE_LOOK_AGAIN_MS
-        look = f"{lease.fence}.{lease.beat}.{minute}" if lease.is_late(now_ms) else ""
+        late = lease.observed_late(self.clock())
+        look = f"{late.fence}.{late.beat}" if late else ""
         before = self.store.mark(lease.feed, lease.name, look=look)
-        if look and before not in (None, look):
-            self.bells.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
+        if late and before not in (None, look):
+            self.bells.ring(lease.feed, lease.name, late)
         return before is not None
 
     def _look_on(self, lease: Lease, seen: Observation) -> None:

@@ -49,6 +49,10 @@ class Lease:
         recent = -limits.CLOCK_SKEW_MS_MAX <= age_ms < limits.LEASE_LATE_MS
         return self.owner != "" and not recent
 
+    def observed_late(self, now_ms: int) -> Observation | None:
+        """What to look on from, where its holder seems to be late."""
+        return Observation(self.fence, self.beat) if self.is_late(now_ms) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
