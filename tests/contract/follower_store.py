@@ -60,10 +60,12 @@ class FollowerStoreContract:
     def test_who_looks_on_says_so(self, stores: Stores, feed: str) -> None:
         """With a mark: the next one is told who looked before; a mark alone changes nothing."""
         held = take(stores, feed)
-        assert stores.followers.mark(feed, "state", look="1.1") == ""
-        assert stores.followers.mark(feed, "state") == "1.1"
-        assert stores.followers.mark(feed, "state", look="1.2") == "1.1"
-        assert stores.followers.mark(feed, "state", look="1.2") == "1.2"
+        assert stores.followers.mark(feed, "state", look="1.1.7") == ""
+        assert stores.followers.mark(feed, "state") == "1.1.7"
+        assert stores.followers.mark(feed, "state", look="1.1.8") == "1.1.7"
+        assert stores.followers.mark(feed, "state", look="1.1.8") == "1.1.8"
+        found = stores.followers.take(feed, "state", owner="b", now_ms=NOW)
+        assert (found.owner, found.look) == (held.owner, "1.1.8")
         assert stores.followers.save(held, 0, now_ms=NOW).bell == held.bell + 4
 
     def test_save_moves_the_checkpoint_and_renews(self, stores: Stores, feed: str) -> None:
@@ -122,7 +124,7 @@ class FollowerStoreContract:
         assert stores.followers.mark(feed, "state") is None
         assert stores.followers.checkpoints(feed) == {}
         assert stores.followers.release(take(stores, feed))
-        assert stores.followers.mark(feed, "state", look="1.1") is None
+        assert stores.followers.mark(feed, "state", look="1.1.7") is None
 
     @pytest.mark.parametrize("force", [False, True])
     def test_release_by_an_old_fence_is_harmless(

@@ -49,7 +49,7 @@ def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> Non
 
 
 def test_one_at_a_time_looks_on(scene: Scene) -> None:
-    """However many bells find the lease held, and by whatever clocks."""
+    """However many bells find the lease held, and again where that one was lost on the way."""
     scene.post(op())
     take(scene)
     for _ in range(3):
@@ -60,9 +60,20 @@ def test_one_at_a_time_looks_on(scene: Scene) -> None:
     for _ in range(3):
         scene.follower.run(FEED, Diary())
     assert len(scene.bells.observations) == 1
-    for clock_ms in (10 * limits.SWEEP_EVERY_MS, -9 * limits.SWEEP_EVERY_MS):
-        scene.now_ms += clock_ms
+    scene.now_ms += limits.LEASE_LOOK_AGAIN_MS
+    for _ in range(3):
         scene.follower.run(FEED, Diary())
+    assert len(scene.bells.observations) == 2
+
+
+def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
+    """Who looks on by a clock that is ahead is followed by those whose clocks are not."""
+    scene.post(op())
+    take(scene)
+    ahead_ms, began_ms = 10 * limits.LEASE_LOOK_AGAIN_MS, scene.now_ms + limits.LEASE_LATE_MS
+    for _ in range(5):
+        for scene.now_ms in (began_ms + ahead_ms, began_ms):
+            scene.follower.run(FEED, Diary())
     assert len(scene.bells.observations) == 1
 
 

@@ -224,11 +224,10 @@ class Follower:
 
     def _marked(self, lease: Lease) -> bool:
         """Leave a mark, and have the lease looked at where its holder is late and nobody does."""
-        late = lease.observed_late(self.clock())
-        look = f"{late.fence}.{late.beat}" if late else ""
+        look = lease.next_look(self.clock())
         before = self.store.mark(lease.feed, lease.name, look=look)
-        if late and before not in (None, look):
-            self.bells.ring(lease.feed, lease.name, late)
+        if look and before not in (None, look):
+            self.bells.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
         return before is not None
 
     def _look_on(self, lease: Lease, seen: Observation) -> None:

@@ -8,7 +8,7 @@ for `limits.LEASE_MS` is dead, because its function's time limit is shorter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from . import limits
 
@@ -22,7 +22,8 @@ class Lease:
     by others: it is the count this holder has seen. *checkpoint* is the last page handled, 0
     before the first, and *operations* how many were handled on the way there; both are stored
     together or not at all. *expires_ms* is by the clock of the holder: a hint, for a report and
-    for who asks whether to look on, never a right to take over.
+    for who asks whether to look on, never a right to take over. *look* names the last look
+    that began, see `next_look`.
     """
 
     feed: str
@@ -34,6 +35,7 @@ class Lease:
     expires_ms: int
     operations: int = 0
     beat: int = 0
+    look: str = field(default="", compare=False)
 
     def held(self, now_ms: int) -> bool:
         """Whether somebody seems to be at work under it."""
@@ -49,9 +51,18 @@ class Lease:
         recent = -limits.CLOCK_SKEW_MS_MAX <= age_ms < limits.LEASE_LATE_MS
         return self.owner != "" and not recent
 
-    def observed_late(self, now_ms: int) -> Observation | None:
-        """What to look on from, where its holder seems to be late."""
-        return Observation(self.fence, self.beat) if self.is_late(now_ms) else None
+    def next_look(self, now_ms: int) -> str:
+        """
+        The name of a look that may begin now: the fence, the beat and the minute.
+
+        Empty where the holder is not late, and where a look of this minute has begun. So has one
+        of a later minute, by a clock that is ahead: two clocks must not wake each other in turn.
+        """
+        if not self.is_late(now_ms):
+            return ""
+        at, minute = f"{self.fence}.{self.beat}", now_ms // limits.LEASE_LOOK_AGAIN_MS
+        begun_at, _, begun = self.look.rpartition(".")
+        return "" if begun_at == at and int(begun) >= minute else f"{at}.{minute}"
 
 
 @dataclass(frozen=True, slots=True)

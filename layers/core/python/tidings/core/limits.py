@@ -57,6 +57,7 @@ FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # looked on for so long before it is taken over: outlives any run
 LEASE_LATE_MS = 5_000  # without a renewal somebody looks on: a turn takes a second or two
 LEASE_LOOK_MS = 10_000  # one function looks on for so long, then wakes the next: half of LEASE_MS
+LEASE_LOOK_AGAIN_MS = 60_000  # a wake-up of who looked on may be lost: then somebody else begins
 
 SWEEP_EVERY_MS = 60_000  # the schedule's pace
 SWEEP_ERRORS_MAX = 20  # raised together: their tracebacks are one line of a log

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from .connections import Connection
     from .consumer_holds import ConsumerWatch
     from .delivery import Delivery
-    from .leases import Observation
     from .ports import (
         Bells,
         Checkpoints,
@@ -147,24 +146,19 @@ class Sweeper:
             self.spread(do, list(due))
 
     def _ring_late(self, feed: str) -> None:
-        """
-        Those that lag, and those whose holder seems to have died: whoever comes next would wait.
-
-        A dead one's lease is looked on from each sweep: the wake-up of who looked on may be lost.
-        """
+        """Those that lag, and those whose holder died: whoever comes next would have to wait."""
         head, now_ms = self.log.head(feed), self.clock()
-        leases = self.checkpoints.standings(feed)
-        checkpoints = {lease.name: lease.checkpoint for lease in leases}
-        late = {lease.name: lease.observed_late(now_ms) for lease in leases}
+        leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
+        checkpoints = {name: lease.checkpoint for name, lease in leases.items()}
         for follower in FOLLOWERS:
             lag = head - checkpoints.get(follower, 0)
             self.count("FollowerLag", lag)
-            if lag > 0 or late.get(follower):
-                self.bells.ring(feed, follower, late.get(follower))
+            if lag > 0 or (follower in leases and leases[follower].is_late(now_ms)):
+                self.bells.ring(feed, follower)
         if self.archives:
-            self._archive(feed, head, checkpoints.get(ARCHIVE, 0), late.get(ARCHIVE))
+            self._archive(feed, head, checkpoints.get(ARCHIVE, 0))
 
-    def _archive(self, feed: str, head: int, checkpoint: int, late: Observation | None) -> None:
+    def _archive(self, feed: str, head: int, checkpoint: int) -> None:
         """
         Nothing else rings this follower: each of its runs costs a write, and a minute is enough.
 
@@ -174,7 +168,7 @@ class Sweeper:
         lag_ms = max(0, self.clock() - waiting[0].at_ms) if waiting else 0
         self.count("ArchiveLag", lag_ms // 1000)
         if waiting:
-            self.bells.ring(feed, ARCHIVE, late)
+            self.bells.ring(feed, ARCHIVE)
 
     def _tell(self, clients: Mapping[str, int]) -> None:
         """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""

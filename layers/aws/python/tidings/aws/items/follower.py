@@ -53,4 +53,5 @@ def decode(item: Mapping[str, Any]) -> Lease:
         expires_ms=number_of(item, "lease_until"),
         operations=number_of(item, "operations"),
         beat=number_of(item, "beat"),
+        look=text_of(item, "look"),
     )

@@ -115,6 +115,7 @@ def _lease(feed: str, name: str, follower: _Follower) -> Lease:
         expires_ms=follower.expires_ms,
         operations=follower.operations,
         beat=follower.beat,
+        look=follower.look,
     )
 
 
