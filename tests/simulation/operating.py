@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tidings.core import limits
 from tidings.core.consumers import Consumer
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer, NothingDone, UnknownParked
 from tidings.core.overseeing import Overseer, Reason
@@ -68,6 +69,8 @@ class Operator:
         elif self._fell_off(standing):
             self._mark("oldest")
         elif standing.failure and standing.failure.id:
+            if standing.parked >= limits.PARKED_MAX:
+                self._do(lambda overseer: overseer.drop(FEED, self.name, "all", _WHY))
             self._do(lambda overseer: overseer.park(FEED, self.name, _WHY))
 
     def _fell_off(self, standing: Consumer) -> bool:
