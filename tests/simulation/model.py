@@ -11,6 +11,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 PAGE_END = 0x7FFFFF
@@ -108,6 +109,11 @@ class Log:
             self.frontier += 1
             self.ops += map(self._placed, more)
             self._positions += [op.at for op in more]
+
+    @property
+    def waits_since_s(self) -> float:
+        """When the first page behind a hole was written; infinity where there is no hole."""
+        return min((self.seconds[number] for number in self._waiting), default=inf)
 
     def _placed(self, op: Op) -> Op:
         """*op* with what it took away, now that it is known what came before it."""

@@ -28,6 +28,7 @@ from .weather import Weather
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+_LATE_HOLE_MS = 6 * HOUR_MS  # long before it is taken for a page that is lost (`HOLE_LOST_MS`)
 # So late, at most, hears a replica of the log of a page: in truth less than a second.
 _REPLICA_MS = 3_000
 _SEND_TIMEOUT_MS = 1_000
@@ -212,7 +213,7 @@ class World:
         while True:
             now = self.scheduler.now_ms
             pause = MINUTE_MS - now % MINUTE_MS
-            if self.in_lull:
+            if self.in_lull and not self._is_late():
                 pause = min(HOUR_MS - now % HOUR_MS, self.lull_until_ms - now + pause)
             self.scheduler.sleep(pause)
             if self.sweeps:
@@ -220,6 +221,11 @@ class World:
                 if self.weather.strikes("sweep_repeated"):
                     for _ in range(3):
                         self.scheduler.after(self.random.uniform(0, MINUTE_MS), self._sweep)
+
+    def _is_late(self) -> bool:
+        """Whether followers that an hourly sweep keeps waiting would find a hole a day old."""
+        since_ms = self.scheduler.now_ms - _LATE_HOLE_MS
+        return any(model.waits_since_s * 1_000 < since_ms for model in self.models.values())
 
     def _sweep(self) -> None:
         self.machine.start("sweep", SWEEP_TIMEOUT_S, self.functions.sweep)
