@@ -99,12 +99,12 @@ def test_O40_an_id_of_somebody_else_is_a_time(scene: Scene) -> None:
     assert names(events)[-1] == "live"
 
 
-def test_falling_back_by_time_begins_a_minute_earlier(scene: Scene) -> None:
-    """The clocks of two writers may differ by so much, and what one of them wrote must be told."""
+def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
+    """By what two writers' clocks may differ, and by how long one may stay behind its number."""
     scene.post(op("long ago"))
     scene.now_ms += 2000
     scene.post(op("just before"))
-    scene.now_ms += limits.CLOCK_SKEW_MS_MAX
+    scene.now_ms += limits.STAMP_DISORDER_MS
     scene.project()
 
     found = names(caught_up(scene, f"{scene.now_ms // 1000:08x}95528dd0f3863c00"))

@@ -46,14 +46,14 @@ LIVE = "live"
 
 def margin(seconds: int) -> int:
     """Since when objects are wanted by who was here at *seconds*."""
-    return max(0, seconds - limits.CLOCK_SKEW_MS_MAX // 1000)
+    return max(0, seconds - limits.STAMP_DISORDER_MS // 1000)
 
 
 def _asked_from(progress: Progress) -> int:
     """The second that `margin` was given for a copy by time; 0 for another copy."""
     if not progress.tombstones:
         return 0
-    return (progress.since_ms + limits.CLOCK_SKEW_MS_MAX) // 1000
+    return (progress.since_ms + limits.STAMP_DISORDER_MS) // 1000
 
 
 def _nothing(feed: str, cursor: Cursor) -> bool:

@@ -38,8 +38,9 @@ TAIL_BYTES_MAX = 8 * 1024 * 1024  # held for streams at the frontier; who is fur
 TAIL_PAGE_BYTES = 400  # a held page's objects, beside its text
 HOLE_GRACE_MS = 2000  # a writer needs some 10 ms between number and page; then it is overtaken
 HOLE_LOST_MS = 24 * 3600 * 1000  # no page lives for less: an older hole may be one that expired
-WRITE_MS_MAX = 30_000  # from a page's stamp to its write: API Gateway ends a request then
+WRITE_MS_MAX = 30_000  # from a page's number, or its stamp, to its write: a request ends then
 CLOCK_SKEW_MS_MAX = 60_000  # writers' clocks are within this of each other (AWS: milliseconds)
+STAMP_DISORDER_MS = CLOCK_SKEW_MS_MAX + WRITE_MS_MAX  # by which a later page may be older
 CURSOR_CHARS_MAX = 64  # any id longer than this is refused before it is parsed
 
 # --- filters ---------------------------------------------------------------------------------
