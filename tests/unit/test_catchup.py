@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tidings.core import cursors, limits
 from tidings.core.catchup import LIVE, Progress
 from tidings.core.cursors import PAGE_END, START, Place, Replication, Since
+from tidings.core.filters import EVERYTHING
 from tidings.core.pages import Page
 
 from tests.unit.following import SECOND, caught_up, filled, follow, names, trimmed
@@ -152,6 +153,18 @@ def test_a_place_behind_the_last_slot_of_its_page(scene: Scene) -> None:
     first, _, _ = filled(scene)
 
     assert names(caught_up(scene, first.id_prefix + "001000"))[0] == "insert c"
+
+
+def test_no_cursor_of_a_copy_comes_before_its_reset(scene: Scene) -> None:
+    """Who is cut between the two would go on copying, and keep what was deleted meanwhile."""
+    filled(scene)
+    progress = scene.catch_up.start(FEED, Place(1, 0, SECOND))
+    trimmed(scene, 3)
+    scene.now_ms += TOMBSTONE_MS
+    while not progress.copying:
+        step = scene.catch_up.step(FEED, progress, EVERYTHING)
+        progress = step.progress
+    assert names(step.events) == ["reset"] and not progress.resets
 
 
 def test_trimmed_in_the_middle_of_the_log(scene: Scene) -> None:

@@ -56,6 +56,16 @@ def _asked_from(progress: Progress) -> int:
     return (progress.since_ms + limits.STAMP_DISORDER_MS) // 1000
 
 
+def _reset(progress: Progress) -> Step:
+    """
+    The beginning of a copy of everything: nobody is given its cursor without being told so.
+
+    Who had the cursor alone when the connection broke would go on behind it, and keep what was
+    deleted meanwhile.
+    """
+    return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
+
+
 def _nothing(feed: str, cursor: Cursor) -> bool:
     return False
 
@@ -103,7 +113,7 @@ class CatchUp:
         if wanted.veiled and progress.tombstones:  # it is not told what left meanwhile: all anew
             progress = self._everything(feed)
         if progress.resets:
-            return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
+            return _reset(progress)
         if progress.copying:
             return self._copy_step(feed, progress, wanted)
         return self._log_step(feed, progress, wanted)
@@ -373,7 +383,8 @@ class CatchUp:
         """What the archive has below the *floor* of the log; where it has a hole, by the time."""
         pages = self.archive.read(feed, after, floor - 1) if self.archive else ()
         if not pages:
-            return Step([], self._by_time(feed, progress.seconds))
+            copy = self._by_time(feed, progress.seconds)
+            return _reset(copy) if copy.resets else Step([], copy)
         parts = self._parts(feed, pages, progress, wanted)
         moved = replace(in_log(pages[-1].end), announces=progress.announces, archived=True)
         return Step(parts, moved, size=sum(page.size for page in pages))
