@@ -12,7 +12,7 @@ from typing import Any
 
 import h11
 
-PATIENCE_S = 20.0  # a cold function on a busy machine: slow is not wrong
+PATIENCE_S = 60.0  # a cold function on a busy machine: slow is not wrong
 STREAM = "text/event-stream"
 JSON = "application/json"
 _COMMENT = re.compile(rb":[^\r\n]*\n")
