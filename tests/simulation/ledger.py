@@ -231,6 +231,7 @@ class Ledger:
         self.saw("consumer was marked back")
         self.first = NEVER
         self.written.clear()
+        self.skipped = {at for at in self.skipped if at <= after}
 
     def refiltered(self) -> None:
         """What it is sent is another choice from now on."""
@@ -238,10 +239,12 @@ class Ledger:
         self.saw("filter was changed")
 
     def _shelve(self, change: Change) -> None:
+        marked = change.note is not None and change.note.what == "mark"
         for id in change.drop:
             if change.note is None and id not in self.again:
                 raise Broken(f"{self.name}: the parked {id} is gone, and nobody wrote it")
             self.saw("parked message was written", id in self.again)
+            self.saw("parked message comes again", marked)
             self.parked.discard(id)
             self.skipped.add(Id.of(id).at)
         if change.park is not None:

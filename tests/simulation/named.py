@@ -48,6 +48,7 @@ LEADS_TO: Final = (
     "message came alone",
     "message was parked",
     "message was stepped over",
+    "parked message comes again",
     "parked message failed again",
     "parked message was written",
     "store refused a zombie",

@@ -130,15 +130,25 @@ def test_parked() -> None:
     assert scene.consumer().failure is None
 
 
-def test_parked_again_it_counts_once() -> None:
-    """One that was parked comes again where an operator goes back, and may fail again."""
+@pytest.mark.parametrize("back", ["oldest", "copy"])
+def test_what_comes_again_is_parked_no_more(back: str) -> None:
+    """Sent again behind a copy it would bring back what was deleted since."""
     scene = made("a", "a")
     scene.overseer.park(FEED, "c0", WHY)
-    scene.overseer.mark(FEED, "c0", "oldest", WHY)
+    scene.overseer.retry(FEED, "c0", "all", WHY)
+    scene.overseer.mark(FEED, "c0", back, WHY)
+    assert scene.watchers.parked(FEED, "c0") == []
+    assert (scene.consumer().parked, scene.lease().consumer.retries) == (0, ())
+
+
+def test_what_does_not_come_again_stays_parked() -> None:
+    """A mark forward, or back to behind it, leaves it where it is."""
+    scene = made("a", "a", "a")
     scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.mark(FEED, "c0", scene.places[2].encode(), WHY)
+    scene.overseer.mark(FEED, "c0", scene.places[1].encode(), WHY)
     assert (scene.consumer().parked, len(scene.watchers.parked(FEED, "c0"))) == (1, 1)
-    scene.overseer.drop(FEED, "c0", "all", WHY)
-    assert scene.consumer().parked == 0
+    assert scene.due() == [2]
 
 
 def test_a_rare_message_is_stepped_over_however_far_it_is() -> None:

@@ -18,7 +18,7 @@ from .filters import Filter
 from .positions import later, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from .acknowledged import Spans
     from .positions import Position
@@ -212,6 +212,12 @@ def moved(consumer: Consumer, position: Position | None) -> Consumer:
         return unheld(passed(consumer, position))
     fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
     return unheld(fresh)
+
+
+def unparked(consumer: Consumer, ids: Collection[str]) -> Consumer:
+    """Without the parked messages *ids*, nor are they sent again."""
+    retries = tuple(each for each in consumer.retries if each not in ids)
+    return replace(consumer, retries=retries, parked=consumer.parked - len(ids))
 
 
 def unheld(consumer: Consumer) -> Consumer:

@@ -215,8 +215,7 @@ def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
     for each in retried:
         if each not in consumer.retries:
             raise UnknownParked("was not to be sent again", field="retried", value=each)
-    count = consumer.parked - len(set(retried))
-    return replace(consumer, retries=_less(consumer, retried), parked=count)
+    return consumers.unparked(consumer, set(retried))
 
 
 def _less(consumer: Consumer, ids: Sequence[str]) -> tuple[str, ...]:

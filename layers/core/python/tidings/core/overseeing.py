@@ -14,6 +14,7 @@ from . import consumers, limits, positions
 from .consumer_book import check_name
 from .consumers import Change, Consumer, Note, Parked
 from .errors import InvalidConsumer, NothingDone, UnknownParked
+from .positions import rank, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +112,9 @@ class Overseer:
         """
         Put it to *target*, see `place`: forward acknowledges, back has everything sent again.
 
+        Back, what is parked behind it is parked no more: it comes again in its turn, or a copy
+        tells what became of its object. Sent later, it would bring back what was deleted since.
+
         Raises:
             NothingDone: it stands there.
         """
@@ -118,7 +122,11 @@ class Overseer:
 
         def change(found: Consumer) -> Change:
             note = self._note("mark", why, positions.spelled(position) or positions.OLDEST)
-            return Change(consumers.moved(found, position), note)
+            moved = consumers.moved(found, position)
+            if rank(position) > rank(found.position):
+                return Change(moved, note)
+            asked = [each for each in self._names(found) if rank(read(each)) > rank(position)]
+            return Change(consumers.unparked(moved, asked), note, drop=tuple(asked))
 
         return self.book.change(feed, name, change)
 
@@ -174,10 +182,9 @@ class Overseer:
         """
 
         def change(found: Consumer) -> Change:
-            asked = tuple(_chosen(self._names(found), which))
-            retries = tuple(each for each in found.retries if each not in asked)
-            left = replace(found, retries=retries, parked=found.parked - len(asked))
-            return Change(left, self._note("drop", why, which), drop=asked)
+            asked = _chosen(self._names(found), which)
+            left = consumers.unparked(found, asked)
+            return Change(left, self._note("drop", why, which), drop=tuple(asked))
 
         return self.book.change(feed, name, change)
 
