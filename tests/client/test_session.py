@@ -13,7 +13,8 @@ from tidings.client.events import Event
 from tidings.client.named_consumers import NamedConsumers
 from tidings.client.session import Overtaken, Session
 
-PLACE, ROW, OLDEST = "6562c4f80000000007000003", "000000000000000007800005", "0" * 18 + "7fffff"
+PLACE, ROW = "6562c4f80000000007000003", "000000000000000007800005"
+OLDEST, TRIMMED = "0" * 18 + "7fffff", "000000000000000007800040"  # of a log from page 1, from 8
 ANSWERS: list[tuple[int, dict[str, Any]]] = []
 
 
@@ -39,11 +40,12 @@ def api() -> Iterator[NamedConsumers]:
         server.shutdown()
 
 
-def leased(api: NamedConsumers, cursor: str) -> Session:
+def leased(api: NamedConsumers, cursor: str, *, copying: bool = False) -> Session:
     answer = {
         "fence": 1,
         "lease_ms": 30_000,
         "cursor": cursor,
+        "copying": copying,
         "acked": "",
         "single_through": None,
         "retries": [PLACE],
@@ -66,14 +68,14 @@ def test_T12_a_copy_is_not_taken_for_the_log(api: NamedConsumers) -> None:
     A worker that began in the log is told of rows where its pages were given up meanwhile.
     They are the latest of each object: written and acknowledged they would pass for all messages.
     """
-    for cursor in (PLACE, OLDEST):
+    for cursor in (PLACE, OLDEST, TRIMMED):
         with leased(api, cursor) as session:
             assert session.expects(event(PLACE))
             assert session.expects(event(PLACE, "live"))
             assert not session.expects(event(ROW))
             assert not session.expects(event("1", "reset"))
     for cursor in ("0", ROW):
-        with leased(api, cursor) as session:
+        with leased(api, cursor, copying=True) as session:
             assert session.expects(event(ROW))
             assert session.expects(event("1", "reset"))
 

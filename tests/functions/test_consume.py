@@ -31,6 +31,7 @@ def test_a_worker_from_its_lease_to_its_release(cloud: Cloud) -> None:
     assert session == {
         "fence": 1,
         "cursor": "0" * 18 + "7fffff",
+        "copying": False,
         "acked": "",
         "single_through": None,
         "retries": [],

@@ -160,12 +160,10 @@ class Ledger:
             self.first = at
 
     def _check_copying(self, reading: Reading, name: str) -> None:
-        """A copy comes to who asked for one, and to who began at the oldest page, and says so."""
-        asked = reading.copying or (reading.consumer.position is None and name == "reset")
-        if not asked:
+        """A copy comes to who asked for one."""
+        if not reading.copying:
             stood = reading.consumer.position
             raise Broken(f"{self.name} stood at {stood}, and is told {name} of a copy")
-        reading.copying = True
 
     def _check_next(self, reading: Reading, at: Position) -> None:
         if reading.behind is None:  # a copy without rows

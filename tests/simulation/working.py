@@ -207,7 +207,8 @@ class _Turn:
         self.acked = session.consumer.acked
         self.single = session.consumer.single
         self.source = Source(worker.world, session)
-        self.begun_at = self.told = self.written = session.cursor
+        self.copying = session.consumer.copying
+        self.told = self.written = session.cursor
 
     def run(self) -> None:
         try:
@@ -276,10 +277,8 @@ class _Turn:
 
     def _is_unasked(self, event: Event) -> bool:
         """Rows come to who asked for a copy, and else where the log was given up (14.3)."""
-        began = Id.of(self.begun_at.rjust(24, "0"))
-        in_log = len(self.begun_at) == 24 and not began.replicates
         is_row = len(event.id) == 24 and Id.of(event.id).replicates
-        return in_log and (event.name == "reset" or is_row)
+        return not self.copying and (event.name == "reset" or is_row)
 
     def _acked(self, event: Event) -> bool:
         if event.name == "reset":

@@ -45,6 +45,7 @@ class Session(Closing):
         self._renew_s = answer["lease_ms"] / 1000 / RENEWALS
         self.fence: int = answer["fence"]
         self.cursor: str = answer["cursor"]
+        self._copying: bool = answer["copying"]
         self.types: list[str] = answer.get("types", [])
         self.parents: list[str] = answer.get("parents", [])
         self.single_through: str = answer["single_through"] or ""
@@ -66,11 +67,10 @@ class Session(Closing):
         """
         Whether it is what a worker of this lease is to write.
 
-        A worker that begins in the log is told of a copy where the log was given up meanwhile:
+        A worker that was not to copy is told of a copy where the log was given up meanwhile:
         the latest of each object, and not each message.
         """
-        begins_in_log = is_id(self.cursor) and not is_row(self.cursor)
-        return not (begins_in_log and (event.name == RESET or is_row(event.id)))
+        return self._copying or not (event.name == RESET or is_row(event.id))
 
     def one_at_a_time(self, event_id: str) -> bool:
         return bool(self.single_through) and event_id[8:] <= self.single_through[8:]

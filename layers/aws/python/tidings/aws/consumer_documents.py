@@ -42,6 +42,7 @@ def session_document(session: Session, now_ms: int) -> Document:
         "fence": consumer.fence,
         "lease_ms": max(0, consumer.until_ms - now_ms),
         "cursor": session.cursor,
+        "copying": consumer.copying,
         "acked": acknowledged.spelled(consumer.acked),
         "single_through": positions.spelled(consumer.single),
         "retries": list(consumer.retries),
