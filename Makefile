@@ -107,7 +107,7 @@ soak: $(STAMP)  ## half an hour of load on a twin with faults (SOAK="--seconds 1
 	$(BIN)/python -m bench.soak $(SOAK)
 
 real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and check every package
-	$(BIN)/python -m tests.sync
+	$(BIN)/python -m tests.real_dumps
 
 layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
 	$(BIN)/python -m infra.build_layers

@@ -81,7 +81,7 @@ def _run() -> _Found:
 
 @contextlib.contextmanager
 def _agent(port: int, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "tidings.client.cli", "agent", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "tidings.client.cli.main", "agent", "--listen", "127.0.0.1:0"]
     command += ["--url", f"http://127.0.0.1:{port}", "--queue-dir", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -6,17 +6,17 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from tidings.aws.clock import now_ms, sleep_ms
-from tidings.core import corrections
-from tidings.core.correcting import Corrector, Outcome
-from tidings.core.corrections import NOWHERE, Position, correction
-from tidings.core.followers import STATE
-from tidings.core.operations import line_from
-from tidings.core.reader import Filler
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import Filler
+from tidings.core.model.operations import line_from
+from tidings.core.sync import corrections
+from tidings.core.sync.apply import Corrector, Outcome
+from tidings.core.sync.corrections import NOWHERE, Position, correction
 
-from . import engine, units
-from .sections import Section, rate
-from .workload import operations
+from bench import engine, units
+from bench.sections import Section, rate
+from bench.workload import operations
 
 _FEED = "main"
 _CORRECTIONS = 50_000  # a part as a plan is written

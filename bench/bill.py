@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-from tidings.aws.settings import SETTINGS
+from tidings.aws.config.settings import SETTINGS
 from tidings.core import limits
 
 from infra import prices, settings

@@ -20,13 +20,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tidings.aws import asgi, blueprint
-from tidings.local import http_events, socket_events
+from tidings.aws.config import deployment
+from tidings.aws.web.stream import LAST_MS
 from tidings.local.environment import Places
 from tidings.local.environment import program as deployed
+from tidings.local.gateway import http_events, socket_events
 from tidings.local.options import Options
 
-from . import engine, units
+from bench import engine, units
 
 _STREAM_MS = 100  # so that it reaches the end of the log, and does not look there again
 
@@ -115,19 +116,19 @@ class Functions:
         )
 
     def _module(self, name: str) -> ModuleType:
-        function = next(each for each in blueprint.FUNCTIONS if each.name == name)
+        function = next(each for each in deployment.FUNCTIONS if each.name == name)
         if name != self.current:
             self._become(function)
         return importlib.import_module(f"functions.{function.folder}.handler")
 
-    def _become(self, function: blueprint.Function) -> None:
+    def _become(self, function: deployment.Function) -> None:
         """What was built for the function before is forgotten, as in a process of its own."""
         for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
             del os.environ[name]
         os.environ |= deployed(function, Options(archive=self.archive), self.places).environment
         _forget()
         self._written, self._read, self.current = [], [], function.name
-        from tidings.aws import clients
+        from tidings.aws.runtime import clients
 
         for client in (clients.dynamodb(), clients.dynamodb_once()):
             self._watch(client)
@@ -171,7 +172,7 @@ class _Context:
 async def _streamed(app: Any) -> None:
     """A GET from the end of the log on, in a function whose time is over soon."""
     sent: list[dict[str, Any]] = []
-    deadline = int(time.time() * 1000) + asgi.LAST_MS + _STREAM_MS
+    deadline = int(time.time() * 1000) + LAST_MS + _STREAM_MS
     told = {"accept": "text/event-stream", "x-amzn-lambda-context": f'{{"deadline":{deadline}}}'}
 
     async def receive() -> dict[str, Any]:

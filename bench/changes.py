@@ -14,19 +14,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tidings.aws.clock import now_ms, sleep_ms
-from tidings.aws.dynamodb_tags import DynamoDBTags
-from tidings.aws.items import page as page_item
-from tidings.core.changes import Change, line_of, number_of
-from tidings.core.listing import Lister, Query
-from tidings.core.pages import Page, encode
-from tidings.core.tag_index import Indexer
-from tidings.local import tables
+from tidings.aws.dynamodb.items import page as page_item
+from tidings.aws.dynamodb.tags import DynamoDBTags
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.core.changeagent.changes import Change, line_of, number_of
+from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.tag_indexer import Indexer
+from tidings.core.model.pages import Page, encode
 from tidings.local.running import Twin
+from tidings.local.store import tables
 
-from . import engine, units
-from .sections import Section, percentile
-from .stream_process import find
+from bench import engine, units
+from bench.sections import Section, percentile
+from bench.stream_process import find
 
 _FEED = "main"
 _RARE, _EVERY = "rare", 10_000

@@ -8,12 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tidings.aws import blueprint
-from tidings.aws.settings import SETTINGS
+from tidings.aws.config import deployment
+from tidings.aws.config.settings import SETTINGS
 
+from bench.sections import Section
 from infra import build_layers, sdk
-
-from .sections import Section
 
 _ROOT = Path(__file__).parent.parent
 _RUNS = 25
@@ -73,7 +72,7 @@ def _shipped() -> list[tuple[str, str]]:
 
 
 def measure() -> Section:
-    folders = sorted({function.folder for function in blueprint.FUNCTIONS})
+    folders = sorted({function.folder for function in deployment.FUNCTIONS})
     taken: dict[str | None, list[float]] = {folder: [] for folder in [None, *folders]}
     for _ in range(_RUNS):  # in turn, so that a slow moment of the machine hits all alike
         for folder in taken:

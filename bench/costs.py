@@ -13,17 +13,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tidings.aws import metrics
-from tidings.aws.stages import stack_name
-from tidings.core.reader import Reader
+from tidings.aws.config import metrics
+from tidings.aws.config.stages import stack_name
+from tidings.core.log.reader import Reader
 
+from bench import calls, costs_page, engine, replay, units
+from bench.bill import STREAM
+from bench.calls import Functions, Used
+from bench.sections import Section
+from bench.workload import operations
 from infra import settings, synth
-
-from . import calls, costs_page, engine, replay, units
-from .bill import STREAM
-from .calls import Functions, Used
-from .sections import Section
-from .workload import operations
 
 _ROUNDS = 8
 _WATCHERS = 25
@@ -109,7 +108,7 @@ def _clients(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
 
 
 def _opened(name: str) -> dict[str, Any]:
-    from tidings.local import socket_events
+    from tidings.local.gateway import socket_events
 
     return socket_events.connect(calls.caller(name), now_ms=int(time.time() * 1000))
 
@@ -190,7 +189,7 @@ def _weight(item: Any) -> int:
 def _value(value: dict[str, Any]) -> int:
     ((kind, content),) = value.items()
     if kind == "B":
-        return len(a2b_base64(content))  # as `tidings.aws.wire` leaves it
+        return len(a2b_base64(content))  # as `tidings.aws.dynamodb.transport.raw_query` leaves it
     return len(content) if kind == "S" else 8
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .sections import Section
+from bench.sections import Section
 
 SIZES = (2_000_000, 10_000_000)
 LARGE = 100_000_000  # alone, by `make bench-large`: neither of the others could hold it
@@ -65,8 +65,8 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
 
 def by_spark(dump: Path, state: Path, work: Path) -> int:
     from pyspark.sql import DataFrame, SparkSession
-    from tidings.pipeline import schemas, session
-    from tidings.pipeline.job import Job, Wishes
+    from tidings.sync import schemas, spark_session
+    from tidings.sync.job import Job, Wishes
 
     class Shards:
         def table(self, spark: SparkSession) -> DataFrame:
@@ -74,7 +74,7 @@ def by_spark(dump: Path, state: Path, work: Path) -> int:
 
         def check(self) -> None: ...
 
-    with session.local(work, size=dump.stat().st_size) as spark:
+    with spark_session.local(work, size=dump.stat().st_size) as spark:
         job = Job(spark, str(work), Wishes(), lambda name: None)
         return job.make_plan([str(dump)], Shards(), through=1).corrections
 

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
-from tidings.aws import blueprint, twin_keys, wire
-from tidings.aws.clock import now_ms, sleep_ms
-from tidings.aws.dynamodb_claims import DynamoDBClaims
-from tidings.aws.dynamodb_followers import DynamoDBFollowers
-from tidings.aws.dynamodb_log import DynamoDBLog
-from tidings.aws.dynamodb_state import DynamoDBState
-from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
-from tidings.core.append import Appender
-from tidings.core.catchup import CatchUp
-from tidings.core.departure_reader import DepartureReader
+from tidings.aws.config import deployment, twin_keys
+from tidings.aws.dynamodb.claims import DynamoDBClaims
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+from tidings.aws.dynamodb.transport import raw_query
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.log.append import Appender
+from tidings.core.log.reader import Reader
 from tidings.core.memory import MemoryBells, MemoryDepartures, MemoryProfiles
-from tidings.core.projecting import Projector
-from tidings.core.reader import Reader
-from tidings.local import dynamodb_local, tables
+from tidings.core.state.projector import Projector
+from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.local.store import dynamodb_local, tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -40,7 +41,7 @@ def client(url: str) -> DynamoDBClient:
     config = Config(parameter_validation=False, max_pool_connections=16)
     shown = twin_keys.credentials(url)
     made = boto3.client("dynamodb", endpoint_url=url, config=config, **shown)
-    wire.read_items_raw(made)
+    raw_query.read_items_raw(made)
     return made
 
 
@@ -109,7 +110,7 @@ def running() -> Iterator[Engine]:
 
 def forget_changes(running: Engine) -> None:
     """Give each table a new stream, so that a twin started now does not follow what was filled."""
-    for table in blueprint.TABLES:
+    for table in deployment.TABLES:
         if table.stream:
             _stream(running, table.name, {"StreamEnabled": False})
             _stream(running, table.name, {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"})

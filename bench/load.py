@@ -18,16 +18,16 @@ from typing import Any
 
 import click
 import uvloop
-from tidings.client import passwords
+from tidings.client import auth
 from tidings.client.address import socket_url
 from tidings.client.errors import ClientError
 from tidings.local.running import Twin
 
-from . import results
-from .loading import reporting, running
-from .loading.plan import RATE, Place, Plan
-from .loading.running import Run, Unheard
-from .sections import Section
+from bench import results
+from bench.loading import reporting, running
+from bench.loading.plan import RATE, Place, Plan
+from bench.loading.running import Run, Unheard
+from bench.sections import Section
 
 _BOTH = ("ws", "sse")
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -137,7 +137,7 @@ def _place(
         raise click.UsageError("say once where it is: --url or --stage")
     try:
         secret = [
-            passwords.from_file(each) if each else ""
+            auth.from_file(each) if each else ""
             for each in (read_password_file, ingest_password_file)
         ]
         if stage:

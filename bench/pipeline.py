@@ -9,15 +9,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidings.client.post import Poster
-from tidings.flow import Call, Feed, Message, Parquet, Pipeline, Postgres, Source, omit
-from tidings.flow.running import Runner
+from tidings.client.produce.post import Poster
 from tidings.local.running import Twin
+from tidings.pipelines import Call, Feed, Message, Parquet, Pipeline, Postgres, Source, omit
+from tidings.pipelines.runner import Runner
 
-from tests.flow import server
-
-from .sections import Section, rate
-from .workload import operations
+from bench.sections import Section, rate
+from bench.workload import operations
+from tests.pipelines import server
 
 SLOWED_MAX = 1.10  # of the time of a store beside a slow one
 _COUNT = 20_000

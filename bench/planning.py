@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from tidings.core import fanout
-from tidings.core.connections import Watch
-from tidings.core.filters import Filter
 from tidings.core.memory import MemoryWatches
-from tidings.core.operations import line_from
-from tidings.core.pages import Page, encode
+from tidings.core.model.filters import Filter
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
+from tidings.core.websocket import fanout
+from tidings.core.websocket.connections import Watch
 
-from .sections import Section
-from .workload import operations
+from bench.sections import Section
+from bench.workload import operations
 
 _FEED = "main"
 _MATCHING = 10

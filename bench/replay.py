@@ -9,15 +9,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tidings.aws.clock import now_ms
-from tidings.aws.items import page as page_item
-from tidings.core.operations import line_from
-from tidings.core.pages import Page, encode
-from tidings.local import tables
+from tidings.aws.dynamodb.items import page as page_item
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
+from tidings.local.store import tables
 
-from . import engine
-from .sections import Section, rate
-from .workload import operations
+from bench import engine
+from bench.sections import Section, rate
+from bench.workload import operations
 
 _ROOT = Path(__file__).parent.parent
 _BATCHED = "batched"

@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from tidings.core.catchup import Progress
-from tidings.core.filters import EVERYTHING
+from tidings.core.catchup.catchup import Progress
+from tidings.core.model.filters import EVERYTHING
 
-from . import engine
+from bench import engine
 
 
 def main(url: str, feed: str, count: int) -> None:

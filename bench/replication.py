@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tidings.aws.clock import now_ms
+from tidings.aws.runtime.clock import now_ms
 from tidings.core import limits
-from tidings.core.operations import line_from
-from tidings.core.state import Row
+from tidings.core.model.operations import line_from
+from tidings.core.state.rows import Row
 from tidings.local.running import Twin
 
-from . import engine, sse_reader, stream_process
-from .sections import Section, rate
-from .workload import operations
+from bench import engine, sse_reader, stream_process
+from bench.sections import Section, rate
+from bench.workload import operations
 
 _FEED = "main"
 _TARGET = 70_000

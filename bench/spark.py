@@ -14,20 +14,21 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
-from tidings.aws.clock import now_ms
-from tidings.aws.folder_archive import FolderArchive
-from tidings.core import archives, pages
-from tidings.core.operations import line_from
-from tidings.core.pages import Page
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.s3.folder_archive import FolderArchive
+from tidings.core.archive import segments
+from tidings.core.model import pages
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page
 from tidings.local.running import Twin
-from tidings.pipeline import daemon
-from tidings.pipeline.place import on_twin
 from tidings.spark import register
 from tidings.spark.columns import SCHEMA
 from tidings.spark.source import TidingsSource
+from tidings.sync import worker_daemon
+from tidings.sync.target import on_twin
 
-from .sections import Section
-from .workload import operations
+from bench.sections import Section
+from bench.workload import operations
 
 ARCHIVE_TARGET, LOG_TARGET = 200_000, 50_000  # operations a second on two cores
 _COUNT = 1_000_000
@@ -142,7 +143,7 @@ def _session(folder: str) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.python.daemon.module", daemon.MODULE)  # docs/SPARK.md
+    builder = builder.config("spark.python.daemon.module", worker_daemon.MODULE)  # docs/SPARK.md
     spark = builder.config("spark.local.dir", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
@@ -165,7 +166,7 @@ def _fill_archive(folder: Path, count: int) -> None:
     kept = list(_made(count))
     size = -(-len(kept) // _PARTS)
     for first in range(0, len(kept), size):
-        FolderArchive(folder).put(_FEED, *archives.encode(kept[first : first + size]))
+        FolderArchive(folder).put(_FEED, *segments.encode(kept[first : first + size]))
 
 
 def _fill_log(twin: Twin, count: int) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from tidings.core.cursors import START
+from tidings.core.model.cursors import START
 from tidings.local.running import Twin
 
-from . import engine, sse_reader, stream_process
-from .replay import fill
-from .sections import Section, rate
+from bench import engine, sse_reader, stream_process
+from bench.replay import fill
+from bench.sections import Section, rate
 
 _FEED = "main"
 _BATCH = 100

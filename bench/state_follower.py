@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 
-from tidings.aws.clock import now_ms, sleep_ms
-from tidings.core.followers import STATE, Follower
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.core.followers.follower import STATE, Follower
+from tidings.core.log.reader import Filler
 from tidings.core.memory import MemoryBells
-from tidings.core.operations import line_from
-from tidings.core.reader import Filler
+from tidings.core.model.operations import line_from
 
-from . import engine
-from .sections import Section, rate
-from .workload import operations
+from bench import engine
+from bench.sections import Section, rate
+from bench.workload import operations
 
 _FEED = "main"
 _OPERATIONS = 60_000

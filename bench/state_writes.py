@@ -18,15 +18,15 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from mypy_boto3_dynamodb import DynamoDBClient
-from tidings.aws import wire
-from tidings.aws.clock import sleep_ms
-from tidings.aws.dynamodb_log import DynamoDBLog
-from tidings.aws.dynamodb_puts import Condition, Put, Puts
-from tidings.aws.dynamodb_state import DynamoDBState
-from tidings.aws.items import page as pages
-from tidings.aws.items import row as rows
-from tidings.core.pages import Page, encode
-from tidings.core.state import Row
+from tidings.aws.dynamodb.items import page as pages
+from tidings.aws.dynamodb.items import row as rows
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.transport import raw_query
+from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
+from tidings.aws.runtime.clock import sleep_ms
+from tidings.core.model.pages import Page, encode
+from tidings.core.state.rows import Row
 
 _ROWS = 4000
 _AT = 1_763_000_000_123
@@ -58,7 +58,7 @@ def _client(*, raw: bool = True, validated: bool = False) -> DynamoDBClient:
     config = Config(max_pool_connections=32, parameter_validation=validated, tcp_keepalive=True)
     client = boto3.client("dynamodb", config=config)
     if raw:
-        wire.read_items_raw(client)
+        raw_query.read_items_raw(client)
     return client
 
 

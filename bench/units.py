@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tidings.aws.clock import now_ms
-from tidings.core.operations import line_from
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.model.operations import line_from
 
-from . import engine
-from .sections import Section
-from .workload import operations
+from bench import engine
+from bench.sections import Section
+from bench.workload import operations
 
 _FEED = "main"
 _BATCHES = 50

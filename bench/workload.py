@@ -8,7 +8,7 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
-from tidings.core import timestamps
+from tidings.core.model import timestamps
 
 _FIRST_MS = 1_795_000_000_000  # one a millisecond from here on
 _ALPHABET = string.ascii_lowercase + string.digits

@@ -1,1 +1,1 @@
-"""The deployed feed as CloudFormation: a CDK application over `tidings.aws.blueprint`."""
+"""The deployed feed as CloudFormation: a CDK application over `tidings.aws.config.deployment`."""

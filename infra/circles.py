@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 _WRITES = frozenset(f"dynamodb:{verb}Item" for verb in ("BatchWrite", "Delete", "Put", "Update"))
 
 
-def _circling(functions: Iterable[blueprint.Function]) -> frozenset[str]:
+def _circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
     """Those of *functions* that may be reached by what they set off, alone or through others."""
     wakes = {function.name: _woken_by(function) for function in functions}
     return frozenset(name for name in wakes if name in _reached(wakes, name))
 
 
-def _woken_by(function: blueprint.Function) -> frozenset[str]:
+def _woken_by(function: deployment.Function) -> frozenset[str]:
     """By a call of its own, or by a write where a stream is read. Nothing starts a schedule."""
     written = {grant.table for grant in function.grants if _WRITES & {*grant.actions}}
-    sources = blueprint.STREAM_SOURCES
+    sources = deployment.STREAM_SOURCES
     return frozenset((*function.invokes, *(s.function for s in sources if s.table in written)))
 
 
@@ -36,5 +36,5 @@ def _reached(wakes: Mapping[str, frozenset[str]], start: str) -> set[str]:
     return found
 
 
-WOKEN = frozenset(name for function in blueprint.FUNCTIONS for name in function.invokes)
-CIRCLING = _circling(blueprint.FUNCTIONS)
+WOKEN = frozenset(name for function in deployment.FUNCTIONS for name in function.invokes)
+CIRCLING = _circling(deployment.FUNCTIONS)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidings.aws.stages import stack_name
+from tidings.aws.config.stages import stack_name
 
 from infra import (
     build_layers,

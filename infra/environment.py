@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tidings.aws import blueprint, metrics, settings, source_settings
-from tidings.core.feeds import DEFAULT_FEED
+from tidings.aws.config import deployment, metrics, settings, sources
+from tidings.core.model.feeds import DEFAULT_FEED
 
 from infra.names import prefix
 from infra.settings import Stage
@@ -17,7 +17,7 @@ def told(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     return (
         {each.variable: each.default for each in settings.SETTINGS if each.default}
         | stage.environment
-        | {table.setting: tables[table.name] for table in blueprint.TABLES}
+        | {table.setting: tables[table.name] for table in deployment.TABLES}
         | {
             "TIDINGS_STAGE": stage.name,
             "TIDINGS_FUNCTION_PREFIX": prefix(stage),
@@ -42,5 +42,5 @@ def chained(stage: Stage, coordinator: str) -> dict[str, str]:
         return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
     feeds = stage.environment.get("TIDINGS_FEEDS", DEFAULT_FEED)
     text = json.dumps(stage.sources, separators=(",", ":"))
-    source_settings.parse(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
+    sources.parse(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
     return {"TIDINGS_SOURCES": text, "TIDINGS_COORDINATOR": coordinator}

@@ -18,7 +18,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from tidings.aws.stages import stack_name
+from tidings.aws.config.stages import stack_name
 from tidings.core.version import VERSION as CODE_VERSION
 
 from infra import settings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class SyncSchedule:
     """
     A sync by the clock: *expression* as EventBridge Scheduler reads it (`cron(0 3 * * ? *)`, UTC),
-    *request* as `tidings.core.syncing` does.
+    *request* as `tidings.core.sync.workflow` does.
     """
 
     expression: str
@@ -37,9 +37,9 @@ class Producer:
     """
     A table of somebody else's, whose writes are told by a feed (docs/TABLES.md).
 
-    *stream_arn* is of its stream, *capture* what its writes mean, as `tidings.core.captures` reads
-    it, *key_arn* the KMS key of the table where its owner manages one. *name* tells producers of a
-    stage apart.
+    *stream_arn* is of its stream, *capture* what its writes mean, as
+    `tidings.core.ingest.table_capture` reads it, *key_arn* the KMS key of the table where its owner
+    manages one. *name* tells producers of a stage apart.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Stage:
     *alarm_mail* are addresses that the alarms are mailed to, once each has confirmed it. *tables*
     is what follows the names of tables that were restored (docs/RUNBOOKS.md), empty for those that
     the stack made.
-    *environment* overrides defaults of `tidings.aws.settings.SETTINGS`.
+    *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
     """
 
     name: str

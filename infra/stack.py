@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import aws_cdk as cdk
 from constructs import Construct
-from tidings.aws import blueprint
-from tidings.aws.settings import origins
-from tidings.aws.stages import (
+from tidings.aws.config import deployment
+from tidings.aws.config.settings import origins
+from tidings.aws.config.stages import (
     ARCHIVE_OUTPUT,
     SETTING_OUTPUTS,
     SOURCES_OUTPUT,
@@ -59,7 +59,7 @@ class TidingsStack(cdk.Stack):
         self.seats = Seats(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
         self.layers = Layers(self, "Layers", tokens=bool(self.values["TIDINGS_OIDC"]))
-        self.functions = {each.name: self._function(each) for each in blueprint.FUNCTIONS}
+        self.functions = {each.name: self._function(each) for each in deployment.FUNCTIONS}
         self.http = FeedHttpApi(
             self,
             "Http",
@@ -92,7 +92,7 @@ class TidingsStack(cdk.Stack):
             **chained(self.stage, self.seats.url if self.seats else ""),
         }
 
-    def _function(self, function: blueprint.Function) -> TidingsFunction:
+    def _function(self, function: deployment.Function) -> TidingsFunction:
         kind = StreamFunction if function.streams else TidingsFunction
         vendored = [self.layers.stream] if function.streams else []
         made = kind(
@@ -130,7 +130,7 @@ class TidingsStack(cdk.Stack):
                 target=self.functions[source.function],
                 given_up=given_up,
             )
-            for source in blueprint.STREAM_SOURCES
+            for source in deployment.STREAM_SOURCES
         ]
 
     def _lake(self) -> Lake | None:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import bcrypt
 import httpx
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from infra import last_release
 from infra.emulator import Emulator, free_port
@@ -107,7 +107,7 @@ def served(
     sockets = f"{emulator.url}/_aws/execute-api/{_id(outputs['SocketsUrl'])}/{SOCKET_STAGE}"
     _tell(functions, stage, TIDINGS_SOCKETS_URL=sockets, TIDINGS_OPEN="true")
     api = f"{emulator.url}/_aws/execute-api/{_id(outputs['FeedUrl'])}"
-    streaming = next(each for each in blueprint.FUNCTIONS if each.endless)
+    streaming = next(each for each in deployment.FUNCTIONS if each.endless)
     variables = _variables(functions, prefix(stage) + streaming.name)
     with _stream(streaming, variables, emulator, assembly) as streams:
         _pass_on(emulator, _id(outputs["FeedUrl"]), streams)  # `list` is the same app
@@ -116,7 +116,7 @@ def served(
 
 @contextmanager
 def _stream(
-    function: blueprint.Function, variables: Mapping[str, str], emulator: Emulator, assembly: Path
+    function: deployment.Function, variables: Mapping[str, str], emulator: Emulator, assembly: Path
 ) -> Iterator[str]:
     """The function's own start script, with layers and variables as Lambda would give them."""
     port, assets = str(free_port()), last_release.assets(assembly)
@@ -167,7 +167,7 @@ def _tell(functions: LambdaClient, stage: Stage, **changed: str) -> None:
     """Give *changed* to every function that is deployed: the last release lacks the newest ones."""
     pages = functions.get_paginator("list_functions").paginate()
     deployed = {each["FunctionName"] for page in pages for each in page["Functions"]}
-    for each in blueprint.FUNCTIONS:
+    for each in deployment.FUNCTIONS:
         name = prefix(stage) + each.name
         if name not in deployed:
             continue

@@ -2,7 +2,7 @@
 
 import sys
 
-from tidings.pipeline.cloud import main
+from tidings.sync.emr import main
 
 if __name__ == "__main__":
     sys.exit(main())

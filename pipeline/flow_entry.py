@@ -2,7 +2,7 @@
 
 import sys
 
-from tidings.flow.cloud import main
+from tidings.pipelines.emr import main
 
 if __name__ == "__main__":
     sys.exit(main())

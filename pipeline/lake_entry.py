@@ -2,7 +2,7 @@
 
 import sys
 
-from tidings.lake.cloud import main
+from tidings.lake.emr import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tidings.local.dynamodb_local import is_fetched
+from tidings.local.store.dynamodb_local import is_fetched
 
 from infra import node
 from tests import descriptions

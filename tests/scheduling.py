@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 # A conftest that makes one thing for all files of its folder: a twin, a Spark session, templates.
 _FOR_MANY_FILES = re.compile(r'scope="(session|package)"')
+_TESTS = Path(__file__).parent
 TOGETHER = frozenset(
-    f"tests/{conftest.parent.name}"
-    for conftest in Path(__file__).parent.glob("*/conftest.py")
+    f"tests/{conftest.parent.relative_to(_TESTS).as_posix()}"
+    for conftest in _TESTS.glob("*/**/conftest.py")
     if _FOR_MANY_FILES.search(conftest.read_text())
 )
 
@@ -24,8 +25,8 @@ TOGETHER = frozenset(
 FIRST = (
     "tests/oplog",
     "tests/conformance",
-    "tests/pipeline",
     "tests/sync",
+    "tests/real_dumps",
     "tests/lake",
     "tests/spark",
     "tests/infra",
@@ -40,7 +41,7 @@ FIRST = (
 )
 
 # Many small files, which fill what is left.
-LAST = ("tests/functions", "tests/style", "tests/unit")
+LAST = ("tests/functions", "tests/style", "tests/core")
 
 
 class HasId(Protocol):
@@ -53,11 +54,15 @@ class HasId(Protocol):
 Test = TypeVar("Test", bound=HasId)
 
 
+def folders_of(nodeid: str) -> Sequence[str]:
+    """The folders a test lies in, the nearest first."""
+    return [parent.as_posix() for parent in PurePosixPath(nodeid.partition("::")[0]).parents]
+
+
 def group_of(nodeid: str) -> str:
     """The file of a test, or its folder: what one worker runs from beginning to end."""
-    file = nodeid.partition("::")[0]
-    folder = file.rpartition("/")[0]
-    return folder if folder in TOGETHER else file
+    shared = (folder for folder in folders_of(nodeid) if folder in TOGETHER)
+    return next(shared, nodeid.partition("::")[0])
 
 
 def in_order(items: Sequence[Test]) -> list[Test]:
@@ -65,8 +70,8 @@ def in_order(items: Sequence[Test]) -> list[Test]:
     order = {folder: at for at, folder in enumerate((*FIRST, "", *LAST))}
 
     def place(item: Test) -> int:
-        folder = item.nodeid.partition("::")[0].rpartition("/")[0]
-        return order.get(folder, order[""])
+        named = (order[folder] for folder in folders_of(item.nodeid) if folder in order)
+        return next(named, order[""])
 
     return sorted(items, key=place)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tidings.pipeline import daemon
+from tidings.sync import worker_daemon
 
 _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -19,7 +19,7 @@ _SETTINGS = {
     # Of a few rows most of the time would go into compiling.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.python.daemon.module": daemon.MODULE,
+    "spark.python.daemon.module": worker_daemon.MODULE,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 UTC = {"spark.sql.session.timeZone": "UTC"}

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 
-from tidings.client.async_following import Listen, listener, resume
+from tidings.client.consume.async_follow import Listen, listener, resume
 from tidings.client.errors import Lost
 from tidings.client.events import LIVE, RESET, Event, Moved
 from tidings.client.subscription import Subscription
 
-from .ledger import Ledger, Reader
-from .plan import Place, Plan
-from .recorder import HEARD, Recorder
+from bench.loading.ledger import Ledger, Reader
+from bench.loading.plan import Place, Plan
+from bench.loading.recorder import HEARD, Recorder
 
 AWAY_S = (0.5, 8.0)  # how long one that left stays away
 BEGIN = "begin"  # the id of the object by which all are known to listen

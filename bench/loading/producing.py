@@ -13,16 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import httpx
-from tidings.client import connection, passwords
+from tidings.client import auth
 from tidings.client.address import operations_url
 from tidings.client.errors import Lost
-from tidings.client.post import encode
-from tidings.client.refusals import error_of, retry_after_s
+from tidings.client.produce.post import encode
+from tidings.client.retry_policy import error_of, retry_after_s
 from tidings.client.tls import trusted
+from tidings.client.transport import connection
 
-from .ledger import Ledger
-from .plan import Place, Plan
-from .recorder import ACKED, ANSWERED, Recorder
+from bench.loading.ledger import Ledger
+from bench.loading.plan import Place, Plan
+from bench.loading.recorder import ACKED, ANSWERED, Recorder
 
 RETRY_S = 0.25  # a producer with a schedule asks again soon
 GIVE_UP_S = 120.0  # longer than any restart; then nobody knows whether it was appended
@@ -44,7 +45,7 @@ class Sender:
     def __init__(self, place: Place, producers: int) -> None:
         self._url = operations_url(place.url, place.feed)
         self._client = httpx.AsyncClient(
-            headers=passwords.basic(place.ingest_password),
+            headers=auth.basic(place.ingest_password),
             timeout=httpx.Timeout(connection.ANSWER_S, connect=connection.CONNECT_S),
             limits=httpx.Limits(max_connections=producers + 1),
             verify=trusted(),

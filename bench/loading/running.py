@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidings.client.post import encode
+from tidings.client.produce.post import encode
 
-from . import consuming, machine
-from .consuming import BEGIN, Audience
-from .ledger import Ledger
-from .plan import Place, Plan
-from .producing import Producer, Sender
-from .recorder import Recorder
+from bench.loading import consuming, machine
+from bench.loading.consuming import BEGIN, Audience
+from bench.loading.ledger import Ledger
+from bench.loading.plan import Place, Plan
+from bench.loading.producing import Producer, Sender
+from bench.loading.recorder import Recorder
 
 FIRST_S = 20.0  # then the address is wrong, or nothing is there
 LISTEN_S = 90.0  # a cold function, a connection that is tried again, and a busy machine

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, changes_app, changes_http
-from tidings.aws.http_edge import http_edge
+from tidings.aws.gateway.http_edge import http_edge
+from tidings.aws.web import changes
+from tidings.aws.wiring import adapters, changeagent
 from tidings.core.errors import TidingsError
 
 
 @http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    origins = app.settings().cors_origins
+    origins = adapters.settings().cors_origins
     try:
-        status, kind, body = changes_app.administration().answer(event)
+        status, kind, body = changeagent.administration().answer(event)
     except TidingsError as error:
-        return changes_http.refused(event, error, origins)
-    return changes_http.told(event, status, body, kind, origins)
+        return changes.refused(event, error, origins)
+    return changes.told(event, status, body, kind, origins)

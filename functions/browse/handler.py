@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, changefeeds_http, http, listeners_app
-from tidings.aws.http_edge import http_edge
+from tidings.aws.gateway import http_events
+from tidings.aws.gateway.http_edge import http_edge
+from tidings.aws.web import changefeeds
+from tidings.aws.wiring import adapters, triton
 from tidings.core.errors import TidingsError
 
 
 @http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    origins = app.settings().cors_origins
+    origins = adapters.settings().cors_origins
     try:
-        return changefeeds_http.answer(event, listeners_app.changefeeds(), origins)
+        return changefeeds.answer(event, triton.changefeeds(), origins)
     except TidingsError as error:
-        return http.refused(event, error, origins)
+        return http_events.refused(event, error, origins)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import doorbells, listeners_app
-from tidings.aws.table_writes import write_of
-from tidings.aws.telemetry import edge, logger
+from tidings.aws.dynamodb.stream_records import write_of
+from tidings.aws.gateway import stream_triggers
+from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws.wiring import triton
 from tidings.core.errors import TidingsError
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    records, capturer = event["Records"], listeners_app.capturer()
+    records, capturer = event["Records"], triton.capturer()
     try:
         capturer.run([write_of(record) for record in records])
     except TidingsError as error:  # what is in the log already is found there
         logger().warning("writes wait", reason=str(error))
-        return doorbells.failures([records[0]["dynamodb"]["SequenceNumber"]])
-    return doorbells.failures([])
+        return stream_triggers.failures([records[0]["dynamodb"]["SequenceNumber"]])
+    return stream_triggers.failures([])

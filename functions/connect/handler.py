@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, sockets
-from tidings.aws.clock import now_ms
-from tidings.aws.telemetry import edge
-from tidings.core.connections import Connection
+from tidings.aws.gateway import ws_events
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.runtime.telemetry import edge
+from tidings.aws.wiring import adapters
 from tidings.core.errors import Rejected
+from tidings.core.websocket.connections import Connection
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     try:
-        listener = sockets.listener(event)
+        listener = ws_events.listener(event)
     except Rejected as error:
-        return sockets.refused(error)
-    connection = Connection(sockets.connection_id(event), now_ms(), listener=listener)
-    app.connections().open(connection)
-    return sockets.OK
+        return ws_events.refused(error)
+    connection = Connection(ws_events.connection_id(event), now_ms(), listener=listener)
+    adapters.connections().open(connection)
+    return ws_events.OK

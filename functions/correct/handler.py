@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from tidings.aws import app, corrections_app
-from tidings.aws.telemetry import edge
+from tidings.aws.runtime.telemetry import edge
+from tidings.aws.wiring import adapters, corrections
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    part = app.parts().lines(event["bucket"], event["key"])
+    part = adapters.parts().lines(event["bucket"], event["key"])
     behind = event.get("behind", 0)
-    return asdict(corrections_app.corrector().apply(event["feed"], event["through"], part, behind))
+    return asdict(corrections.corrector().apply(event["feed"], event["through"], part, behind))

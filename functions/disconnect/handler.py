@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, sockets
-from tidings.aws.telemetry import edge
+from tidings.aws.gateway import ws_events
+from tidings.aws.runtime.telemetry import edge
+from tidings.aws.wiring import adapters
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    app.connections().remove(sockets.connection_id(event))
-    return sockets.OK
+    adapters.connections().remove(ws_events.connection_id(event))
+    return ws_events.OK

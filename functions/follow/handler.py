@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, doorbells
-from tidings.aws.telemetry import edge, logger
+from tidings.aws.gateway import stream_triggers
+from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws.wiring import core
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    rung = doorbells.feeds_rung(event)
-    served = app.follower().run_each(rung, app.follower_handler(), doorbells.observation(event))
+    rung = stream_triggers.feeds_rung(event)
+    served = core.follower().run_each(
+        rung, core.follower_handler(), stream_triggers.observation(event)
+    )
     for feed, error in served.failed.items():
         logger().warning("follower stopped", feed=feed, reason=str(error))
     served.raise_mistakes()
-    return doorbells.failures([rung[feed] for feed in served.failed])
+    return stream_triggers.failures([rung[feed] for feed in served.failed])

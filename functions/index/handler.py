@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, changes_app
-from tidings.aws.clock import now_ms
-from tidings.aws.telemetry import edge, logger
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws.wiring import adapters, changeagent
 from tidings.core import limits
-from tidings.core.invocation import in_turn, serve
+from tidings.core.followers.invocation import in_turn, serve
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    feeds = in_turn(app.settings().feeds, now_ms() // limits.SWEEP_EVERY_MS)
-    served = serve(feeds, changes_app.indexer().run, clock=now_ms, run_ms=limits.INDEX_RUN_MS)
+    feeds = in_turn(adapters.settings().feeds, now_ms() // limits.SWEEP_EVERY_MS)
+    served = serve(feeds, changeagent.indexer().run, clock=now_ms, run_ms=limits.INDEX_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("index stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

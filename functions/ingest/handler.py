@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, changes_http, http, links
-from tidings.aws.http_edge import http_edge
+from tidings.aws.gateway import http_events
+from tidings.aws.gateway.http_edge import http_edge
+from tidings.aws.web import changes, links
+from tidings.aws.wiring import adapters, core, ingest
 from tidings.core.errors import TidingsError
 
 
 @http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    origins, prefix = app.settings().cors_origins, app.settings().url_prefix
-    event = http.below(event, prefix)
+    origins, prefix = adapters.settings().cors_origins, adapters.settings().url_prefix
+    event = http_events.below(event, prefix)
     asked = event["requestContext"]["http"]
     if links.wants_links(asked["method"], asked["path"], links.headers_of(event)):
         base = links.base_url(links.headers_of(event), prefix)
-        return changes_http.told_json(event, links.root(base), origins)
+        return changes.told_json(event, links.root(base), origins)
     try:
-        ids = app.ingester().accept(http.request_from(event))
+        ids = ingest.ingester().accept(http_events.request_from(event))
     except TidingsError as error:
-        feed = http.feed_of(asked["path"])
-        return http.refused(event, error, origins, as_oplog=app.manners().are_oplogs(feed))
-    return http.accepted(event, ids, origins)
+        feed = http_events.feed_of(asked["path"])
+        return http_events.refused(event, error, origins, as_oplog=core.manners().are_oplogs(feed))
+    return http_events.accepted(event, ids, origins)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, changes_app, changes_http
-from tidings.aws.http_edge import http_edge
+from tidings.aws.gateway.http_edge import http_edge
+from tidings.aws.web import changes
+from tidings.aws.wiring import adapters, changeagent
 from tidings.core.errors import TidingsError
 
 
 @http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    origins = app.settings().cors_origins
+    origins = adapters.settings().cors_origins
     try:
-        number = changes_app.proposer().accept(changes_http.proposal_from(event))
+        number = changeagent.proposer().accept(changes.proposal_from(event))
     except TidingsError as error:
-        return changes_http.refused(event, error, origins)
-    return changes_http.told_json(event, {"_id": number}, origins)
+        return changes.refused(event, error, origins)
+    return changes.told_json(event, {"_id": number}, origins)

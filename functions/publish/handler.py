@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, http, listeners_app
-from tidings.aws.http_edge import http_edge
+from tidings.aws.gateway import http_events
+from tidings.aws.gateway.http_edge import http_edge
+from tidings.aws.wiring import adapters, triton
 from tidings.core.errors import TidingsError
 
 
 @http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    origins = app.settings().cors_origins
+    origins = adapters.settings().cors_origins
     try:
-        ids = listeners_app.publisher().accept(http.routed_request(event))
+        ids = triton.publisher().accept(http_events.routed_request(event))
     except TidingsError as error:
-        return http.refused(event, error, origins)
-    return http.accepted(event, ids, origins)
+        return http_events.refused(event, error, origins)
+    return http_events.accepted(event, ids, origins)

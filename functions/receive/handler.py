@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, sockets
-from tidings.aws.telemetry import edge
+from tidings.aws.gateway import ws_events
+from tidings.aws.runtime.telemetry import edge
+from tidings.aws.wiring import core
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    app.receiver().receive(sockets.connection_id(event), sockets.text(event))
-    return sockets.OK
+    core.receiver().receive(ws_events.connection_id(event), ws_events.text(event))
+    return ws_events.OK

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import doorbells, relay_app
-from tidings.aws.telemetry import edge, logger
+from tidings.aws.gateway import stream_triggers
+from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws.wiring import replication
 from tidings.core.errors import TidingsError
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    for feed in doorbells.feeds_rung(event):
+    for feed in stream_triggers.feeds_rung(event):
         try:
-            relay_app.relayer(feed).run(feed)
+            replication.relayer(feed).run(feed)
         except TidingsError as error:  # it is told in the relay, and the sweep rings again
             logger().warning("relay stopped", feed=feed, reason=str(error))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app
-from tidings.aws.telemetry import edge
+from tidings.aws.runtime.telemetry import edge
+from tidings.aws.wiring import core
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    app.replayer().run(event["replay"])
+    core.replayer().run(event["replay"])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app, http, relay_app
-from tidings.aws.http_edge import http_edge
+from tidings.aws.gateway import http_events
+from tidings.aws.gateway.http_edge import http_edge
+from tidings.aws.wiring import adapters, replication
 from tidings.core.errors import TidingsError
 
 
 @http_edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    origins = app.settings().cors_origins
+    origins = adapters.settings().cors_origins
     try:
-        status, body = relay_app.desk().answer(event)
+        status, body = replication.desk().answer(event)
     except TidingsError as error:
-        return http.refused(event, error, origins)
-    return http.told(event, status, body, origins)
+        return http_events.refused(event, error, origins)
+    return http_events.told(event, status, body, origins)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws import app
-from tidings.aws.telemetry import edge
+from tidings.aws.runtime.telemetry import edge
+from tidings.aws.wiring import adapters, core
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    app.sweeper().run(app.settings().feeds)
+    core.sweeper().run(adapters.settings().feeds)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
-from tidings.aws import metrics
+from tidings.aws.config import metrics
 
 from infra import prices
 from infra.parts import cost, measures

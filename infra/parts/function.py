@@ -8,7 +8,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from infra import circles
 from infra.names import prefix
@@ -36,7 +36,7 @@ class TidingsFunction(Construct):
         name: str,
         *,
         stage: Stage,
-        function: blueprint.Function,
+        function: deployment.Function,
         layers: Sequence[lambda_.ILayerVersion],
         environment: Mapping[str, str],
         handler: str = "handler.handle",
@@ -92,7 +92,7 @@ class TidingsFunction(Construct):
             )
 
 
-def _loops(function: blueprint.Function) -> lambda_.RecursiveLoop | None:
+def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:
     """A backlog takes more calls in a row than the 16 after which Lambda ends a loop."""
     return lambda_.RecursiveLoop.ALLOW if function.name in circles.CIRCLING else None
 

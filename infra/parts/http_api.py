@@ -8,9 +8,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_integrations as integrations
 from constructs import Construct
-from tidings.aws import blueprint
-from tidings.aws.http import CORS_HEADERS, PREFLIGHT_AGE_S
-from tidings.core.browsers import EXPOSED
+from tidings.aws.config import deployment
+from tidings.aws.gateway.http_events import CORS_HEADERS, PREFLIGHT_AGE_S
+from tidings.core.auth.origins import EXPOSED
 
 from infra.parts.access_log import HTTP_FIELDS, AccessLog
 from infra.parts.domain import FeedDomain
@@ -74,7 +74,7 @@ class FeedHttpApi(Construct):
 
     def _routes(self, target: TidingsFunction) -> None:
         """One integration a function, so that it gets one permission a route and no more."""
-        routes = [r for r in blueprint.HTTP_ROUTES if r.function == target.blueprint.name]
+        routes = [r for r in deployment.HTTP_ROUTES if r.function == target.blueprint.name]
         if isinstance(target, StreamFunction):
             if not target.blueprint.endless:
                 self._pass_on(target, routes)
@@ -85,7 +85,7 @@ class FeedHttpApi(Construct):
             f"{target.node.id}Integration", target.function
         )
         for route in routes:
-            if route.path == blueprint.DEFAULT_PATH:
+            if route.path == deployment.DEFAULT_PATH:
                 apigateway.HttpRoute(
                     self,
                     "Default",
@@ -100,7 +100,7 @@ class FeedHttpApi(Construct):
                 integration=integration,
             )
 
-    def _pass_on(self, target: StreamFunction, routes: Sequence[blueprint.HttpRoute]) -> None:
+    def _pass_on(self, target: StreamFunction, routes: Sequence[deployment.HttpRoute]) -> None:
         """Answers that wait but do not stream: to the function's own address and back."""
         integration = integrations.HttpUrlIntegration(
             f"{target.node.id}Integration",
@@ -131,5 +131,5 @@ def _cors(origins: Sequence[str]) -> apigateway.CorsPreflightOptions:
 
 def _methods() -> list[apigateway.CorsHttpMethod]:
     """What any route takes: an API answers preflights alike for all its paths."""
-    named = {route.method for route in blueprint.HTTP_ROUTES} - {"ANY"}
+    named = {route.method for route in deployment.HTTP_ROUTES} - {"ANY"}
     return [apigateway.CorsHttpMethod(method) for method in sorted(named)]

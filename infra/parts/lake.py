@@ -11,7 +11,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
 from infra import build_job
@@ -85,7 +85,7 @@ class Lake(Construct):
         self._job.allow_start(role, self.entry, *self.jars)
         if self._key is not None:
             allow_key(role, self._key.key_arn, ["kms:Decrypt", "kms:GenerateDataKey"], "s3")
-        for grant in blueprint.LAKE_GRANTS:
+        for grant in deployment.LAKE_GRANTS:
             tables.allow(role, grant)
         tables.allow_key(role)
 

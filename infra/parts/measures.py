@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
-from tidings.aws import metrics
+from tidings.aws.config import metrics
 
 from infra.parts.schedules import Clock
 from infra.parts.stream_source import StreamSource
@@ -14,7 +14,7 @@ PERIOD = cdk.Duration.minutes(5)
 
 
 def of_feed(name: str, stage: Stage, *, statistic: str = "Sum") -> cloudwatch.Metric:
-    """A metric of `tidings.aws.metrics`, by its name."""
+    """A metric of `tidings.aws.config.metrics`, by its name."""
     metric = next(metric for metric in metrics.METRICS if metric.name == name)
     return cloudwatch.Metric(
         namespace=metrics.NAMESPACE,

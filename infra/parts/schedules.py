@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from infra.parts.function import TidingsFunction
 
@@ -22,8 +22,8 @@ class Clock(Construct):
     ) -> None:
         super().__init__(scope, name)
         self.group = scheduler.CfnScheduleGroup(self, "Group").ref
-        self.targets = [functions[schedule.function] for schedule in blueprint.SCHEDULES]
-        for schedule, target in zip(blueprint.SCHEDULES, self.targets, strict=True):
+        self.targets = [functions[schedule.function] for schedule in deployment.SCHEDULES]
+        for schedule, target in zip(deployment.SCHEDULES, self.targets, strict=True):
             FunctionSchedule(
                 scope, f"{target.node.id}Clock", schedule=schedule, target=target, group=self.group
             )
@@ -37,7 +37,7 @@ class FunctionSchedule(Construct):
         scope: Construct,
         name: str,
         *,
-        schedule: blueprint.Schedule,
+        schedule: deployment.Schedule,
         target: TidingsFunction,
         group: str,
     ) -> None:

@@ -12,7 +12,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from infra.parts.tables import RECOVERY_DAYS, protected
 from infra.settings import Stage
@@ -36,12 +36,12 @@ class Seats(Construct):
     def allow(self, role: iam.Role) -> None:
         """Look who leads, and take a seat."""
         role.add_to_policy(
-            iam.PolicyStatement(actions=list(blueprint.SEAT_ACTIONS), resources=[self.arn])
+            iam.PolicyStatement(actions=list(deployment.SEAT_ACTIONS), resources=[self.arn])
         )
 
     def _table(self, stage: Stage) -> dynamodb.Table:
         """Under a key that AWS owns: other accounts could not use one of this account's."""
-        table = blueprint.SEATS
+        table = deployment.SEATS
         made = dynamodb.Table(
             self,
             "Table",
@@ -66,7 +66,7 @@ class Seats(Construct):
 def _of_account(account: str) -> iam.PolicyStatement:
     """Who in that account may is said there; a policy of a table cannot name its own ARN."""
     return iam.PolicyStatement(
-        actions=list(blueprint.SEAT_ACTIONS),
+        actions=list(deployment.SEAT_ACTIONS),
         principals=[iam.AccountPrincipal(account)],
         resources=["*"],
     )

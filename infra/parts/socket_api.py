@@ -8,7 +8,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_integrations as integrations
 from constructs import Construct
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from infra.names import SOCKET_STAGE
 from infra.parts.access_log import SOCKET_FIELDS, AccessLog
@@ -66,7 +66,7 @@ class FeedSocketApi(Construct):
 
     def connect(self, functions: Mapping[str, TidingsFunction]) -> None:
         """Route every key of the blueprint to its function."""
-        for route in blueprint.SOCKET_ROUTES:
+        for route in deployment.SOCKET_ROUTES:
             self._route(route.key, functions[route.function])
 
     def _route(self, key: str, target: TidingsFunction) -> None:

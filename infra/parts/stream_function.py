@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from infra.names import STREAM_HANDLER
 from infra.parts.function import TidingsFunction
@@ -46,7 +46,7 @@ class StreamFunction(TidingsFunction):
         name: str,
         *,
         stage: Stage,
-        function: blueprint.Function,
+        function: deployment.Function,
         layers: Sequence[lambda_.ILayerVersion],
         environment: Mapping[str, str],
     ) -> None:

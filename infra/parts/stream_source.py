@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from infra.parts.bucket import private_bucket
 from infra.parts.function import TidingsFunction
@@ -35,7 +35,7 @@ class StreamSource(Construct):
         scope: Construct,
         name: str,
         *,
-        source: blueprint.StreamSource,
+        source: deployment.StreamSource,
         stream_arn: str,
         table_arn: str,
         target: TidingsFunction,
@@ -66,8 +66,8 @@ class StreamSource(Construct):
         self.mapping.node.add_dependency(target.role)
 
 
-def _filter(source: blueprint.StreamSource) -> dict[str, object] | None:
-    if source.kinds == blueprint.KINDS:
+def _filter(source: deployment.StreamSource) -> dict[str, object] | None:
+    if source.kinds == deployment.KINDS:
         return None
     return {"filters": [{"pattern": json.dumps({"eventName": list(source.kinds)})}]}
 

@@ -10,8 +10,9 @@ from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
-from tidings.aws import blueprint
-from tidings.core import limits, syncing
+from tidings.aws.config import deployment
+from tidings.core import limits
+from tidings.core.sync import workflow
 
 from infra import build_job
 from infra.names import prefix
@@ -37,7 +38,7 @@ SPARK = {
     "spark.emr-serverless.executor.disk": "100G",
     "spark.dynamicAllocation.maxExecutors": "3",
 }
-_READ = (syncing.DUMPS, syncing.UPLOADS, syncing.EXPORTS, syncing.PLANS)
+_READ = (workflow.DUMPS, workflow.UPLOADS, workflow.EXPORTS, workflow.PLANS)
 _ENVIRONMENT = "environment"  # the folder the archive becomes
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
@@ -75,7 +76,7 @@ class SyncJob(Construct):
         self.entry = assets.Asset(self, "Entry", path=str(build_job.ENTRY))
         self.archive = assets.Asset(self, "Archive", path=str(build_job.build()))
         self._allow_objects()
-        for grant in blueprint.JOB_GRANTS:
+        for grant in deployment.JOB_GRANTS:
             tables.allow(self.role, grant)
         tables.allow_key(self.role)
 
@@ -128,7 +129,7 @@ class SyncJob(Construct):
         for actions, resources in (
             (("s3:GetObject",), [objects(f"{each}*") for each in _READ]),
             (("s3:ListBucket",), [self.bucket.bucket_arn]),
-            (("s3:PutObject", "s3:AbortMultipartUpload"), [objects(f"{syncing.PLANS}*")]),
-            (("s3:DeleteObject",), [objects(f"{syncing.PLANS}*")]),
+            (("s3:PutObject", "s3:AbortMultipartUpload"), [objects(f"{workflow.PLANS}*")]),
+            (("s3:DeleteObject",), [objects(f"{workflow.PLANS}*")]),
         ):
             allow(self.role, actions, resources)

@@ -8,7 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
-from tidings.core import syncing
+from tidings.core.sync import workflow
 
 from infra.names import prefix
 from infra.parts import sync_states
@@ -84,10 +84,10 @@ class SyncMachine(Construct):
             (("dynamodb:DescribeExport",), [f"{self._wiring.state_table_arn}/export/*"]),
             (
                 ("s3:PutObject", "s3:AbortMultipartUpload"),
-                [objects(f"{syncing.EXPORTS}*"), objects(f"{syncing.APPROVALS}*")],
+                [objects(f"{workflow.EXPORTS}*"), objects(f"{workflow.APPROVALS}*")],
             ),
             # An export asks for it, though a bucket without ACLs has nothing to set.
-            (("s3:PutObjectAcl",), [objects(f"{syncing.EXPORTS}*")]),
+            (("s3:PutObjectAcl",), [objects(f"{workflow.EXPORTS}*")]),
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
             (("emr-serverless:StartJobRun",), [job.application.attr_arn]),
             (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),

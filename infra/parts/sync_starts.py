@@ -10,7 +10,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
-from tidings.core import syncing
+from tidings.core.sync import workflow
 
 from infra.parts.sync_bucket import SyncBucket
 from infra.parts.sync_machine import SyncMachine
@@ -36,7 +36,7 @@ class SyncStarts(Construct):
             "detail-type": ["Object Created"],
             "detail": {
                 "bucket": {"name": [syncs.bucket.bucket_name]},
-                "object": {"key": [{"prefix": syncing.DUMPS}]},
+                "object": {"key": [{"prefix": workflow.DUMPS}]},
             },
         }
         events.CfnRule(

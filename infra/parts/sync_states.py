@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.core import limits, syncing
+from tidings.core import limits
+from tidings.core.sync import workflow
 
 State = dict[str, Any]
 
@@ -109,7 +110,7 @@ def _exporting(wiring: Wiring) -> dict[str, State]:
     export = {
         "TableArn": wiring.state_table_arn,
         "S3Bucket": wiring.bucket,
-        "S3Prefix.$": f"States.Format('{syncing.EXPORTS}{{}}', $$.Execution.Name)",
+        "S3Prefix.$": f"States.Format('{workflow.EXPORTS}{{}}', $$.Execution.Name)",
         "ExportFormat": "DYNAMODB_JSON",
         "ClientToken.$": "States.Hash($$.Execution.Name, 'SHA-1')",
     }
@@ -172,8 +173,8 @@ def _planning(wiring: Wiring) -> dict[str, State]:
         ),
         "What follows": _choice(
             [
-                (_says("$.judged.next", syncing.APPLY), "More"),
-                (_says("$.judged.next", syncing.ASK), "Ask"),
+                (_says("$.judged.next", workflow.APPLY), "More"),
+                (_says("$.judged.next", workflow.ASK), "Ask"),
             ],
             "Report",
         ),
@@ -189,7 +190,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
     # Not into the message: whoever reads it could answer, and mail is kept for ever.
     token = {
         "Bucket": wiring.bucket,
-        "Key.$": f"States.Format('{syncing.APPROVALS}{{}}', $$.Execution.Name)",
+        "Key.$": f"States.Format('{workflow.APPROVALS}{{}}', $$.Execution.Name)",
         "Body.$": "$$.Task.Token",
     }
     waiting = _task(

@@ -13,10 +13,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
-from tidings.aws import blueprint
-from tidings.aws.stages import stack_name
-from tidings.core import captures
-from tidings.core.feeds import check_known
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import stack_name
+from tidings.core.ingest import table_capture
+from tidings.core.model.feeds import check_known
 
 from infra.environment import told
 from infra.parts.alarms import Alarms
@@ -91,14 +91,14 @@ class TableProducer(Construct):
         super().__init__(scope, name)
         capture = json.dumps(producer.capture)
         served = reach.environment["TIDINGS_FEEDS"].split(",")
-        check_known(captures.parse(capture).feed, frozenset(served))
+        check_known(table_capture.parse(capture).feed, frozenset(served))
         self.target = TidingsFunction(
             self,
             f"{name}Capture",
             stage=stage,
             function=replace(
-                blueprint.CAPTURE,
-                name=f"{blueprint.CAPTURE.name}-{producer.name}",
+                deployment.CAPTURE,
+                name=f"{deployment.CAPTURE.name}-{producer.name}",
                 environment={"TIDINGS_CAPTURE": capture},
             ),
             layers=reach.layers,
@@ -108,7 +108,7 @@ class TableProducer(Construct):
         self.source = StreamSource(
             self,
             f"{name}Stream",
-            source=replace(blueprint.CAPTURE_SOURCE, table=producer.name),
+            source=replace(deployment.CAPTURE_SOURCE, table=producer.name),
             stream_arn=producer.stream_arn,
             table_arn=table_of(producer.stream_arn),
             target=self.target,
@@ -120,7 +120,7 @@ class TableProducer(Construct):
         _accept(self)
 
     def _grant(self, producer: Producer, reach: Reach) -> None:
-        for grant in blueprint.CAPTURE.grants:
+        for grant in deployment.CAPTURE.grants:
             allow(self.target.role, reach.tables[grant.table], grant)
         if reach.key is not None:
             allow_key(self.target.role, reach.key.key_arn)
@@ -137,7 +137,7 @@ def table_of(stream_arn: str) -> str:
 
 def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     """As the stage's own functions are told, but for what this one does not reach."""
-    return told(stage, {table.name: tables.get(table.name, "-") for table in blueprint.TABLES})
+    return told(stage, {table.name: tables.get(table.name, "-") for table in deployment.TABLES})
 
 
 def _accept(made: TableProducer) -> None:

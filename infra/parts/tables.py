@@ -9,8 +9,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
-from tidings.aws import blueprint
-from tidings.aws.stages import table_name
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import table_name
 
 from infra.settings import Stage
 
@@ -26,9 +26,9 @@ class Tables(Construct):
     def __init__(self, scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
         super().__init__(scope, name)
         self.key = key
-        self.by_name = {table.name: self._table(table, stage) for table in blueprint.TABLES}
+        self.by_name = {table.name: self._table(table, stage) for table in deployment.TABLES}
 
-    def allow(self, role: iam.Role, grant: blueprint.Grant) -> None:
+    def allow(self, role: iam.Role, grant: deployment.Grant) -> None:
         """Exactly the actions of *grant* on exactly its table."""
         allow(role, self.by_name[grant.table], grant)
 
@@ -37,7 +37,7 @@ class Tables(Construct):
         if self.key is not None:
             allow_key(role, self.key.key_arn)
 
-    def _table(self, table: blueprint.Table, stage: Stage) -> dynamodb.Table:
+    def _table(self, table: deployment.Table, stage: Stage) -> dynamodb.Table:
         sort_name, sort_type = table.sort_key
         return dynamodb.Table(
             self,
@@ -65,7 +65,7 @@ class Tables(Construct):
         )
 
 
-def allow(role: iam.Role, table: dynamodb.ITable, grant: blueprint.Grant) -> None:
+def allow(role: iam.Role, table: dynamodb.ITable, grant: deployment.Grant) -> None:
     """The actions of *grant* on *table*, which is the one it names."""
     role.add_to_policy(
         iam.PolicyStatement(actions=list(grant.actions), resources=[table.table_arn])

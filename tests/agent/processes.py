@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-COMMAND = [sys.executable, "-m", "tidings.client.cli", "agent"]
+COMMAND = [sys.executable, "-m", "tidings.client.cli.main", "agent"]
 WITHIN_S = 20.0
 
 

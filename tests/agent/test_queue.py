@@ -16,7 +16,7 @@ from tidings.agent.options import Bound
 from tidings.agent.problems import Problem
 from tidings.agent.store import Store
 from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
-from tidings.core.operations import line_from
+from tidings.core.model.operations import line_from
 
 from tests.agent.processes import operation
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tidings.aws.dynamodb_log import DynamoDBLog
-from tidings.local import engine, tables
+from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.local.running import Twin
+from tidings.local.store import engine, tables
 
 from tests.conformance.listeners import SseListener
 

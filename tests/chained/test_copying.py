@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidings.client.following import follow
-from tidings.core.selections import Mod
+from tidings.client.consume.follow import follow
+from tidings.core.replication.selection import Mod
 
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until

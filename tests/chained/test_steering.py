@@ -14,7 +14,15 @@ pytestmark = pytest.mark.java
 
 
 def tidings(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidings.client.cli", "relays", *words, "--url", place.url]
+    command = [
+        sys.executable,
+        "-m",
+        "tidings.client.cli.main",
+        "relays",
+        *words,
+        "--url",
+        place.url,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 

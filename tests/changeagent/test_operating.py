@@ -10,9 +10,9 @@ import bcrypt
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tidings.aws.blueprint import FUNCTIONS, HTTP_ROUTES
-from tidings.aws.settings import SETTINGS, WrongSetting, parse
-from tidings.client.cli import main
+from tidings.aws.config.deployment import FUNCTIONS, HTTP_ROUTES
+from tidings.aws.config.settings import SETTINGS, WrongSetting, parse
+from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.local.running import Twin
 

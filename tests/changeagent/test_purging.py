@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidings.core import configuration
-from tidings.core.configuration import Configuration, Purges
+from tidings.core.changeagent import config
+from tidings.core.changeagent.config import Configuration, Purges
+from tidings.core.changeagent.documents import CONFIGURATION, Sheet
+from tidings.core.changeagent.list import Lister, Query
 from tidings.core.errors import BelowFloor
-from tidings.core.feeds import Retention
-from tidings.core.listing import Lister, Query
 from tidings.core.memory import MemorySheets, MemoryTags
-from tidings.core.sheets import CONFIGURATION, Sheet
+from tidings.core.model.feeds import Retention
 
-from tests.unit.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op
 
 HOUR_MS = 3_600_000
 
@@ -35,7 +35,7 @@ class Purging:
 
     def allow(self, records: int, seconds: int) -> None:
         found = Configuration(purge_records=records, purge_ns=seconds * 1_000_000_000)
-        assert self.sheets.write(FEED, CONFIGURATION, Sheet(configuration.spelled(found)))
+        assert self.sheets.write(FEED, CONFIGURATION, Sheet(config.spelled(found)))
 
     def run(self, purge: Retention | None = None) -> list[int]:
         """Purge; the numbers of the changes that remain, from 1."""

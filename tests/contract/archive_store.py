@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from tidings.core.archive_ports import ArchiveSizes, ArchiveStore
-from tidings.core.archives import Span
+from tidings.core.archive.segments import Span
+from tidings.core.archive.stores import ArchiveSizes, ArchiveStore
 
 PARTS = [Span(last=9, first=1), Span(last=10, first=10), Span(last=1200, first=11)]
 

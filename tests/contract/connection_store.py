@@ -7,11 +7,11 @@ from dataclasses import replace
 from operator import attrgetter
 
 import pytest
-from tidings.core.connections import Change, Connection, Watch
-from tidings.core.filters import EVERYTHING, Filter, parent_key, type_key
-from tidings.core.ports import Roster
-from tidings.core.roster import Portion, Round
-from tidings.core.session import State
+from tidings.core.model.filters import EVERYTHING, Filter, parent_key, type_key
+from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.roster import Portion, Round
+from tidings.core.websocket.session import State
+from tidings.core.websocket.stores import Roster
 
 from tests.contract.stores import Stores
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.acknowledged import Span
-from tidings.core.consumers import Change, Consumer, Failure, Note, Parked
-from tidings.core.cursors import Place, Replication
-from tidings.core.positions import COPY
+from tidings.core.consumers.ack_ranges import Span
+from tidings.core.consumers.consumer import Change, Consumer, Failure, Note, Parked
+from tidings.core.consumers.position import COPY
+from tidings.core.model.cursors import Place, Replication
 
 from tests.contract.stores import Stores
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.departures import Departures, Left, encode
+from tidings.core.state.removed_parents import Departures, Left, encode
 
 from tests.contract.state_store import row
 from tests.contract.stores import Stores

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import LeaseLost
-from tidings.core.leases import Lease, Observation
+from tidings.core.followers.leases import Lease, Observation
 
 from tests.contract.stores import Stores
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidings.core.access import Role
-from tidings.core.filters import Filter
-from tidings.core.keys import Key, digest_of
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import Key, digest_of
+from tidings.core.model.filters import Filter
 
 from tests.contract.stores import Stores
 

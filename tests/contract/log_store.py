@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.pages import Page, encode, filler
-from tidings.core.tallies import Taken
+from tidings.core.counters import Taken
+from tidings.core.model.pages import Page, encode, filler
 
 from tests.contract.stores import Stores
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.pages import filler
+from tidings.core.model.pages import filler
 
 from tests.contract.stores import Stores
 

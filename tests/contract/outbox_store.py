@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.outboxes import Letter
+from tidings.core.ingest.outbox import Letter
 
 from tests.contract.stores import Stores
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidings.core.admissions import Ended
-from tidings.core.profiles import Profile
-from tidings.core.resources import Resource
+from tidings.core.settings.feed import Profile
+from tidings.core.settings.resources import Resource
+from tidings.core.settings.revocations import Ended
 
 from tests.contract.stores import Stores
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.core.leases import Observation
+from tidings.core.followers.leases import Observation
 
 from tests.contract.claim_store import CLAIM
 from tests.contract.claim_store import NOW as CLAIMED
@@ -18,8 +18,8 @@ from tests.contract.connection_store import connection
 from tests.contract.follower_store import NOW, take
 
 if TYPE_CHECKING:
-    from tidings.core.claims import Claim
-    from tidings.core.leases import Lease
+    from tidings.core.followers.leases import Lease
+    from tidings.core.log.idempotency import Claim
 
     from tests.contract.stores import Stores
 

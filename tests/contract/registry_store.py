@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidings.core.connections import Connection
-from tidings.core.registrations import Kind, Listener, Registered
-from tidings.core.session import State
+from tidings.core.triton.registration import Kind, Listener, Registered
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.session import State
 
 from tests.contract.stores import Stores
 

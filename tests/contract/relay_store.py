@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.clusters import Member, Seat
-from tidings.core.pages import Page, encode
-from tidings.core.relays import Condition, Copy, Counts, Relay, Wanted
-from tidings.core.sources import Role
-from tidings.core.tallies import Taken
+from tidings.core.counters import Taken
+from tidings.core.model.pages import Page, encode
+from tidings.core.replication.clusters import Member, Seat
+from tidings.core.replication.replica import Condition, Copy, Counts, Relay, Wanted
+from tidings.core.replication.source import Role
 
 from tests.contract.stores import Stores
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidings.core.pages import Page
-from tidings.core.renewing import Round
+from tidings.core.log.renewal import Round
+from tidings.core.model.pages import Page
 
 from tests.contract.log_store import AT, EXPIRES, page
 from tests.contract.stores import Stores

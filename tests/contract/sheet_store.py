@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.sheets import DEPLOYMENT, HEALTH, USERS, Sheet
+from tidings.core.changeagent.documents import DEPLOYMENT, HEALTH, USERS, Sheet
 
 from tests.contract.stores import Stores
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.state import Lines, Row, bucket_of
-from tidings.core.verifying import Difference, Kind
+from tidings.core.state.differences import Difference, Kind
+from tidings.core.state.rows import Lines, Row, bucket_of
 
 from tests.contract.stores import Stores
 

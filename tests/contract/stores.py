@@ -16,43 +16,38 @@ from botocore.config import Config
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 from mypy_boto3_dynamodb import DynamoDBClient
-from tidings.aws import clients
-from tidings.aws.blueprint import TABLES, Table
-from tidings.aws.dynamodb_claims import DynamoDBClaims
-from tidings.aws.dynamodb_clusters import DynamoDBClusters
-from tidings.aws.dynamodb_connections import (
-    DynamoDBConnections,
-    DynamoDBInbox,
-    DynamoDBWatches,
-)
-from tidings.aws.dynamodb_consumers import DynamoDBConsumers
-from tidings.aws.dynamodb_departures import DynamoDBDepartures
-from tidings.aws.dynamodb_followers import DynamoDBFollowers
-from tidings.aws.dynamodb_keys import DynamoDBKeyCounts, DynamoDBKeyHolds, DynamoDBKeys
-from tidings.aws.dynamodb_log import DynamoDBLog
-from tidings.aws.dynamodb_numbers import DynamoDBNumbers
-from tidings.aws.dynamodb_outbox import DynamoDBOutbox
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.aws.dynamodb_registry import DynamoDBRegistry
-from tidings.aws.dynamodb_relays import DynamoDBRelays
-from tidings.aws.dynamodb_renewals import DynamoDBRenewals
-from tidings.aws.dynamodb_sheets import DynamoDBSheets
-from tidings.aws.dynamodb_state import DynamoDBState
-from tidings.aws.dynamodb_tags import DynamoDBTags
-from tidings.aws.dynamodb_tallies import DynamoDBTallies
-from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
-from tidings.aws.items import letter as letters
-from tidings.core import (
-    change_ports,
-    consumer_ports,
-    key_ports,
-    ports,
-    relay_ports,
-    renewing,
-    restoring,
-    tombstones,
-    watch_ports,
-)
+from tidings.aws.config.deployment import TABLES, Table
+from tidings.aws.dynamodb.claims import DynamoDBClaims
+from tidings.aws.dynamodb.clusters import DynamoDBClusters
+from tidings.aws.dynamodb.connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
+from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+from tidings.aws.dynamodb.departures import DynamoDBDepartures
+from tidings.aws.dynamodb.documents import DynamoDBSheets
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
+from tidings.aws.dynamodb.items import outbox_message as letters
+from tidings.aws.dynamodb.keys import DynamoDBKeyCounts, DynamoDBKeyHolds, DynamoDBKeys
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.numbers import DynamoDBNumbers
+from tidings.aws.dynamodb.outbox import DynamoDBOutbox
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.registry import DynamoDBRegistry
+from tidings.aws.dynamodb.relays import DynamoDBRelays
+from tidings.aws.dynamodb.renewals import DynamoDBRenewals
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.tags import DynamoDBTags
+from tidings.aws.dynamodb.tallies import DynamoDBTallies
+from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+from tidings.aws.runtime import clients
+from tidings.core.auth.stores import KeyCounts, KeyHolds, Keys
+from tidings.core.changeagent.stores import Sheets, TagStore
+from tidings.core.consumers.stores import ConsumerShelf, ConsumerStore
+from tidings.core.counters import Tallies
+from tidings.core.followers.stores import FollowerStore, Standings
+from tidings.core.ingest.outbox import Letter
+from tidings.core.ingest.stores import Outbox as OutboxPort
+from tidings.core.log import renewal
+from tidings.core.log.stores import ClaimStore, Intake, LogStore, TrimStore
+from tidings.core.maintenance import restore
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
@@ -76,21 +71,26 @@ from tidings.core.memory import (
     MemoryTombstones,
     MemoryWatches,
 )
-from tidings.core.outboxes import Letter
+from tidings.core.replication.stores import Coordinator, RelayStore
+from tidings.core.settings.stores import Profiles
+from tidings.core.state import tombstones
+from tidings.core.state.stores import DepartureStore, Repairs, StateStore
+from tidings.core.triton.stores import Registry
+from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, WatchStore
 
 _COLD_S = 30  # an engine that has just started may need longer than a function would wait
 
 
-class Log(ports.LogStore, ports.Intake, ports.TrimStore, Protocol): ...
+class Log(LogStore, Intake, TrimStore, Protocol): ...
 
 
-class State(ports.StateStore, ports.Repairs, Protocol): ...
+class State(StateStore, Repairs, Protocol): ...
 
 
-class Followers(ports.FollowerStore, ports.Checkpoints, Protocol): ...
+class Followers(FollowerStore, Standings, Protocol): ...
 
 
-class Outbox(ports.Outbox, Protocol):
+class Outbox(OutboxPort, Protocol):
     def leave(self, feed: str, letter: Letter) -> None: ...
 
 
@@ -101,34 +101,34 @@ class OwnersOutbox(DynamoDBOutbox):
         self._client.put_item(TableName=self._table, Item=letters.encode(feed, letter))
 
 
-class Connections(ports.ConnectionStore, ports.Roster, Protocol): ...
+class Connections(ConnectionStore, Roster, Protocol): ...
 
 
 @dataclass(frozen=True)
 class Stores:
     log: Log
     state: State
-    departures: ports.DepartureStore
+    departures: DepartureStore
     followers: Followers
-    claims: ports.ClaimStore
-    profiles: ports.Profiles
-    tallies: ports.Tallies
+    claims: ClaimStore
+    profiles: Profiles
+    tallies: Tallies
     connections: Connections
-    inbox: ports.Inbox
-    watches: watch_ports.WatchStore
-    tags: change_ports.TagStore
-    sheets: change_ports.Sheets
-    registry: ports.Registry
+    inbox: Inbox
+    watches: WatchStore
+    tags: TagStore
+    sheets: Sheets
+    registry: Registry
     outbox: Outbox
-    consumers: consumer_ports.ConsumerStore
-    shelf: consumer_ports.ConsumerShelf
-    relays: relay_ports.RelayStore
-    clusters: relay_ports.Coordinator
-    numbers: restoring.Numbers
-    keys: key_ports.Keys
-    key_counts: key_ports.KeyCounts
-    key_holds: key_ports.KeyHolds
-    renewals: renewing.RenewStore
+    consumers: ConsumerStore
+    shelf: ConsumerShelf
+    relays: RelayStore
+    clusters: Coordinator
+    numbers: restore.Numbers
+    keys: Keys
+    key_counts: KeyCounts
+    key_holds: KeyHolds
+    renewals: renewal.RenewStore
     tombstones: tombstones.TombstoneStore
 
 

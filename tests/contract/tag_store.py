@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.tag_index import Summary
+from tidings.core.changeagent.tag_index import Summary
 
 from tests.contract.departure_store import EXPIRES
 from tests.contract.state_store import row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.tallies import Totals
+from tidings.core.counters import Totals
 
 from tests.contract.stores import Stores
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import boto3
 import pytest
 from moto import mock_aws
-from tidings.aws import clients
-from tidings.aws.archive_urls import WrongArchive, open_archive
-from tidings.aws.folder_archive import FolderArchive
-from tidings.aws.s3_archive import S3Archive
-from tidings.core.archive_ports import ArchiveStore
-from tidings.core.archives import Span
+from tidings.aws.config.archive_url import WrongArchive
+from tidings.aws.runtime import clients
+from tidings.aws.s3.archive import S3Archive
+from tidings.aws.s3.archives import open_archive
+from tidings.aws.s3.folder_archive import FolderArchive
+from tidings.core.archive.segments import Span
+from tidings.core.archive.stores import ArchiveStore
 from tidings.core.errors import TooLarge
 from tidings.core.memory import MemoryArchive
 
@@ -65,7 +66,7 @@ def test_a_part_that_nobody_could_hold_is_not_read(
     s3: S3Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody put it there: memory is not risked for it."""
-    monkeypatch.setattr("tidings.aws.s3_archive.PART_BYTES_MAX", 3)
+    monkeypatch.setattr("tidings.aws.s3.archive.PART_BYTES_MAX", 3)
     s3.put("main", Span(last=1, first=1), b"four")
 
     with pytest.raises(TooLarge):

@@ -14,16 +14,16 @@ from typing import Any
 import boto3
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
-from tidings.aws.blueprint import TABLES
-from tidings.core.consumer_book import Book
-from tidings.core.consumers import Consumer
-from tidings.core.consuming import Acknowledgement, Workers
-from tidings.core.cursors import Place
-from tidings.core.log_view import LogView
-from tidings.core.overseeing import Overseer, Reason
-from tidings.core.pages import Page, encode
-from tidings.core.reader import Reader
-from tidings.local import dynamodb_local
+from tidings.aws.config.deployment import TABLES
+from tidings.core.consumers.admin import Overseer, Reason
+from tidings.core.consumers.consumer import Consumer
+from tidings.core.consumers.log_view import LogView
+from tidings.core.consumers.repository import Book
+from tidings.core.consumers.worker import Acknowledgement, Workers
+from tidings.core.log.reader import Reader
+from tidings.core.model.cursors import Place
+from tidings.core.model.pages import Page, encode
+from tidings.local.store import dynamodb_local
 
 from tests.contract.claim_store import ClaimStoreContract
 from tests.contract.connection_store import (

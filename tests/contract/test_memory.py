@@ -31,8 +31,8 @@ from tests.contract.tag_store import TagStoreContract
 from tests.contract.tallies import TalliesContract
 from tests.contract.tombstone_store import TombstoneStoreContract
 from tests.contract.upstream import UpstreamContract
-from tests.unit.relay_scene import Net, Node, Time
-from tests.unit.scene import FEED, op
+from tests.core.replication.relay_scene import Net, Node, Time
+from tests.core.scene import FEED, op
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 from moto import mock_aws
 from mypy_boto3_dynamodb import DynamoDBClient
-from tidings.aws.dynamodb_clusters import DynamoDBClusters
-from tidings.aws.dynamodb_relays import DynamoDBRelays
-from tidings.aws.dynamodb_upstreams import DynamoDBUpstreams
-from tidings.aws.items import relay as relays
-from tidings.core.clusters import Seat
+from tidings.aws.dynamodb.clusters import DynamoDBClusters
+from tidings.aws.dynamodb.items.replication import relay as relays
+from tidings.aws.dynamodb.relays import DynamoDBRelays
+from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
 from tidings.core.errors import BrokenRelay, Unavailable
-from tidings.core.pages import Page
-from tidings.core.relays import Counts, Relay
+from tidings.core.model.pages import Page
+from tidings.core.replication.clusters import Seat
+from tidings.core.replication.replica import Counts, Relay
 
 from tests.contract.stores import client_in
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.tombstones import Remembered
+from tidings.core.state.tombstones import Remembered
 
 from tests.contract.stores import Stores
 

@@ -7,13 +7,13 @@ from typing import Protocol
 
 import pytest
 from tidings.core import limits
-from tidings.core.cursors import Place
 from tidings.core.errors import LogFellOff, OtherLog, Unavailable
-from tidings.core.filters import Filter
-from tidings.core.portions import Portion
-from tidings.core.relay_ports import Upstream
-from tidings.core.selections import ALL, Selection
-from tidings.core.state import bucket_of
+from tidings.core.model.cursors import Place
+from tidings.core.model.filters import Filter
+from tidings.core.replication.selection import ALL, Selection
+from tidings.core.replication.stores import Upstream
+from tidings.core.replication.wire import Portion
+from tidings.core.state.rows import bucket_of
 
 START = Place(0, 0, 0)
 VIDEOS = Selection(Filter(frozenset({"video"})))

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
-from tidings.local import engine
 from tidings.local.running import Twin
+from tidings.local.store import engine
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

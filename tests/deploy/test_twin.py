@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.local import dynamodb_local
 from tidings.local.running import Twin
+from tidings.local.store import dynamodb_local
 
 from tests.deploy import stored
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidings.local import listening
+from tidings.local.gateway import listening
 
 pytestmark = pytest.mark.java
 

@@ -30,7 +30,7 @@ ELSEWHERE = {
     "make check test": "make check: .ci/run; make test: this run",
     "make synth": "tests/infra",
     "make sim": "tests/simulation, and .ci/run with few seeds",
-    "make real-dump": "tests/sync/test_real_dump.py, of a sample: it fetches two suites",
+    "make real-dump": "tests/real_dumps/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
     "tidings local": "tests/local/test_twin.py",
     ".venv/bin/tidings local --port 8052 --chain-from"
@@ -39,9 +39,9 @@ ELSEWHERE = {
     " http://127.0.0.1:8042": "tests/lake",
     '.venv/bin/tidings archive query "SELECT type, count(*) FROM latest'
     " WHERE event <> 'delete' GROUP BY type\" --table ./lake": "tests/lake/test_commands.py",
-    ".venv/bin/tidings pipeline init postgres parquet": "tests/flow/test_commands.py",
-    ".venv/bin/tidings pipeline test": "tests/flow/test_commands.py",
-    ".venv/bin/tidings pipeline run": "tests/flow/test_running.py",
+    ".venv/bin/tidings pipeline init postgres parquet": "tests/pipelines/test_commands.py",
+    ".venv/bin/tidings pipeline test": "tests/pipelines/test_commands.py",
+    ".venv/bin/tidings pipeline run": "tests/pipelines/test_running.py",
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
 MAKE = re.compile(r"make ([a-z-]+)")

@@ -6,7 +6,7 @@ import re
 from math import isclose, prod
 
 import pytest
-from tidings.aws import metrics
+from tidings.aws.config import metrics
 
 from bench import costs_page
 from bench.bill import SIZES, Bill

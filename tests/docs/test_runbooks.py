@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tidings.client.cli import main
+from tidings.client.cli.main import main
 
 from infra import runbooks
 

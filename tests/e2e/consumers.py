@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import httpx
-from tidings.client.following import follow
+from tidings.client.consume.follow import follow
 
 from tests.conformance.listeners import Ended, Heard, Silence, SseListener
 

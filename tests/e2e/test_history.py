@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.client.post import Poster
-from tidings.local.demo import history
+from tidings.client.produce.post import Poster
+from tidings.local.demo.demo import history
 from tidings.local.running import Twin
 
 from tests.conformance.listeners import Heard

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli import main
+from tidings.client.cli.main import main
 from tidings.local.running import Twin
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect

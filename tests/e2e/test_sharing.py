@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.client.post import Poster
+from tidings.client.produce.post import Poster
 from tidings.local.running import Twin
 
 from tests.conformance.listeners import Heard

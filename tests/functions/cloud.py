@@ -11,16 +11,20 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from tidings.aws import (
-    access_app,
-    app,
-    archive_app,
-    changes_app,
-    clients,
-    consumers_app,
-    corrections_app,
-    listeners_app,
-    relay_app,
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import (
+    adapters,
+    archive,
+    auth,
+    catchup,
+    chained,
+    changeagent,
+    consumers,
+    core,
+    corrections,
+    ingest,
+    replication,
+    triton,
 )
 
 from tests.contract.answering import Answer, Answering
@@ -54,14 +58,19 @@ def forget(*modules: ModuleType) -> None:
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
     forget(
-        access_app,
-        app,
-        archive_app,
-        listeners_app,
-        changes_app,
-        consumers_app,
-        relay_app,
-        corrections_app,
+        auth,
+        core,
+        adapters,
+        auth,
+        catchup,
+        chained,
+        ingest,
+        archive,
+        triton,
+        changeagent,
+        consumers,
+        replication,
+        corrections,
         clients,
     )
 

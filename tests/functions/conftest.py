@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.aws import clients
-from tidings.aws.blueprint import TABLES
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.runtime import clients
 
 from tests.contract.answering import Answer, answering
 from tests.contract.stores import create, emulated

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tidings.core import limits
-from tidings.core.pages import Page
-from tidings.core.portions import Portion, Rows, Standing, tell, tell_rows
-from tidings.core.state import Row
+from tidings.core.model.pages import Page
+from tidings.core.replication.wire import Portion, Rows, Standing, tell, tell_rows
+from tidings.core.state.rows import Row
 
 from functions.relay.handler import handle as relay
 from functions.supervise.handler import handle as supervise

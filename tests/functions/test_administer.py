@@ -8,9 +8,9 @@ from typing import Any
 
 import bcrypt
 import pytest
-from tidings.aws import changes_app
+from tidings.aws.wiring import changeagent
 from tidings.core import limits
-from tidings.core.sheets import USERS, Sheet
+from tidings.core.changeagent.documents import USERS, Sheet
 
 from functions.administer.handler import handle
 from functions.ingest.handler import handle as ingest
@@ -56,8 +56,8 @@ def configure(body: str) -> dict[str, Any]:
 
 def import_user(password: str) -> None:
     stored = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
-    standing = changes_app.stored_sheets().sheet("main", USERS)
-    assert changes_app.stored_sheets().write(
+    standing = changeagent.stored_sheets().sheet("main", USERS)
+    assert changeagent.stored_sheets().write(
         "main", USERS, Sheet(f"ann:{stored}\n", standing.version)
     )
     start_anew()

@@ -6,14 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws import app
-from tidings.core import corrections, limits
-from tidings.core.corrections import Correction, Position
+from tidings.aws.wiring import adapters
+from tidings.core import limits
+from tidings.core.sync import corrections
+from tidings.core.sync.corrections import Correction, Position
 
 from functions.amend.handler import handle as amend
+from tests.core.sync.test_apply import correct
 from tests.functions.cloud import Cloud, event
 from tests.functions.test_correct import planned
-from tests.unit.test_correcting import correct
 
 NDJSON = "application/x-ndjson"
 
@@ -47,7 +48,7 @@ def test_a_request_is_applied_and_may_be_repeated(cloud: Cloud) -> None:
     assert ask(*planned("a", "b")) == (200, done(done=2, behind=2))
     assert ask(correct("a", Position(9, 9), "update")) == (200, done(moved=1, behind=1))
     assert ask() == (200, done())
-    assert len(app.log().read("main", 0)) == 1
+    assert len(adapters.log().read("main", 0)) == 1
 
 
 def test_a_request_yields_before_a_gateway_gives_up(
@@ -56,7 +57,7 @@ def test_a_request_yields_before_a_gateway_gives_up(
     """The answer says how far it came, so that the rest is sent anew."""
     monkeypatch.setattr(limits, "AMEND_RUN_MS", 0)
     assert ask(*planned("a")) == (200, done(complete=False))
-    assert app.log().read("main", 0) == []
+    assert adapters.log().read("main", 0) == []
     assert limits.AMEND_TIMEOUT_S < 30
 
 
@@ -77,11 +78,11 @@ def test_what_breaks_a_rule_is_named(
     """With its field, and nothing is written."""
     found, told = ask(**asked)
     assert (found, told["error"]["code"], told["error"]["field"]) == (status, code, field)
-    assert app.log().head("main") == 0
+    assert adapters.log().head("main") == 0
 
 
 def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
     """A new one has to be made."""
-    app.log().raise_floor("main", 9)
+    adapters.log().raise_floor("main", 9)
     found, told = ask(*planned("a"), through="5")
     assert (found, told["error"]["code"]) == (410, "plan_too_old")

@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws import app, archive_app, clients
-from tidings.aws.blueprint import FUNCTIONS
-from tidings.aws.settings import WrongSetting
-from tidings.core.cursors import START
+from tidings.aws.config.deployment import FUNCTIONS
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import adapters, catchup, core
+from tidings.aws.wiring import archive as archive_app
+from tidings.core.model.cursors import START
 
 from functions.connect.handler import handle as connect
 from functions.follow.handler import handle as follow
@@ -40,11 +42,11 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     ingest(event("http_post_to_feed"), None)
     for follower in ("state", "push", "archive"):
         ring(follower, monkeypatch)
-    table = app.settings().log_table
+    table = adapters.settings().log_table
     for page in ("1", "2"):
         key: Any = {"feed": {"S": "main"}, "page": {"N": page}}
         clients.dynamodb().delete_item(TableName=table, Key=key)
-    app.log().raise_floor("main", 3)
+    adapters.log().raise_floor("main", 3)
 
 
 def asked_of_s3() -> set[str]:
@@ -77,7 +79,7 @@ def test_a_ring_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) ->
 
     assert ring("archive", monkeypatch) == {"batchItemFailures": []}
     assert keys() == ["dev/archive/main/0000000000002-0000000000001.ndjson.gz"]
-    assert app.followers().checkpoints("main") == {"archive": 2}
+    assert adapters.followers().checkpoints("main") == {"archive": 2}
 
 
 def test_the_schedule_rings_it_while_there_is_an_archive(
@@ -122,7 +124,7 @@ def test_a_stream_is_served_from_the_archive(monkeypatch: pytest.MonkeyPatch) ->
     given_up(monkeypatch)
     start_anew()
     asked = asked_of_s3()
-    stream = app.streamer().open("main", START.encode(), None, None)
+    stream = core.streamer().open("main", START.encode(), None, None)
 
     text = stream.next().text
     while not (chunk := stream.next()).at_frontier:
@@ -149,14 +151,14 @@ def test_a_bucket_that_is_not_there_stops_the_follower(monkeypatch: pytest.Monke
 
     with pytest.raises(clients.objects().exceptions.NoSuchBucket):
         ring("archive", monkeypatch)
-    assert app.followers().checkpoints("main") == {"archive": 0}
+    assert adapters.followers().checkpoints("main") == {"archive": 0}
 
 
 def test_nothing_of_s3_is_loaded_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most streams never need the archive: they start as soon as without one."""
     ingest(event("http_post"), None)
     start_anew()
-    app.streamer().open("main", "now", None, None).next()
+    core.streamer().open("main", "now", None, None).next()
 
     assert clients.objects.cache_info().currsize == 0
 
@@ -168,7 +170,7 @@ def test_a_wrong_address_is_told_by_its_setting(url: str, monkeypatch: pytest.Mo
     start_anew()
 
     with pytest.raises(WrongSetting, match=r"TIDINGS_ARCHIVE.*must be s3://BUCKET/PREFIX"):
-        app.settings()
+        adapters.settings()
 
 
 def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,4 +180,4 @@ def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.Monke
         ring("archive", monkeypatch)
 
     assert archive_app.store() is None and archive_app.reader() is None
-    assert app.catch_up().archive is None
+    assert catchup.catch_up().archive is None

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidings.aws.asgi import Message, Receive, Send
-from tidings.aws.attendance import Attendance
+from tidings.aws.web.client_count import Attendance
+from tidings.aws.web.stream import Message, Receive, Send
 from tidings.core import limits
+from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
 from tidings.core.memory import MemoryTallies
-from tidings.core.tallies import Totals
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event
@@ -174,11 +174,11 @@ def test_what_could_not_be_written_is_written_later(cloud: Cloud) -> None:
 
 def test_the_deployed_app_counts(cloud: Cloud) -> None:
     """Reset, an insert and live are three events; the heartbeat's like is none."""
-    from tidings.aws import app
+    from tidings.aws.wiring import adapters
 
     ingest(event("http_post"), None)
     headers = {"accept": "text/event-stream", "last-event-id": "0"}
     asyncio.run(get("/", headers=headers, until="event: live"))
     asyncio.run(get("/", headers={}, until="never"))
 
-    assert app.tallies().totals("main", now_ms=0) == Totals(connections=1, sent=3)
+    assert adapters.tallies().totals("main", now_ms=0) == Totals(connections=1, sent=3)

@@ -11,17 +11,18 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from tidings.aws import app, clients
-from tidings.aws.clock import now_ms
-from tidings.aws.dynamodb_keys import DynamoDBKeys
-from tidings.aws.routes import MESSAGES
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.web.routes import MESSAGES
+from tidings.aws.wiring import adapters
 from tidings.core import limits
-from tidings.core.access import PASSWORD_ROLES
-from tidings.core.issuing import Issuer
-from tidings.core.keys import Given, Key
-from tidings.core.passwords import hashed
-from tidings.core.profiles import Profile
-from tidings.core.resources import Resource
+from tidings.core.auth.guard import PASSWORD_ROLES
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.keys import Given, Key
+from tidings.core.auth.passwords import hashed
+from tidings.core.settings.feed import Profile
+from tidings.core.settings.resources import Resource
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
@@ -68,7 +69,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(limits, "MISSES_MAX", 1000)  # whoever asks everything misses often
     monkeypatch.setenv("TIDINGS_FEEDS", "main,other")
     start_anew()
-    assert app.profiles().save("main", PROFILE)
+    assert adapters.profiles().save("main", PROFILE)
     return cloud
 
 
@@ -77,7 +78,7 @@ def secret_of(actor: Actor) -> str:
     if not actor.has_key:
         return actor.password
     stored = DynamoDBKeys(clients.dynamodb(), "control")
-    issuer = Issuer(stored, app.profiles(), lambda: now_ms() - 60_000)
+    issuer = Issuer(stored, adapters.profiles(), lambda: now_ms() - 60_000)
     expires_ms = now_ms() - 1000 if actor.ended == "expired" else 0
     wanted = Key("", "", actor.roles, actor.bound, expires_ms=expires_ms)
     issuer.create("other" if actor.ended == "foreign" else "main", GIVEN, wanted)
@@ -177,7 +178,7 @@ def test_a_bounded_key_posts_within_its_bound(closed: Cloud, body: str) -> None:
     answer = ingest({**sent, "headers": {**sent["headers"], **headers(secret, bearer=False)}}, None)
     error = json.loads(answer["body"])["error"]
     assert (answer["statusCode"], error["code"]) == (403, "outside_key")
-    assert error["field"] == "operations[1]" and app.log().head("main") == 0
+    assert error["field"] == "operations[1]" and adapters.log().head("main") == 0
 
 
 def test_the_table_has_every_role() -> None:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from tidings.aws import app
-from tidings.core.browsers import READING
+from tidings.aws.wiring import adapters
+from tidings.core.auth.origins import READING
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.authorization import Asked, requests
@@ -37,7 +37,7 @@ def test_every_route_that_changes_something_refuses_it(cloud: Cloud, how: str) -
     found = statuses(Client("", bearer=False, more=FOREIGN[how]))
     assert found == dict.fromkeys(found, 403)
     assert len(found) > 20
-    assert app.log().head("main") == 0
+    assert adapters.log().head("main") == 0
 
 
 def test_machines_and_pages_that_are_named_may(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tidings.aws import app
-from tidings.core import limits, passwords
-from tidings.core.cursors import PAGE_END, START
-from tidings.core.profiles import Profile
+from tidings.aws.wiring import adapters
+from tidings.core import limits
+from tidings.core.auth import passwords
+from tidings.core.model.cursors import PAGE_END, START
+from tidings.core.settings.feed import Profile
 
 from tests.functions.cloud import Cloud, start_anew
 from tests.functions.consuming import ACTION, CONSUMER, act, ask, post
@@ -163,7 +164,9 @@ def test_who_may_do_what(cloud: Cloud) -> None:
     hashes = [
         passwords.hashed(each, salt=bytes(16), now_ms=0) for each in ("read-secret", "post-secret")
     ]
-    app.profiles().save("main", Profile(read_passwords=(hashes[0],), ingest_passwords=(hashes[1],)))
+    adapters.profiles().save(
+        "main", Profile(read_passwords=(hashes[0],), ingest_passwords=(hashes[1],))
+    )
     start_anew()
     asked: dict[str, Callable[[str], int]] = {
         "register": lambda password: ask("PUT", CONSUMER, password=password)[0],

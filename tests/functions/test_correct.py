@@ -6,14 +6,16 @@ import gzip
 from typing import Any
 
 import pytest
-from tidings.aws import app, clients
-from tidings.core import corrections, limits
-from tidings.core.corrections import NOWHERE, Correction, correction
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import adapters
+from tidings.core import limits
 from tidings.core.errors import InvalidOperation, PlanTooOld, TooLarge
+from tidings.core.sync import corrections
+from tidings.core.sync.corrections import NOWHERE, Correction, correction
 
 from functions.correct.handler import handle as correct
+from tests.core.scene import line
 from tests.functions.cloud import Cloud
-from tests.unit.scene import line
 
 BUCKET, KEY = "syncs", "plans/one/part-0.gz"
 
@@ -46,7 +48,7 @@ def test_a_part_becomes_a_page(cloud: Cloud) -> None:
     answer = correct(asked(), None)
 
     assert answer == {"applied": 2, "moved": 0, "done": 0, "behind": 2, "complete": True}
-    (page,) = app.log().read("main", 0)
+    (page,) = adapters.log().read("main", 0)
     assert page.lines == [each.line for each in wanted]
 
 
@@ -81,14 +83,14 @@ def test_a_damaged_part_says_so(cloud: Cloud, part: bytes, reason: str) -> None:
     with pytest.raises(InvalidOperation, match=reason):
         correct(asked(), None)
 
-    assert app.log().read("main", 0) == []
+    assert adapters.log().read("main", 0) == []
 
 
 def test_a_part_is_not_larger_than_a_run_can_hold(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused before it is read."""
-    monkeypatch.setattr("tidings.aws.s3_parts.PART_BYTES_MAX", 10)
+    monkeypatch.setattr("tidings.aws.s3.plan_parts.PART_BYTES_MAX", 10)
     store(packed(*planned("a")))
 
     with pytest.raises(TooLarge, match="at most 10 bytes"):
@@ -98,7 +100,7 @@ def test_a_part_is_not_larger_than_a_run_can_hold(
 def test_a_plan_that_is_too_old_fails_by_name(cloud: Cloud) -> None:
     """What started it tells that failure from others by its class."""
     store(packed(*planned("a")))
-    app.log().raise_floor("main", 9)
+    adapters.log().raise_floor("main", 9)
 
     with pytest.raises(PlanTooOld):
         correct(asked(through=5), None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidings.aws import app
-from tidings.aws.settings import WrongSetting
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.wiring import adapters
 from tidings.core import limits
 
 from functions.follow.handler import handle as follow
@@ -29,7 +29,7 @@ def rows() -> dict[str, str]:
     """Key and event of every row of the state."""
     found = {}
     for bucket in range(limits.BUCKETS):
-        for row in app.state().read("main", bucket):
+        for row in adapters.state().read("main", bucket):
             found[row.key] = json.loads(row.line)["event"]
     return found
 
@@ -42,7 +42,7 @@ def test_a_stream_event_brings_the_state_up_to_the_log(project: Cloud) -> None:
 
     assert answers == [NOTHING_FAILED, NOTHING_FAILED]
     assert rows() == {"video/x32": "insert", "a/1": "insert", "a/2": "delete"}
-    assert app.followers().checkpoints("main") == {"state": 2}
+    assert adapters.followers().checkpoints("main") == {"state": 2}
 
 
 def test_a_direct_ring_does_the_same(project: Cloud) -> None:
@@ -60,7 +60,7 @@ def test_a_page_deleted_by_ttl_rings_nobody(project: Cloud) -> None:
     answer = follow(event("stream_remove"), None)
 
     assert answer == NOTHING_FAILED
-    assert app.followers().checkpoints("main") == {}
+    assert adapters.followers().checkpoints("main") == {}
 
 
 def test_a_store_that_does_not_answer_reports_the_first_record(
@@ -96,4 +96,4 @@ def test_the_schedule_on_an_empty_feed_does_no_harm(cloud: Cloud) -> None:
     sweep(event("schedule"), None)
 
     assert cloud.posted == []
-    assert app.log().floor("main") == 1
+    assert adapters.log().floor("main") == 1

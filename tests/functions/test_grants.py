@@ -8,15 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws import app, clients
-from tidings.aws.blueprint import CAPTURE, FUNCTIONS
-from tidings.aws.clock import now_ms
-from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.wiring import adapters, core
 from tidings.client import publish_with
-from tidings.core.access import Role
-from tidings.core.cursors import parse
-from tidings.core.keys import ID_LENGTH, Given, Key, bound_of, digest_of
-from tidings.core.resources import Resource
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import ID_LENGTH, Given, Key, bound_of, digest_of
+from tidings.core.model.cursors import parse
+from tidings.core.settings.resources import Resource
 
 from functions.browse.handler import handle as browse
 from functions.capture.handler import handle as capture
@@ -93,18 +94,20 @@ def posting_within(parent: str) -> Given:
 
 def declare() -> None:
     vm = Resource("vm", ("nic",), "/vms")
-    standing = app.profiles().profile("main")
-    assert app.profiles().save("main", replace(standing, resources=(vm,), max_age_s=60))
+    standing = adapters.profiles().profile("main")
+    assert adapters.profiles().save("main", replace(standing, resources=(vm,), max_age_s=60))
 
 
 def keep_departures() -> None:
-    assert app.profiles().save("main", replace(app.profiles().profile("main"), leave=True))
+    assert adapters.profiles().save(
+        "main", replace(adapters.profiles().profile("main"), leave=True)
+    )
 
 
 def following_state(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     keep_departures()
     post()
-    app.log().take("main")
+    adapters.log().take("main")
     post()
     monkeypatch.setenv("TIDINGS_FOLLOWER", "state")
     start_anew()
@@ -128,7 +131,7 @@ def following_push(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) 
 def following_archive(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     archive_on_s3(monkeypatch, "s3://kept")  # as a stage has it
     post()
-    app.log().take("main")
+    adapters.log().take("main")
     post()
     monkeypatch.setenv("TIDINGS_FOLLOWER", "archive")
     start_anew()
@@ -185,22 +188,22 @@ def streaming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
     asked = watch()
     for cursor in ("0", "now", "545b55c7f095528dd0f3863c"):
         assert parse(cursor)
-        stream = app.streamer().open("main", cursor, None, "user/ann", "true")
+        stream = core.streamer().open("main", cursor, None, "user/ann", "true")
         while not stream.next().at_frontier:
             pass
-    app.tallies().serve("main", connections=1, sent=2)
+    adapters.tallies().serve("main", connections=1, sent=2)
     for there in (1, 0):
-        app.tallies().attend("main", "here", there, until_ms=2**42)
+        adapters.tallies().attend("main", "here", there, until_ms=2**42)
     return asked
 
 
 def correcting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     post()
-    app.log().take("main")
+    adapters.log().take("main")
     post()
     plans.store(plans.packed(*plans.planned("a", "x32")))
     later = now_ms() + 10_000
-    monkeypatch.setattr(app, "now_ms", lambda: later)  # the hole is overdue
+    monkeypatch.setattr(adapters, "now_ms", lambda: later)  # the hole is overdue
     asked = watch()
     assert correct(plans.asked(), None)["complete"]
     return asked
@@ -208,10 +211,10 @@ def correcting(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> A
 
 def amending(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
     post()
-    app.log().take("main")
+    adapters.log().take("main")
     post()
     later = now_ms() + 10_000
-    monkeypatch.setattr(app, "now_ms", lambda: later)  # the hole is overdue
+    monkeypatch.setattr(adapters, "now_ms", lambda: later)  # the hole is overdue
     asked = watch()
     assert amendments.ask(*plans.planned("a", "x32"))[0] == 200
     return asked
@@ -282,9 +285,9 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Ask
     come(**{"from": "0"})
     asked = watch()
     sweep({}, None)
-    app.sweeper().trimmer.run("main")
-    app.log().raise_floor("main", 1)
-    renewer = app.sweeper().trimmer.renewer
+    core.sweeper().trimmer.run("main")
+    adapters.log().raise_floor("main", 1)
+    renewer = core.sweeper().trimmer.renewer
     renewer.run("main", 1, 1)
     renewer.store.renew("main", 1, 2**40)
     return asked

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tidings.aws import app, clients
-from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import adapters
 from tidings.core import limits
-from tidings.core.access import Role
-from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
-from tidings.core.streaming import Chunk, Stream
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.catchup.sse import Chunk, Stream
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.changing import post
@@ -28,7 +29,7 @@ def shown(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The headers of who has a key of 50 requests a window, each worth 2 bytes of reading."""
     monkeypatch.setattr(limits, "KEY_WINDOW_MS", WINDOW_MS)
     monkeypatch.setattr(limits, "KEY_READ_SIZE", 2)
-    stored = DynamoDBKeys(clients.dynamodb(), app.settings().control_table)
+    stored = DynamoDBKeys(clients.dynamodb(), adapters.settings().control_table)
     assert stored.save("main", Key(SHOWN.id, digest_of(SHOWN.secret), frozenset(Role), rate=RATE))
     return {"authorization": f"Bearer {SHOWN.spelled()}", "accept": "text/event-stream"}
 

@@ -14,12 +14,12 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
-from tidings.aws import app
-from tidings.aws.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
-from tidings.aws.settings import WrongSetting
-from tidings.core.access import Credential, Role
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.external.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
+from tidings.aws.wiring import adapters, auth
+from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import OutsideKey, Unavailable, WrongKey
-from tidings.core.tokens import Issuer
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
@@ -281,7 +281,7 @@ def test_a_socket_subscribes_with_a_token_until_it_expires(
     receive(message(said), None)
 
     ((_, frame),) = stage.posted
-    connection = app.connections().get(CONNECTION)
+    connection = adapters.connections().get(CONNECTION)
     assert connection is not None
     assert frame["reply"] == "subscribed"
     assert connection.admission.until_ms == (exp + 60) * 1000
@@ -304,8 +304,8 @@ def test_a_stream_ends_when_its_token_does(stage: Cloud, provider: IdentityProvi
 
 def test_without_the_setting_nothing_of_it_is_loaded(cloud: Cloud) -> None:
     """A function that takes no tokens starts without the library."""
-    assert app.settings().issuer is None
-    assert len(app.guard().bearers) == 1
+    assert adapters.settings().issuer is None
+    assert len(auth.guard().bearers) == 1
 
 
 def test_a_setting_with_a_mistake_stops_the_function(
@@ -315,4 +315,4 @@ def test_a_setting_with_a_mistake_stops_the_function(
     monkeypatch.setenv("TIDINGS_OIDC", '{"issuer":"http://id.example"}')
     start_anew()
     with pytest.raises(WrongSetting, match="TIDINGS_OIDC"):
-        app.settings()
+        adapters.settings()

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from tidings.aws import app, clients, telemetry
+from tidings.aws.runtime import clients, telemetry
+from tidings.aws.wiring import adapters
 from tidings.core import limits
-from tidings.core.passwords import hashed
-from tidings.core.profiles import Profile
+from tidings.core.auth.passwords import hashed
+from tidings.core.settings.feed import Profile
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
@@ -60,7 +61,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 @pytest.fixture
 def guarded(closed: Cloud) -> Cloud:
     """With a password for each role."""
-    assert app.profiles().save("main", PROFILE)
+    assert adapters.profiles().save("main", PROFILE)
     return closed
 
 
@@ -100,7 +101,7 @@ def test_O05_no_password_or_a_wrong_one(guarded: Cloud, headers: dict[str, str])
     assert (answer["statusCode"], code(answer)) == (401, "wrong_password")
     status, _, body = stream(headers)
     assert (status, json.loads(body)["error"]["code"]) == (401, "wrong_password")
-    assert app.log().head("main") == 0
+    assert adapters.log().head("main") == 0
 
 
 def test_O06_each_role_has_its_own(guarded: Cloud) -> None:
@@ -171,7 +172,7 @@ def test_a_change_counts_in_a_running_process(
 ) -> None:
     """Within `limits.PROFILE_AGE_MS`: the process reads the profile again."""
     assert post(basic(INGEST))["statusCode"] == 204
-    others = app.profiles.__wrapped__()  # what another process would change
+    others = adapters.profiles.__wrapped__()  # what another process would change
     new = hashed("the next one", salt=b"3" * 16, now_ms=0)
     found = others.profile("main")
     assert others.save("main", replace(found, ingest_passwords=(new, *found.ingest_passwords)))

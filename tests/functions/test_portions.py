@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws import app as root
-from tidings.aws import relay_app
-from tidings.core.cursors import PAGE_END, Place
-from tidings.core.pages import Page, Pages
-from tidings.core.portions import Portion, heard, heard_rows
-from tidings.core.profiles import Profile
-from tidings.core.relays import Relay
-from tidings.core.state import bucket_of
+from tidings.aws.wiring import adapters, chained
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.pages import Page, Pages
+from tidings.core.replication.replica import Relay
+from tidings.core.replication.wire import Portion, heard, heard_rows
+from tidings.core.settings.feed import Profile
+from tidings.core.state.rows import bucket_of
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
@@ -79,7 +78,7 @@ def posted(*names: str, **fields: object) -> Page:
     """One page of an operation a name."""
     operations = [{"event": "insert", "type": "video", "id": name, **fields} for name in names]
     assert ingest(event("http_post", body=json.dumps(operations)), None)["statusCode"] == 204
-    return root.log().read("main", root.log().head("main") - 1)[0]
+    return adapters.log().read("main", adapters.log().head("main") - 1)[0]
 
 
 def project(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +94,7 @@ def chain(monkeypatch: pytest.MonkeyPatch, **known: object) -> None:
     start_anew()
     if known:
         relay = replace(Relay("main"), **known)  # type: ignore[arg-type]
-        assert relay_app.store().write(Relay("main"), relay)
+        assert chained.store().write(Relay("main"), relay)
 
 
 def test_D2_pages_with_their_bytes(cloud: Cloud) -> None:
@@ -128,7 +127,7 @@ def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
 def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
     """410 with the floor; the page before it is served, and at the end there is nothing."""
     pages = [posted(name) for name in "abc"]
-    root.log().raise_floor("main", 3)
+    adapters.log().raise_floor("main", 3)
 
     status, error = refusal("main/pages", f"after={pages[0].end.encode()}")
     assert (status, error["code"], error["floor"]) == (410, "log_fell_off", 3)
@@ -168,7 +167,7 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
     """What comes before the place it stands at is no news for it, and is not looked for at once."""
     posted("a")
     looks = []
-    read = root.log().read
+    read = adapters.log().read
 
     def counted(
         feed: str, after: int, limit: int | None = None, *, eventual: bool = False
@@ -176,7 +175,7 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
         looks.append(after)
         return read(feed, after, limit, eventual=eventual)
 
-    monkeypatch.setattr(root.log(), "read", counted)
+    monkeypatch.setattr(adapters.log(), "read", counted)
     found = portion(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
 
     assert (found.pages, found.pending, found.standing.head < 9) == ((), 0, True)
@@ -212,7 +211,7 @@ def test_leaves_are_needed_for_parents(cloud: Cloud, monkeypatch: pytest.MonkeyP
     for what in ("main/pages", "main/rows"):
         status, error = refusal(what, "parents=p&bucket=1")
         assert (status, error["code"]) == (400, "leave_not_kept")
-    assert root.profiles().save("main", Profile(leave=True, version=0))
+    assert adapters.profiles().save("main", Profile(leave=True, version=0))
     assert portion("parents=p&block=1").pages == ()  # nobody knows yet what left
     project(monkeypatch)
     assert [page.slots for page in portion("parents=p").pages] == [(0,)]
@@ -297,7 +296,7 @@ def test_nobody_posts_to_a_copy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -
         assert json.loads(answer["body"])["error"].endswith(f"is a copy of {address}: post there")
         answer = publish(event("http_post"), None)
         assert (answer["statusCode"], code_of(answer)) == (409, "chained")
-    assert root.log().head("main") == 0
+    assert adapters.log().head("main") == 0
 
 
 def code_of(answer: dict[str, Any]) -> str:
@@ -320,7 +319,7 @@ def test_a_page_with_holes_in_the_table(cloud: Cloud) -> None:
     """What a selection left out of a page that was copied is left out for the next one, too."""
     page = posted("a", "b", "c")
     some = replace(page, number=2, append_id="x").only([(0, page.lines[0]), (2, page.lines[2])])
-    root.log().put("main", some)
+    adapters.log().put("main", some)
 
     found = portion(f"after={page.end.encode()}").pages
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws import app
-from tidings.core.reporting import COUNTERS
+from tidings.aws.wiring import adapters
+from tidings.core.maintenance.status import COUNTERS
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
@@ -131,5 +131,5 @@ def test_the_sweep_tells_who_is_on_a_socket(cloud: Cloud) -> None:
     come()
     sweep({}, None)
 
-    assert app.tallies().totals("main", now_ms=0).clients == 1
+    assert adapters.tallies().totals("main", now_ms=0).clients == 1
     assert status()[1]["clients"] == 1

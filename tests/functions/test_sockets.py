@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidings.aws import app
-from tidings.core.session import State
+from tidings.aws.wiring import adapters
+from tidings.core.websocket.session import State
 
 from functions.connect.handler import handle as connect
 from functions.disconnect.handler import handle as disconnect
@@ -29,7 +29,7 @@ def push(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 def state() -> State | None:
-    connection = app.connections().get(CONNECTION)
+    connection = adapters.connections().get(CONNECTION)
     return connection.state if connection else None
 
 
@@ -53,7 +53,7 @@ def test_a_version_with_too_many_digits_is_refused(cloud: Cloud, where: str) -> 
     error = json.loads(answer["body"])["error"]
     assert (answer["statusCode"], error["field"]) == (400, "version")
     assert len(answer["body"]) < 500
-    assert app.connections().get(CONNECTION) is None
+    assert adapters.connections().get(CONNECTION) is None
 
 
 def test_disconnect_forgets_it_and_may_come_twice(cloud: Cloud) -> None:
@@ -161,7 +161,7 @@ def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:
 
     assert answer == {"batchItemFailures": []}
     assert state() is None
-    assert app.followers().checkpoints("main") == {"push": 1}
+    assert adapters.followers().checkpoints("main") == {"push": 1}
 
 
 def test_a_replay_of_a_connection_that_left_does_nothing(cloud: Cloud) -> None:

@@ -9,18 +9,20 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
-from tidings.aws import app as root
-from tidings.aws import asgi, clients
-from tidings.aws.asgi import LAST_MS
-from tidings.aws.asgi_edge import asgi_edge
-from tidings.aws.clock import now_ms
-from tidings.aws.dynamodb_keys import DynamoDBKeys
-from tidings.aws.settings import WrongSetting
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.web import stream
+from tidings.aws.web.stream import LAST_MS
+from tidings.aws.web.stream_edge import asgi_edge
+from tidings.aws.wiring import adapters
+from tidings.aws.wiring import core as root
 from tidings.core import limits
-from tidings.core.access import Credential, Role
-from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
-from tidings.core.profiles import OPLOG, Profile
-from tidings.core.streaming import RESUME
+from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.catchup.sse import RESUME
+from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle as ingest
@@ -184,7 +186,7 @@ def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.Mon
     """Soon behind the stream's time: what is sent would wait until the function is ended."""
     ingest(event("http_post"), None)
     monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
-    monkeypatch.setattr(asgi, "LAST_MS", 500)
+    monkeypatch.setattr(stream, "LAST_MS", 500)
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
     start_anew()
     headers = {"accept": "*/*", "last-event-id": "0000000000000000007fffff"}
@@ -204,7 +206,7 @@ def test_how_long_a_stream_lasts_is_bounded(
     start_anew()
 
     with pytest.raises(WrongSetting, match=f"TIDINGS_STREAM_SECONDS='{seconds}': must be"):
-        root.settings()
+        adapters.settings()
 
 
 def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +234,7 @@ def test_what_comes_later_is_told_and_silence_is_filled(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the frontier a stream sends comments until there is news."""
-    monkeypatch.setattr(asgi, "HEARTBEAT_MS", 300)
+    monkeypatch.setattr(stream, "HEARTBEAT_MS", 300)
 
     async def scene() -> str:
         reading = asyncio.ensure_future(get("/", headers={"accept": "*/*"}, until='"id":"x32"'))
@@ -246,7 +248,7 @@ def test_what_comes_later_is_told_and_silence_is_filled(
 
 def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
     """The status alone: no body and no type of one."""
-    root.profiles().save("main", Profile(compat=OPLOG))
+    adapters.profiles().save("main", Profile(compat=OPLOG))
     wrong = {"accept": "text/event-stream", "last-event-id": "abcd"}
     found = asyncio.run(get("/", headers=wrong))
 
@@ -286,7 +288,7 @@ def test_leaves_are_asked_for_by_a_query(cloud: Cloud) -> None:
     assert (status, error["code"], error["field"]) == (400, "leave_not_kept", "leave")
     assert "`tidings feed set --feed main --leave on`" in error["rule"]
 
-    root.profiles().save("main", Profile(leave=True))
+    adapters.profiles().save("main", Profile(leave=True))
     start_anew()
     status, *_ = asyncio.run(
         get("/", headers=headers, query=query + "&lastEventId=0", until="live")
@@ -300,11 +302,11 @@ def test_what_is_counted_is_written_before_the_answer_ends(
     """Behind the last piece Lambda may stop the process, and nothing else would write it."""
     written: list[str] = []
 
-    async def answer(scope: Message, receive: asgi.Receive, send: asgi.Send) -> None:
-        root.count("PartsBroken", 2)
-        await asgi.send_head(send, 200, {})
-        await asgi.send_body(send, "more", more=True)
-        await asgi.send_body(send, "", more=False)
+    async def answer(scope: Message, receive: stream.Receive, send: stream.Send) -> None:
+        adapters.count("PartsBroken", 2)
+        await stream.send_head(send, 200, {})
+        await stream.send_body(send, "more", more=True)
+        await stream.send_body(send, "", more=False)
 
     async def send(message: Message) -> None:
         written.append(capsys.readouterr().out)
@@ -326,7 +328,7 @@ def test_the_deployed_app_writes_what_it_counted(
     """A reader who left has ended, too."""
     ingest(event("http_post"), None)
     capsys.readouterr()
-    root.count("PartsBroken", 3)  # as the archive's reader does
+    adapters.count("PartsBroken", 3)  # as the archive's reader does
     headers = {"accept": "text/event-stream", "last-event-id": "0000000000000000007fffff"}
     asyncio.run(get("/", headers=headers, until="event: insert"))
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tidings.aws import app, clients, relay_app
-from tidings.core import passwords
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import adapters, replication
+from tidings.core.auth import passwords
 
 from tests.functions.cloud import Cloud, start_anew
 from tests.functions.relaying import RELAY, act, ask, chained, copied, ring
@@ -29,9 +30,9 @@ def set_passwords(feed: str, read: str, ingest: str) -> None:
     def kept(password: str) -> tuple[str, ...]:
         return (passwords.hashed(password, salt=b"0" * 16, now_ms=1),)
 
-    profile = app.profiles().profile(feed)
+    profile = adapters.profiles().profile(feed)
     both = replace(profile, read_passwords=kept(read), ingest_passwords=kept(ingest))
-    assert app.profiles().save(feed, both)
+    assert adapters.profiles().save(feed, both)
     start_anew()
 
 
@@ -39,7 +40,7 @@ def test_D2_pages_are_copied_as_they_are(upstream: Upstream) -> None:
     """With numbers and bytes; the next run asks behind them."""
     copied(upstream, 1, 2)
 
-    assert [page.number for page in app.log().read("main", 0)] == [1, 2]
+    assert [page.number for page in adapters.log().read("main", 0)] == [1, 2]
     status, found = ask("GET", RELAY)
     assert status == 200
     assert (found["status"], found["page"], found["pages"]) == ("running", 2, 2)
@@ -110,7 +111,7 @@ def test_the_upstreams_password_is_sent_and_told_to_nobody(
         told += json.dumps(error)
     assert SECRET not in told + "".join(capfd.readouterr())
     assert ask("PUT", PASSWORD, {"password": ""})[1]["password"] == "none"
-    assert relay_app.upstreams().password("main") == ""
+    assert replication.upstreams().password("main") == ""
 
 
 def test_D32_a_broken_relay_copies_nothing(
@@ -122,6 +123,6 @@ def test_D32_a_broken_relay_copies_nothing(
     clients.dynamodb().put_item(TableName="control", Item=stored)
     copied(upstream, 1)
     assert upstream.asked == []
-    assert app.log().read("main", 0) == []
+    assert adapters.log().read("main", 0) == []
     (told,) = (vars(each)["reason"] for each in caplog.records if "relay" in each.message)
     assert "what is stored of its relay cannot be read" in told

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
-from tidings.aws import clients, telemetry
+from tidings.aws.runtime import clients, telemetry
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest

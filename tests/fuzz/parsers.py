@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tidings.core import (
-    access,
-    archives,
-    captures,
-    changes,
-    configuration,
-    cursors,
-    dumps,
-    durations,
-    filters,
-    hooks,
-    keys,
-    listing,
-    messages,
-    portions,
-    registrations,
-    requests,
-    resources,
-    selections,
-    users,
-)
+from tidings.core.archive import segments
+from tidings.core.auth import guard, keys
+from tidings.core.changeagent import changes, config, go_durations, users, webhooks
+from tidings.core.changeagent import list as listing
 from tidings.core.errors import BrokenPart, BrokenPortion, Rejected
-from tidings.core.registrations import Listener
+from tidings.core.ingest import table_capture
+from tidings.core.model import cursors, filters, json_body
+from tidings.core.replication import selection, wire
+from tidings.core.settings import resources
+from tidings.core.sync import dump
+from tidings.core.triton import registration
+from tidings.core.triton.registration import Listener
+from tidings.core.websocket import messages
 
 Parser = Callable[[bytes], object]
 REFUSALS = (Rejected, BrokenPart, BrokenPortion)
@@ -64,36 +54,34 @@ def _query(data: bytes) -> object:
 def _duration(data: bytes) -> object:
     """Its refusals are told in Go's words, and named by who asks."""
     try:
-        return durations.parse(_text(data))
+        return go_durations.parse(_text(data))
     except ValueError as error:
         raise Rejected(str(error)) from None
 
 
 PARSERS: dict[str, Parser] = {
-    "json": lambda data: requests.lines_from(data, requests.JSON_TYPE, now_ms=0),
-    "ndjson": lambda data: requests.lines_from(data, requests.NDJSON_TYPE, now_ms=0),
+    "json": lambda data: json_body.lines_from(data, json_body.JSON_TYPE, now_ms=0),
+    "ndjson": lambda data: json_body.lines_from(data, json_body.NDJSON_TYPE, now_ms=0),
     "change": changes.change_from,
     "cursor": lambda data: cursors.parse(_text(data)),
     "filter": _filter,
     "listing": _query,
-    "share": lambda data: selections.parse_share(_text(data)),
+    "share": lambda data: selection.parse_share(_text(data)),
     "message": lambda data: messages.parse(_text(data), _FEEDS),
-    "registration": lambda data: registrations.parse(_text(data), Listener(2, "main"), _VM),
-    "portion": lambda data: portions.heard(_text(data)),
-    "rows": lambda data: portions.heard_rows(_text(data)),
-    "archive": archives.decode,
-    "archived": lambda data: list(archives.pages_of(_text(data))),
-    "dump": dumps.read_line,
+    "registration": lambda data: registration.parse(_text(data), Listener(2, "main"), _VM),
+    "portion": lambda data: wire.heard(_text(data)),
+    "rows": lambda data: wire.heard_rows(_text(data)),
+    "archive": segments.decode,
+    "archived": lambda data: list(segments.pages_of(_text(data))),
+    "dump": dump.read_line,
     "users": lambda data: users.users_from(_text(data)),
-    "authorization": lambda data: access.credential_from(_text(data)),
+    "authorization": lambda data: guard.credential_from(_text(data)),
     "key": lambda data: keys.parse(_text(data)),
     "duration": _duration,
-    "hooks": lambda data: hooks.hooks_from(_json(data)),
-    "capture": lambda data: captures.parse(_text(data)),
+    "hooks": lambda data: webhooks.hooks_from(_json(data)),
+    "capture": lambda data: table_capture.parse(_text(data)),
     "resource": lambda data: resources.parse(_text(data), "main"),
-    "configuration": lambda data: configuration.replaced(
-        configuration.Configuration(), _json(data)
-    ),
+    "configuration": lambda data: config.replaced(config.Configuration(), _json(data)),
 }
 
 # What each begins with: bytes that are read to their end.

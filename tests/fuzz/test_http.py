@@ -15,7 +15,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
-from tidings.aws import openapi
+from tidings.aws.web import openapi
 from tidings.local.running import Twin
 
 pytestmark = pytest.mark.java

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable
 
 import pytest
-from tidings.aws import app, clients
-from tidings.aws.dynamodb_keys import DynamoDBKeys
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import adapters, auth, core
 from tidings.core import limits
-from tidings.core.access import Credential, Role
-from tidings.core.cursors import START
+from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
 from tidings.core.errors import Chained
-from tidings.core.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.model.cursors import START
 
 from functions.administer.handler import handle as administer
 from functions.amend.handler import handle as amend
@@ -67,7 +68,7 @@ def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None
 def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     _archived(monkeypatch)
     watch()
-    stream = app.streamer().open("main", START.encode(), None, None)
+    stream = core.streamer().open("main", START.encode(), None, None)
     while not stream.next().at_frontier:
         pass
 
@@ -100,7 +101,7 @@ def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     ingest(event("http_post"), None)
-    app.log().take("main")
+    adapters.log().take("main")
     ingest(event("http_post"), None)
     monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
     monkeypatch.setattr(limits, "HOLE_GRACE_MS", 0)
@@ -136,7 +137,7 @@ def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     """*ask* is given the headers of who has one; where there are none, the key is `SHOWN`."""
 
     def scene(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-        stored = DynamoDBKeys(clients.dynamodb(), app.settings().control_table)
+        stored = DynamoDBKeys(clients.dynamodb(), adapters.settings().control_table)
         digest = digest_of(SHOWN.secret)
         assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
         watch()
@@ -169,7 +170,7 @@ def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> 
 
 
 def _let_in(_: object) -> None:
-    app.guard().check("main", Role.READ, Credential(SHOWN.spelled(), bearer=True))
+    auth.guard().check("main", Role.READ, Credential(SHOWN.spelled(), bearer=True))
 
 
 def _amended(headers: dict[str, str]) -> None:

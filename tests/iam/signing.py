@@ -1,8 +1,9 @@
 """
 Everywhere that something is signed in a role's name.
 
-Clients of boto3 and messages (`tidings.aws.signed_http`) go through one method of botocore, rows of
-the state through `tidings.aws.signatures`; what passes neither is no request that AWS would take.
+Clients of boto3 and messages (`tidings.aws.gateway.sigv4_client`) go through one method of
+botocore, rows of the state through `tidings.aws.dynamodb.transport.signatures`; what passes neither
+is no request that AWS would take.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
-from tidings.aws.signatures import Signer
+from tidings.aws.dynamodb.transport.signatures import Signer
 
 Seen = Callable[[str, str, AWSRequest], None]
 

@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 from botocore.awsrequest import AWSRequest
-from tidings.aws.blueprint import CAPTURE, FUNCTIONS, TABLES
+from tidings.aws.config.deployment import CAPTURE, FUNCTIONS, TABLES
 
 from tests.functions.cloud import Cloud, start_anew
 from tests.functions.test_grants import SCENES, Asked, watched

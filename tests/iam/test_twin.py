@@ -15,10 +15,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tidings.aws.blueprint import FUNCTIONS, TABLES
+from tidings.aws.config.deployment import FUNCTIONS, TABLES
 from tidings.local.options import ACCOUNT, PREFIX, REGION
 from tidings.local.running import Twin
-from tidings.local.tables import name_of
+from tidings.local.store.tables import name_of
 
 from infra import paths
 from tests.conformance.catalogue import Case, cases

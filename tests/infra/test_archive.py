@@ -7,8 +7,8 @@ from dataclasses import replace
 import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
-from tidings.aws import archive_urls
-from tidings.aws.stages import ARCHIVE_OUTPUT
+from tidings.aws.config import archive_url
+from tidings.aws.config.stages import ARCHIVE_OUTPUT
 
 from infra.settings import chosen
 from infra.stack import TidingsStack
@@ -33,7 +33,7 @@ def test_every_stage_has_one(template: Template) -> None:
     assert text(template.body["Outputs"][ARCHIVE_OUTPUT]["Value"]) == f"s3://<{name}>"
     for function in template.resources("AWS::Lambda::Function").values():
         told = text(function["Environment"]["Variables"]["TIDINGS_ARCHIVE"])
-        assert archive_urls.parse(told) == archive_urls.ArchiveUrl(f"<{name}>", "")
+        assert archive_url.parse(told) == archive_url.ArchiveUrl(f"<{name}>", "")
 
 
 def test_its_parts_never_expire(template: Template) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidings.aws import blueprint, settings
-from tidings.aws.http import CORS_HEADERS
-from tidings.core.browsers import EXPOSED
+from tidings.aws.config import deployment, settings
+from tidings.aws.gateway.http_events import CORS_HEADERS
+from tidings.core.auth.origins import EXPOSED
 
 from infra.paths import FUNCTIONS
 from tests.infra.templates import Template, text
@@ -19,12 +19,12 @@ def test_functions_are_those_of_the_blueprint(template: Template) -> None:
     """No function is forgotten and none is added."""
     deployed = {f["FunctionName"] for f in template.resources("AWS::Lambda::Function").values()}
 
-    assert {f"tidings-{template.stage.name}-{f.name}" for f in blueprint.FUNCTIONS} == deployed
+    assert {f"tidings-{template.stage.name}-{f.name}" for f in deployment.FUNCTIONS} == deployed
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
 def test_function_is_as_large_and_as_patient_as_written(
-    template: Template, function: blueprint.Function
+    template: Template, function: deployment.Function
 ) -> None:
     """Timeout, memory, runtime, machine and handler."""
     deployed = template.function(function.name)[1]
@@ -35,14 +35,14 @@ def test_function_is_as_large_and_as_patient_as_written(
     assert deployed["LoggingConfig"]["LogFormat"] == "JSON"
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
 def test_function_starts_with_the_environment_it_gets(
-    template: Template, function: blueprint.Function
+    template: Template, function: deployment.Function
 ) -> None:
     """The settings parse, tables and addresses are references, its own settings are its own."""
     variables = template.function(function.name)[1]["Environment"]["Variables"]
     found = settings.parse({name: text(value) for name, value in variables.items()})
-    tables = {table.setting for table in blueprint.TABLES}
+    tables = {table.setting for table in deployment.TABLES}
 
     assert found.stage == template.stage.name
     assert found.function_prefix == f"tidings-{template.stage.name}-"
@@ -72,7 +72,7 @@ def test_no_variable_is_made_up(template: Template) -> None:
 
 def test_stream_function_runs_behind_the_web_adapter(template: Template) -> None:
     """AWS's adapter layer, its variables, a start script that may run, five layers at most."""
-    for function in (f for f in blueprint.FUNCTIONS if f.streams):
+    for function in (f for f in deployment.FUNCTIONS if f.streams):
         deployed = template.function(function.name)[1]
         variables = deployed["Environment"]["Variables"]
 
@@ -90,7 +90,7 @@ def test_stream_function_answers_at_a_streaming_url(template: Template) -> None:
     """One URL for each streaming function, without CORS of its own: the app answers that."""
     urls = list(template.resources("AWS::Lambda::Url").values())
 
-    assert len([f for f in blueprint.FUNCTIONS if f.streams]) == len(urls)
+    assert len([f for f in deployment.FUNCTIONS if f.streams]) == len(urls)
     for url in urls:
         assert (url["AuthType"], url["InvokeMode"]) == ("NONE", "RESPONSE_STREAM")
         assert "Cors" not in url
@@ -108,16 +108,16 @@ def test_preflights_are_answered_alike(template: Template) -> None:
     assert tuple(allowed["AllowHeaders"]) == CORS_HEADERS
     assert tuple(allowed["ExposeHeaders"]) == EXPOSED
     assert allowed["AllowOrigins"] == ["*"]
-    methods = {route.method for route in blueprint.HTTP_ROUTES if route.method != "ANY"}
+    methods = {route.method for route in deployment.HTTP_ROUTES if route.method != "ANY"}
     assert {"GET", "POST", "PUT", "DELETE"} <= methods == set(allowed["AllowMethods"])
 
 
 def test_http_routes_are_those_of_the_blueprint(template: Template) -> None:
     """All but the endless ones, which a function URL serves whatever their path."""
-    streaming = {f.name: f.endless for f in blueprint.FUNCTIONS if f.streams}
+    streaming = {f.name: f.endless for f in deployment.FUNCTIONS if f.streams}
     wanted = {
         (route.key, "" if route.function in streaming else route.function)
-        for route in blueprint.HTTP_ROUTES
+        for route in deployment.HTTP_ROUTES
         if not streaming.get(route.function)
     }
 
@@ -146,7 +146,7 @@ def test_answers_that_wait_are_passed_on_to_a_function_of_their_own(template: Te
 
 def test_socket_routes_are_those_of_the_blueprint(template: Template) -> None:
     """Each route key reaches its function."""
-    wanted = {(route.key, route.function) for route in blueprint.SOCKET_ROUTES}
+    wanted = {(route.key, route.function) for route in deployment.SOCKET_ROUTES}
 
     assert wanted == _routes(template, "WEBSOCKET")
 
@@ -156,7 +156,7 @@ def test_schedules_are_those_of_the_blueprint(template: Template) -> None:
     schedules = template.resources("AWS::Scheduler::Schedule").items()
     deployed = [each for name, each in schedules if not name.startswith("Lake")]
     wanted = {
-        (f"<{template.function(s.function)[0]}.Arn>", s.every_minutes) for s in blueprint.SCHEDULES
+        (f"<{template.function(s.function)[0]}.Arn>", s.every_minutes) for s in deployment.SCHEDULES
     }
 
     assert wanted == {
@@ -174,7 +174,7 @@ def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
     buckets = [f"<{n}.Arn>" for n in template.resources("AWS::S3::Bucket") if "GivenUp" in n]
     wanted = {
         (template.function(s.function)[0], s.batch_size, s.window_s, s.age_max_s, s.retries_max)
-        for s in blueprint.STREAM_SOURCES
+        for s in deployment.STREAM_SOURCES
     }
 
     assert wanted == {
@@ -187,7 +187,7 @@ def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
         )
         for each in mappings
     }
-    for source in blueprint.STREAM_SOURCES:
+    for source in deployment.STREAM_SOURCES:
         (pattern,) = (
             each["FilterCriteria"]["Filters"]
             for each in mappings
@@ -204,7 +204,7 @@ def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
 
 def test_what_expires_rings_nothing() -> None:
     """Pages and letters that are gone are no news: the most that a stream would say."""
-    assert all("REMOVE" not in source.kinds for source in blueprint.STREAM_SOURCES)
+    assert all("REMOVE" not in source.kinds for source in deployment.STREAM_SOURCES)
 
 
 def test_functions_that_reach_themselves_may(template: Template) -> None:
@@ -214,7 +214,7 @@ def test_functions_that_reach_themselves_may(template: Template) -> None:
         for each in template.resources("AWS::Lambda::Function").values()
         if each.get("RecursiveLoop") == "Allow"
     }
-    alone = {each.name for each in blueprint.FUNCTIONS if each.name in each.invokes}
+    alone = {each.name for each in deployment.FUNCTIONS if each.name in each.invokes}
 
     assert alone == {"follow-state", "follow-push", "follow-archive", "follow-relay", "replay"}
     assert loops == alone | {"forward"}  # what it puts aside lies in the table that rings it
@@ -222,7 +222,7 @@ def test_functions_that_reach_themselves_may(template: Template) -> None:
 
 def test_woken_functions_forget_missed_wakes(template: Template) -> None:
     """A bell that could not ring within a minute is dropped: the sweep rings again."""
-    woken = {name for function in blueprint.FUNCTIONS for name in function.invokes}
+    woken = {name for function in deployment.FUNCTIONS for name in function.invokes}
     configured = template.resources("AWS::Lambda::EventInvokeConfig").values()
 
     assert {template.function(name)[0] for name in woken} == {
@@ -237,7 +237,7 @@ def _routes(template: Template, protocol: str) -> set[tuple[str, str]]:
     integrations = template.resources("AWS::ApiGatewayV2::Integration")
     called = {
         f"<{template.function(function.name)[0]}.Arn>": function.name
-        for function in blueprint.FUNCTIONS
+        for function in deployment.FUNCTIONS
     }
     found = set()
     for route in template.resources("AWS::ApiGatewayV2::Route").values():

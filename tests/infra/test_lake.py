@@ -12,7 +12,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
 from infra.settings import STAGES, chosen
@@ -127,7 +127,7 @@ def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
         ("s3:DeleteObject", "/tables"),
         ("s3:PutObject", "/logs"),
     }
-    assert [grant.table for grant in blueprint.LAKE_GRANTS] == ["control"]
+    assert [grant.table for grant in deployment.LAKE_GRANTS] == ["control"]
     assert len(tables) == 1 and "<TablesControl" in tables.pop()
     glue = {resource for action, resource in found if action.startswith("glue:")}
     assert {each.rpartition(":")[2] for each in glue} == {

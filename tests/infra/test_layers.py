@@ -131,11 +131,11 @@ def test_tidings_is_a_namespace_in_both_layers() -> None:
 
 def test_every_function_folder_is_deployed() -> None:
     """A folder that no function of the blueprint names is a mistake."""
-    from tidings.aws import blueprint
+    from tidings.aws.config import deployment
 
     folders = {path.parent.name for path in FUNCTIONS.glob("*/handler.py")}
 
-    deployed = (*blueprint.FUNCTIONS, blueprint.CAPTURE)
+    deployed = (*deployment.FUNCTIONS, deployment.CAPTURE)
     assert {function.folder for function in deployed} == folders
 
 

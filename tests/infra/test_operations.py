@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tidings.aws import blueprint, metrics
-from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
+from tidings.aws.config import deployment, metrics
+from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 
 from bench import costs_page
 from infra import settings
@@ -17,11 +17,11 @@ def test_tables_have_the_keys_of_the_blueprint(template: Template) -> None:
     """Partition key, sort key and their types; no secondary index (it would double a write)."""
     wanted = {
         (table.partition_key, "S", *table.sort_key, table.ttl_attribute)
-        for table in blueprint.TABLES
+        for table in deployment.TABLES
     }
     tables = template.resources("AWS::DynamoDB::Table").values()
 
-    assert len(blueprint.TABLES) == len(tables)
+    assert len(deployment.TABLES) == len(tables)
     assert wanted == {_keys(table) for table in tables}
     assert not any(
         {"GlobalSecondaryIndexes", "LocalSecondaryIndexes"} & table.keys() for table in tables
@@ -46,7 +46,7 @@ def test_only_ringing_tables_have_a_stream(template: Template) -> None:
         if "StreamSpecification" in table
     ]
 
-    assert ["KEYS_ONLY"] * sum(table.stream for table in blueprint.TABLES) == streams
+    assert ["KEYS_ONLY"] * sum(table.stream for table in deployment.TABLES) == streams
 
 
 def test_data_outlives_its_stack_where_it_must(template: Template) -> None:
@@ -154,21 +154,21 @@ def test_every_function_has_a_log_group_that_forgets(template: Template) -> None
         for f in template.resources("AWS::Lambda::Function").values()
     }
 
-    assert len(blueprint.FUNCTIONS) == len(named)
+    assert len(deployment.FUNCTIONS) == len(named)
     assert named <= groups.keys()
     assert {template.stage.log_days} == {group["RetentionInDays"] for group in groups.values()}
 
 
 def test_every_function_has_alarms(template: Template) -> None:
     """Errors and throttles of each."""
-    for function in blueprint.FUNCTIONS:
+    for function in deployment.FUNCTIONS:
         logical = template.function(function.name)[0]
         watched = {name for name, at in _alarmed(template) if f"<{logical}>" in at}
 
         assert {"Errors", "Throttles"} <= watched
         deployed = template.function(function.name)[1]
         assert ("RecursiveInvocationsDropped" in watched) == ("RecursiveLoop" in deployed)
-        woken = any(function.name in each.invokes for each in blueprint.FUNCTIONS)
+        woken = any(function.name in each.invokes for each in deployment.FUNCTIONS)
         assert ("AsyncEventsDropped" in watched) == woken
 
 
@@ -188,7 +188,7 @@ def test_a_schedule_that_does_not_run_raises_an_alarm(template: Template) -> Non
     }
     (group,) = template.resources("AWS::Scheduler::ScheduleGroup")
 
-    assert dead.keys() == {f"<{template.function(s.function)[0]}>" for s in blueprint.SCHEDULES}
+    assert dead.keys() == {f"<{template.function(s.function)[0]}>" for s in deployment.SCHEDULES}
     for each in dead.values():
         assert (each["ComparisonOperator"], each["Threshold"]) == ("LessThanThreshold", 1)
         assert each["TreatMissingData"] == "breaching"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.aws import blueprint
+from tidings.aws.config import deployment
 
 from tests.infra.templates import Resource, Template, as_list, text
 
@@ -52,9 +52,9 @@ def test_no_role_may_do_everything(template: Template) -> None:
         assert not any("*" in action for action in as_list(statement["Action"]))
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
 def test_function_may_use_tables_as_granted(
-    template: Template, function: blueprint.Function
+    template: Template, function: deployment.Function
 ) -> None:
     """Exactly the blueprint's actions on exactly its tables."""
     granted = {(grant.table, action) for grant in function.grants for action in grant.actions}
@@ -66,8 +66,8 @@ def test_function_may_use_tables_as_granted(
     }
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_wake_what_it_wakes(template: Template, function: blueprint.Function) -> None:
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_wake_what_it_wakes(template: Template, function: deployment.Function) -> None:
     """Exactly the functions named in `invokes`, of its own stage."""
     names = {f":function:tidings-{template.stage.name}-{name}" for name in function.invokes}
     found = {resource for resource, _ in _may(template, function, "lambda:")}
@@ -76,8 +76,8 @@ def test_function_may_wake_what_it_wakes(template: Template, function: blueprint
     assert all(any(arn.endswith(name) for arn in found) for name in names)
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_read_what_it_reads(template: Template, function: blueprint.Function) -> None:
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_read_what_it_reads(template: Template, function: deployment.Function) -> None:
     """Exactly the objects below the prefixes in `reads`, of the bucket for syncs."""
     read = {r for r, action in _may(template, function, "s3:") if action == "s3:GetObject"}
     found = {resource for resource in read if not resource.endswith("/archive/*")}
@@ -86,9 +86,9 @@ def test_function_may_read_what_it_reads(template: Template, function: blueprint
     assert all(resource.startswith("<Syncs") for resource in found)
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
 def test_function_may_read_or_write_the_archive(
-    template: Template, function: blueprint.Function
+    template: Template, function: deployment.Function
 ) -> None:
     """As the blueprint says: objects below one prefix, and who reads them may list them."""
     granted: dict[str, set[tuple[str, str]]] = {
@@ -105,8 +105,8 @@ def test_function_may_read_or_write_the_archive(
     assert {(a, "." + r.partition(".")[2]) for a, r in found} == granted[function.archive]
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_send_if_it_sends(template: Template, function: blueprint.Function) -> None:
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_send_if_it_sends(template: Template, function: deployment.Function) -> None:
     """To connections of the one stage of the one WebSocket API."""
     (api,) = (
         name
@@ -119,10 +119,10 @@ def test_function_may_send_if_it_sends(template: Template, function: blueprint.F
     assert (wanted if function.sockets else set()) == found
 
 
-@pytest.mark.parametrize("function", blueprint.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_do_nothing_else(template: Template, function: blueprint.Function) -> None:
+@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
+def test_function_may_do_nothing_else(template: Template, function: deployment.Function) -> None:
     """Beside the above: its own log group, its stream and its bucket, and the stage's key."""
-    sourced = function.name in {source.function for source in blueprint.STREAM_SOURCES}
+    sourced = function.name in {source.function for source in deployment.STREAM_SOURCES}
     services = {"logs"} | {"dynamodb"}
     services |= {"execute-api"} if function.sockets else set()
     services |= {"lambda"} if function.invokes else set()
@@ -134,7 +134,7 @@ def test_function_may_do_nothing_else(template: Template, function: blueprint.Fu
 
 def test_functions_have_no_managed_policies(template: Template) -> None:
     """AWS's own policies allow more than one function's work."""
-    for function in blueprint.FUNCTIONS:
+    for function in deployment.FUNCTIONS:
         role = template.resources("AWS::IAM::Role")[template.role_of(function.name)]
 
         assert "ManagedPolicyArns" not in role
@@ -142,7 +142,7 @@ def test_functions_have_no_managed_policies(template: Template) -> None:
 
 def test_function_writes_its_own_logs_only(template: Template) -> None:
     """One log group a role."""
-    for function in blueprint.FUNCTIONS:
+    for function in deployment.FUNCTIONS:
         group = template.function(function.name)[1]["LoggingConfig"]["LogGroup"]["Ref"]
 
         assert {f"<{group}.Arn>"} == {r for r, _ in _may(template, function, "logs:")}
@@ -150,7 +150,7 @@ def test_function_writes_its_own_logs_only(template: Template) -> None:
 
 def test_only_our_apis_and_the_stream_url_may_invoke(template: Template) -> None:
     """Permissions name an API as their source; the function URL takes everybody."""
-    streams = {template.function(each.name)[0] for each in blueprint.FUNCTIONS if each.streams}
+    streams = {template.function(each.name)[0] for each in deployment.FUNCTIONS if each.streams}
     for permission in template.resources("AWS::Lambda::Permission").values():
         if permission["Principal"] == "apigateway.amazonaws.com":
             assert ":execute-api:" in text(permission["SourceArn"])
@@ -172,7 +172,7 @@ def test_no_stage_is_open(template: Template) -> None:
         assert function["Environment"]["Variables"]["TIDINGS_OPEN"] == "false"
 
 
-def _may(template: Template, function: blueprint.Function, service: str) -> set[tuple[str, str]]:
+def _may(template: Template, function: deployment.Function, service: str) -> set[tuple[str, str]]:
     return {
         (text(resource), action)
         for statement in template.statements(template.role_of(function.name))
@@ -186,7 +186,7 @@ def _table(template: Template, resource: str) -> str:
     """The blueprint's name of a table, by its reference."""
     logical = resource.strip("<>").partition(".")[0]
     assert logical in template.resources("AWS::DynamoDB::Table")
-    (found,) = (t.name for t in blueprint.TABLES if logical.startswith(f"Tables{t.name.title()}"))
+    (found,) = (t.name for t in deployment.TABLES if logical.startswith(f"Tables{t.name.title()}"))
     return found
 
 

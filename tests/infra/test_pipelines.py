@@ -260,8 +260,8 @@ def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
 
 
 PIPELINE = """
-from tidings.aws.event_bus import EventBus
-from tidings.flow import Ndjson, Parquet, Pipeline, Postgres, Search, Source
+from tidings.aws.gateway.eventbridge import EventBus
+from tidings.pipelines import Ndjson, Parquet, Pipeline, Postgres, Search, Source
 
 stores = (Parquet, Postgres, Search)
 pipeline = Pipeline("copy", Source("http://127.0.0.1:9"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from tidings.aws import blueprint, metrics
+from tidings.aws.config import deployment, metrics
 
 from infra import prices, runbooks, settings
 from infra.parts.alarms import Alarms
@@ -34,7 +34,7 @@ def test_restored_tables_have_names() -> None:
     stage = replace(STAGE, tables="2")
     template = _made(stage, lambda stack: Tables(stack, "Tables", stage=stage, key=None))
     names = {each["TableName"] for each in template.resources("AWS::DynamoDB::Table").values()}
-    assert names == {f"tidings-dev-{table.name}-2" for table in blueprint.TABLES}
+    assert names == {f"tidings-dev-{table.name}-2" for table in deployment.TABLES}
     usual = _made(STAGE, lambda stack: Tables(stack, "Tables", stage=STAGE, key=None))
     assert not any("TableName" in each for each in usual.resources("AWS::DynamoDB::Table").values())
 
@@ -53,7 +53,7 @@ def test_alarms_are_mailed_to_who_is_named() -> None:
 def test_a_bound_on_streams_is_one_on_nothing_else() -> None:
     """Lists, pages and rows are another function's, which streams that are held cannot stop."""
     stage = replace(STAGE, streams_max=400)
-    streaming = [each for each in blueprint.FUNCTIONS if each.streams]
+    streaming = [each for each in deployment.FUNCTIONS if each.streams]
 
     def make(stack: cdk.Stack) -> None:
         for each in streaming:
@@ -95,7 +95,7 @@ def test_the_dashboard_has_the_cost_of_a_million(template: Template) -> None:
     (board,) = template.resources("AWS::CloudWatch::Dashboard").values()
     body = text(board["DashboardBody"])
     assert f"list prices of {prices.DATE}" in body
-    assert body.count("ConsumedWriteCapacityUnits") == len(blueprint.TABLES)
+    assert body.count("ConsumedWriteCapacityUnits") == len(deployment.TABLES)
     assert "1000000 * (FILL(SUM([write0,write1" in body
     start = body.index("1000000 * (")
     assert body.index("/ operations", start) - start < EXPRESSION_MAX

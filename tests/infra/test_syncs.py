@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws import blueprint
-from tidings.core import limits, syncing
+from tidings.aws.config import deployment
+from tidings.core import limits
+from tidings.core.sync import workflow
 
 from infra import build_job, paths
 from infra.parts import sync_states
@@ -139,7 +140,7 @@ def test_a_job_may_do_what_the_job_does(template: Template) -> None:
     """Read three tables, dumps and exports; write plans and its log; nothing else."""
     found = template.may(job_role(template))
     tables = {action for action, resource in found if resource.startswith("<Tables")}
-    granted = {action for grant in blueprint.JOB_GRANTS for action in grant.actions}
+    granted = {action for grant in deployment.JOB_GRANTS for action in grant.actions}
     written = {r.rpartition("/*")[0].rpartition("/")[2] for a, r in found if a == "s3:PutObject"}
 
     assert tables == granted == {"dynamodb:GetItem", "dynamodb:Query"}
@@ -178,7 +179,7 @@ def test_an_uploaded_dump_starts_a_sync(template: Template) -> None:
 
     assert told == {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
     assert rule["EventPattern"]["detail"]["bucket"]["name"] == [{"Ref": bucket}]
-    assert rule["EventPattern"]["detail"]["object"]["key"] == [{"prefix": syncing.DUMPS}]
+    assert rule["EventPattern"]["detail"]["object"]["key"] == [{"prefix": workflow.DUMPS}]
     assert target["InputTransformer"]["InputTemplate"] == '{"key": <key>}'
 
 
@@ -196,7 +197,7 @@ def test_failed_syncs_raise_an_alarm(template: Template) -> None:
 def test_no_stage_syncs_by_the_clock_unless_it_says_so(template: Template) -> None:
     """The only schedules are the blueprint's, and that of the tables."""
     assert all(stage.syncs == () for stage in STAGES)
-    schedules = len(blueprint.SCHEDULES) + (template.stage.lake is not None)
+    schedules = len(deployment.SCHEDULES) + (template.stage.lake is not None)
     assert len(template.resources("AWS::Scheduler::Schedule")) == schedules
 
 

@@ -13,9 +13,9 @@ import pytest
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk.assertions import Annotations, Match
 from aws_cdk.assertions import Template as Synthesised
-from tidings.aws import blueprint, settings
-from tidings.core.captures import Capture, parse
+from tidings.aws.config import deployment, settings
 from tidings.core.errors import Rejected
+from tidings.core.ingest.table_capture import Capture, parse
 
 from infra.parts.table_producer import TableProducer, reach_of
 from infra.paths import ROOT
@@ -120,20 +120,20 @@ def test_the_function_is_told_what_writes_mean(template: Template) -> None:
 def test_the_stream_is_read_until_it_is_in_the_log(template: Template) -> None:
     """From its beginning, split on failure, tried for half a day, then kept whole."""
     found = mapping(template)
-    source = blueprint.CAPTURE_SOURCE
+    source = deployment.CAPTURE_SOURCE
 
     assert found["StartingPosition"] == "TRIM_HORIZON"
     assert found["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert found["BisectBatchOnFunctionError"]
     assert found["MaximumRecordAgeInSeconds"] == source.age_max_s == 43_200
-    assert found["BatchSize"] == blueprint.CAPTURE_SOURCE.batch_size
+    assert found["BatchSize"] == deployment.CAPTURE_SOURCE.batch_size
     assert "GivenUp" in text(found["DestinationConfig"]["OnFailure"]["Destination"])
 
 
 def test_it_may_read_one_stream_and_append(template: Template) -> None:
     """The tables of the stage as granted, one stream, one bucket to put to, two keys, its log."""
     allowed = may(template)
-    tables = {action for grant in blueprint.CAPTURE.grants for action in grant.actions}
+    tables = {action for grant in deployment.CAPTURE.grants for action in grant.actions}
     stream = {f"dynamodb:{each}" for each in ("DescribeStream", "GetRecords", "GetShardIterator")}
 
     assert {a for a, _ in allowed if a.startswith("dynamodb:")} == (

@@ -8,20 +8,19 @@ from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tidings.aws.folder_archive import FolderArchive
-from tidings.core import archives
-from tidings.core.archives import Span
-from tidings.core.changes import is_change
-from tidings.core.compacting import joined
-from tidings.core.operations import parse_line
-from tidings.core.pages import Page
-from tidings.core.state import object_key
+from tidings.aws.s3.folder_archive import FolderArchive
+from tidings.core.archive import segments
+from tidings.core.archive.compaction import joined
+from tidings.core.archive.segments import Span
+from tidings.core.model.objects import is_change, object_key
+from tidings.core.model.operations import parse_line
+from tidings.core.model.pages import Page
 from tidings.lake.job import Job, Report, Wishes
 from tidings.lake.parts import Archive, Opens
 from tidings.lake.tables import HISTORY, LATEST, Table
 from tidings.lake.warehouse import Warehouse
 
-from tests.unit.scene import NOW
+from tests.core.scene import NOW
 
 FEED = "main"
 Entry = tuple[int, int, str]
@@ -53,7 +52,7 @@ class Scene:
 
     def put(self, *pages: Page) -> Span:
         """They become a part."""
-        span, body = archives.encode(pages)
+        span, body = segments.encode(pages)
         self.store.put(self.feed, span, body)
         return span
 
@@ -67,7 +66,7 @@ class Scene:
 
     def pages(self) -> list[Page]:
         return joined(
-            archives.decode(self.store.get(self.feed, span) or b"") for span in self.spans()
+            segments.decode(self.store.get(self.feed, span) or b"") for span in self.spans()
         )
 
     def entries(self) -> list[Entry]:

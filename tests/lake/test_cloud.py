@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 from tidings.client import NamedConsumers, Poster
-from tidings.core.pages import Page
-from tidings.lake import bounds, cloud
+from tidings.core.model.pages import Page
+from tidings.lake import consumer_bounds, emr
 from tidings.local.running import Twin
-from tidings.pipeline.place import on_twin
+from tidings.sync.target import on_twin
 
 from infra import build_job
 from tests.lake.parts import Scene
@@ -33,7 +33,7 @@ def test_one_run_does_every_feed(
     for number in (1, 3, 4):
         scene.put(_page(twin, "c1", number))
 
-    code = cloud.main(_arguments(twin, scene, "c1,c3,c2"))
+    code = emr.main(_arguments(twin, scene, "c1,c3,c2"))
 
     lines = capsys.readouterr().err.splitlines()
     reports = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
@@ -43,7 +43,7 @@ def test_one_run_does_every_feed(
     )
     assert (reports["c1"]["loaded"], reports["c1"]["left"], reports["c1"]["written"]) == (3, 1, 1)
     assert (reports["c2"]["loaded"], reports["c2"]["written"]) == (3, 0)
-    assert cloud.main(_arguments(twin, scene, "c1,c2")) == 0
+    assert emr.main(_arguments(twin, scene, "c1,c2")) == 0
 
 
 def test_wrong_usage_is_told() -> None:
@@ -55,13 +55,13 @@ def test_wrong_usage_is_told() -> None:
         ["--archive", "a", "--table", "/t"],
     ):
         with pytest.raises(SystemExit):
-            cloud.main([*common, *wrong])
+            emr.main([*common, *wrong])
 
 
 def test_the_job_finds_all_that_it_imports() -> None:
     """On EMR there is PySpark, what is in the archive, and nothing else of ours."""
     paths = [str(path) for path in build_job.SOURCES]
-    code = "import sys; import tidings.lake.cloud; print(*sys.modules)"
+    code = "import sys; import tidings.lake.emr; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": ":".join(paths)},
@@ -70,7 +70,7 @@ def test_the_job_finds_all_that_it_imports() -> None:
         check=True,
     )
     found = done.stdout.split()
-    assert "tidings.lake.bounds" in found
+    assert "tidings.lake.consumer_bounds" in found
     assert not {"click", "rich", "httpx", "tidings.client"} & set(found)
 
 
@@ -90,7 +90,7 @@ def _archived(twin: Twin, scene: Scene, feed: str) -> None:
             poster.post([{"event": "update", "type": "t", "id": "x"}])
     scene.feed = feed
     place = on_twin(feed, twin.dynamodb_url)
-    until(lambda: bounds.in_tables(place) == 4)
+    until(lambda: consumer_bounds.in_tables(place) == 4)
     for page in place.log().read(feed, 0):
         scene.put(page)
 

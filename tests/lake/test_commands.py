@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli import main
-from tidings.core import archives
+from tidings.client.cli.main import main
+from tidings.core.archive import segments
 from tidings.lake import iceberg
 from tidings.lake.errors import NoIceberg
 
+from tests.core.scene import line
 from tests.lake.parts import Scene, fold, kept
 from tests.oplog.wire import until
-from tests.unit.scene import line
 
 pytestmark = pytest.mark.java
 PARTS = 20  # each is written by itself
 SLOW = """\
 import time
-from tidings.aws.folder_archive import FolderArchive as Archive
+from tidings.aws.s3.folder_archive import FolderArchive as Archive
 
 def slow(self, *part, put=Archive.put):
     put(self, *part)
@@ -126,7 +126,15 @@ def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
     before, sizes = scene.entries(), _sizes(scene)
     options = ["--until", "1000000", "--allow-gaps", "--json"]
     where = ["--archive", str(scene.folder / "parts"), "--table", str(scene.folder / "lake")]
-    command = [sys.executable, "-m", "tidings.client.cli", "archive", "compact", *where, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "tidings.client.cli.main",
+        "archive",
+        "compact",
+        *where,
+        *options,
+    ]
 
     (scene.folder / "sitecustomize.py").write_text(SLOW)  # runs as Python starts, in a task as well
     with subprocess.Popen(
@@ -157,7 +165,7 @@ def _check(scene: Scene, before: list[tuple[int, int, str]]) -> None:
     assert sorted({*scene.entries(), *scene.history()}) == sorted(before)
     assert fold(scene.entries()) == fold(before)
     for span in scene.spans():
-        assert archives.decode(scene.store.get(scene.feed, span) or b"")
+        assert segments.decode(scene.store.get(scene.feed, span) or b"")
 
 
 def test_without_maven_the_sentence_says_what_is_missing(

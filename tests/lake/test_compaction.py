@@ -9,16 +9,16 @@ import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from tidings.core import limits
-from tidings.core.archive_reader import ArchiveReader
-from tidings.core.archives import Span
-from tidings.core.changes import Change, line_of
-from tidings.core.compacting import PAGE_BYTES, wanted
-from tidings.core.pages import Page
+from tidings.core.archive.compaction import PAGE_BYTES, wanted
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.segments import Span
+from tidings.core.changeagent.changes import Change, line_of
+from tidings.core.model.pages import Page
 from tidings.lake.job import Wishes
 
+from tests.core.scene import NOW, line
 from tests.lake.dying import Dying, Killed
 from tests.lake.parts import Scene, fold, kept
-from tests.unit.scene import NOW, line
 
 pytestmark = pytest.mark.java
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 from tidings.client import NamedConsumers, Poster
-from tidings.client.cli import main
-from tidings.core import archives
+from tidings.client.cli.main import main
+from tidings.core.archive import segments
 from tidings.local.running import Twin
-from tidings.pipeline.place import on_twin
+from tidings.sync.target import on_twin
 
 from tests.lake.parts import Scene
 
@@ -103,7 +103,7 @@ def _archived(twin: Twin, scene: Scene) -> bytes:
     span = scene.put(*pages[at:])
     body = scene.store.get("main", span)
     assert body is not None
-    assert len(archives.decode(body)) == len(ACTIVE)
+    assert len(segments.decode(body)) == len(ACTIVE)
     return body
 
 

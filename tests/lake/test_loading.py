@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 from pyspark.sql import functions as F
-from tidings.core.changes import Change, line_of
-from tidings.core.cursors import Place
+from tidings.core.changeagent.changes import Change, line_of
+from tidings.core.model.cursors import Place
 from tidings.lake.errors import Hole, Moved, PartGone
 from tidings.lake.job import Wishes
 from tidings.lake.tables import HISTORY, LATEST, Raced, Standing
 
+from tests.core.scene import NOW, line
 from tests.lake.dying import Losing
 from tests.lake.parts import Scene, fold, kept
-from tests.unit.scene import NOW, line
 
 pytestmark = pytest.mark.java
 TABLES = Wishes(keep_parts=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.object_pages import Objects
+from tidings.client.listen.bootstrap import Objects
 from tidings.local.running import Twin
 
 from bench import load

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.client.post import encode
+from tidings.client.produce.post import encode
 
 from bench.loading.plan import Plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidings.aws.blueprint import FUNCTIONS
+from tidings.aws.config.deployment import FUNCTIONS
 from tidings.local import environment
 from tidings.local.options import Options
 

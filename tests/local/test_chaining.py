@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tidings.core.feeds import DEFAULT_FEED
-from tidings.core.sources import FallOff, Role
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.replication.source import FallOff, Role
 from tidings.local import chaining, environment
+from tidings.local.lambdas.runtime_api import Answer
 from tidings.local.options import Options
 from tidings.local.problems import Problem
-from tidings.local.runtime_api import Answer
 
 URL = "http://127.0.0.1:8042"
 

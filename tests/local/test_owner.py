@@ -8,12 +8,13 @@ from pathlib import Path
 import boto3
 import pytest
 from moto import mock_aws
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.core.passwords import Verifier
-from tidings.core.profiles import Profile
-from tidings.local import owner, tables
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.core.auth.passwords import Verifier
+from tidings.core.settings.feed import Profile
+from tidings.local import owner
 from tidings.local.options import REGION, Options
 from tidings.local.problems import Problem
+from tidings.local.store import tables
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.aws import blueprint, settings
-from tidings.local import engine, listening, tables
+from tidings.aws.config import deployment, settings
+from tidings.local.gateway import listening
 from tidings.local.running import NotReady, Twin
+from tidings.local.store import engine, tables
 from websockets.sync.client import connect
 
 pytestmark = pytest.mark.java
@@ -66,7 +67,7 @@ def ended(pid: int) -> bool:
 def test_the_tables_are_those_of_the_blueprint(twin: Twin) -> None:
     """Keys, on-demand billing, TTL and streams of keys only."""
     client = store(twin.dynamodb_url)
-    for table in blueprint.TABLES:
+    for table in deployment.TABLES:
         name = tables.name_of(table.name)
         made = client.describe_table(TableName=name)["Table"]
         ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
@@ -207,7 +208,8 @@ def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> No
 def test_a_missing_tool_is_one_sentence(tool: str, name: str, tmp_path: Path) -> None:
     """It names what to install and the way around it."""
     program = (
-        "import asyncio, pathlib; from tidings.local import dynamodb_local as d, problems\n"
+        "import asyncio, pathlib; from tidings.local import problems\n"
+        "from tidings.local.store import dynamodb_local as d\n"
         "p = pathlib.Path\n"
         "work = d.start(port=0, data=None, log=p('log')) if %r == 'java'"
         " else d.fetch(p('log'), p('cache'))\n"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tidings.pipeline.place import Place, on_tables
+from tidings.sync.target import Place, on_tables
 
 from tests.localstack import lane
 from tests.localstack.stage import Stage

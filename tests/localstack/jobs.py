@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from tidings.pipeline import daemon
+from tidings.sync import worker_daemon
 
 from infra.build_job import ENTRY
-from tests.pipeline.local_job import LocalJob
+from tests.sync.local_job import LocalJob
 
 STARTS = ":emr-serverless:startJobRun.sync"
 WAITS = ":sqs:sendMessage.waitForTaskToken"
@@ -35,7 +35,7 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.python.daemon.module": daemon.MODULE,
+    "spark.python.daemon.module": worker_daemon.MODULE,
 }
 POLL_S = 1  # a message is heard at once; this is how late the end is
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import boto3
 from botocore.config import Config
-from tidings.aws.stages import SYNC_BUCKET_OUTPUT
+from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT
 
 from infra import build_layers, node, synth
 from tests.localstack import container, host, jobs, packages

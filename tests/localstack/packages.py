@@ -15,8 +15,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from tidings.local import dynamodb_local
 from tidings.local.problems import NoMaven
+from tidings.local.store import dynamodb_local
 
 from infra.paths import BUILD
 

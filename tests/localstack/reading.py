@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidings.core.operations import event_of, parse_line
-from tidings.pipeline.place import Place
+from tidings.core.model.operations import event_of, parse_line
+from tidings.sync.target import Place
 
 
 def told(place: Place) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
-from tidings.pipeline.place import Place
+from tidings.sync.target import Place
 
 from infra.parts.stream_source import KEY_PREFIX
 from tests.localstack import calls

@@ -6,7 +6,7 @@ import json
 
 import boto3
 import pytest
-from tidings.pipeline.place import Place
+from tidings.sync.target import Place
 
 from tests.localstack import calls, reading
 from tests.localstack.stage import Stage

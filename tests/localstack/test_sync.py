@@ -8,9 +8,9 @@ from typing import Any
 
 import boto3
 import pytest
-from tidings.aws.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
-from tidings.aws.sync_answers import NotWaiting, answer
-from tidings.pipeline.place import Place
+from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
+from tidings.aws.gateway.task_token import NotWaiting, answer
+from tidings.sync.target import Place
 
 from tests.localstack import calls, reading
 from tests.localstack.stage import Stage

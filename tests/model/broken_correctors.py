@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidings.core.correcting import Corrector
-from tidings.core.corrections import Correction
-from tidings.core.followers import STATE
-from tidings.core.whereabouts import Whereabouts
+from tidings.core.followers.follower import STATE
+from tidings.core.sync.apply import Corrector
+from tidings.core.sync.conflicts import Whereabouts
+from tidings.core.sync.corrections import Correction
 
 
 class LooksBefore(Corrector):

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tidings.core import corrections
-from tidings.core.append import Appender
-from tidings.core.correcting import Corrector, Outcome
-from tidings.core.corrections import Position, correction
 from tidings.core.errors import Unavailable
-from tidings.core.followers import STATE
+from tidings.core.followers.follower import STATE
+from tidings.core.log.append import Appender
+from tidings.core.log.reader import Filler, Reader
 from tidings.core.memory import (
     MemoryClaims,
     MemoryFollowers,
@@ -26,13 +24,15 @@ from tidings.core.memory import (
     MemoryState,
     MemoryTombstones,
 )
-from tidings.core.operations import line_from
-from tidings.core.pages import Page, encode
-from tidings.core.reader import Filler, Reader
-from tidings.core.state import project
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
+from tidings.core.state.rows import project
+from tidings.core.sync import corrections
+from tidings.core.sync.apply import Corrector, Outcome
+from tidings.core.sync.corrections import Position, correction
 
-from .appending import AHEAD_MS, FEED, NOW_MS, PAGE_MS
-from .explorer import Actor, Broken
+from tests.model.appending import AHEAD_MS, FEED, NOW_MS, PAGE_MS
+from tests.model.explorer import Actor, Broken
 
 _OBJECTS = ("a", "b")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from tidings.core import limits
-from tidings.core.correcting import Corrector
+from tidings.core.sync.apply import Corrector
 
-from .broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
-from .correcting import Scenario
-from .explorer import Broken, explore
+from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
+from tests.model.correcting import Scenario
+from tests.model.explorer import Broken, explore
 
 
 @pytest.fixture(autouse=True)

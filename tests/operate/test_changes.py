@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tidings.core.access import Role
-from tidings.core.passwords import hashed
-from tidings.core.profiles import Profile
+from tidings.core.auth.guard import Role
+from tidings.core.auth.passwords import hashed
+from tidings.core.settings.feed import Profile
 from tidings.operate import changes
 
 FIRST, SECOND, THIRD = (

@@ -9,8 +9,8 @@ from typing import Any
 import boto3
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.account import BOOTSTRAP, Concurrency
-from tidings.client.cli import main
+from tidings.aws.config.account import BOOTSTRAP, Concurrency
+from tidings.client.cli.main import main
 from tidings.operate import diagnosis
 from tidings.operate.diagnosis import Verdict
 

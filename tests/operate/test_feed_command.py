@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.blueprint import TABLES
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
-from tidings.client.cli import main
-from tidings.core.access import Credential, Guard, Role
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.client.cli.main import main
+from tidings.core.auth.guard import Credential, Guard, Role
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.passwords import Verifier
 from tidings.core.errors import WrongPassword
-from tidings.core.misses import Misses
-from tidings.core.passwords import Verifier
-from tidings.core.profiles import Profile
+from tidings.core.settings.feed import Profile
 
 from tests.contract.stores import create
 from tests.operate.cloudformation import describing, stage

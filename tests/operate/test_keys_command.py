@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import boto3
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.blueprint import TABLES
-from tidings.aws.dynamodb_keys import DynamoDBKeys
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.aws.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
-from tidings.client.cli import main
-from tidings.core.access import Role
-from tidings.core.filters import Filter
-from tidings.core.keys import Given, parse
-from tidings.core.timestamps import to_ms
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.client.cli.main import main
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import Given, parse
+from tidings.core.model.filters import Filter
+from tidings.core.model.timestamps import to_ms
 
 from tests.contract.stores import create
 from tests.operate.cloudformation import stage

@@ -18,10 +18,10 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from mypy_boto3_dynamodb import DynamoDBClient
-from tidings.client.cli import main
-from tidings.client.following import follow
-from tidings.local import dynamodb_local, engine, tables
+from tidings.client.cli.main import main
+from tidings.client.consume.follow import follow
 from tidings.local.running import Twin
+from tidings.local.store import dynamodb_local, engine, tables
 from tidings.operate.archive_command import page_of
 
 from tests.conformance.listeners import Heard, SseListener

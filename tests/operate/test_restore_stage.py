@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.blueprint import TABLES
-from tidings.aws.dynamodb_log import DynamoDBLog
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.aws.folder_archive import FolderArchive
-from tidings.client.cli import main
-from tidings.core import archives
-from tidings.core.operations import line_from
-from tidings.core.pages import Page, encode
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.s3.folder_archive import FolderArchive
+from tidings.client.cli.main import main
+from tidings.core.archive import segments
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
 
 from tests.contract.stores import create
 from tests.operate.cloudformation import stage
@@ -62,7 +62,7 @@ def _restored(client: Any) -> DynamoDBLog:
 def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) -> None:
     """First it says what it would do; the tables in use, and a dry run, write nothing."""
     log, kept = _restored(client), FolderArchive(tmp_path)
-    kept.put("main", *archives.encode([_page(number) for number in (1, 2, 3, 4)]))
+    kept.put("main", *segments.encode([_page(number) for number in (1, 2, 3, 4)]))
     options = ["--tables", "2", "--heard", "7", "--archive", str(tmp_path)]
     dry = _run(*options, "--dry-run")
     assert "The log is kept up to page 2; it goes on behind page 8.\n" in dry.stdout

@@ -10,13 +10,13 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.blueprint import TABLES
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.address import DEFAULT_URL
-from tidings.client.cli import main
-from tidings.client.stage_options import address_options
-from tidings.core.passwords import hashed
-from tidings.core.profiles import Profile
+from tidings.client.cli.main import main
+from tidings.client.cli.stage_options import address_options
+from tidings.core.auth.passwords import hashed
+from tidings.core.settings.feed import Profile
 
 from tests.contract.stores import create
 from tests.operate.cloudformation import stage

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.items import row as items
-from tidings.client.cli import main
+from tidings.aws.dynamodb.items import row as items
+from tidings.client.cli.main import main
 from tidings.core import limits
-from tidings.core.state import Row
-from tidings.core.verifying import Difference, Kind
+from tidings.core.state.differences import Difference, Kind
+from tidings.core.state.rows import Row
 from tidings.local.running import Twin
 from tidings.operate.state_target import StateTarget, find
 
@@ -226,7 +226,9 @@ def test_a_rebuild_may_be_killed(kept: Kept) -> None:
     lost = [Difference(Kind.ALIEN, row.bucket, row.key, row, None) for row in rows.values()]
     assert all(kept.target.states().repair(kept.name, lost))
     where = ["--feed", kept.name, "--endpoint-url", kept.twin.dynamodb_url]
-    with subprocess.Popen([sys.executable, "-m", "tidings.client.cli", "rebuild", *where]) as run:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tidings.client.cli.main", "rebuild", *where]
+    ) as run:
         until(lambda: run.poll() is not None or bool(kept.find(*names[:99])))
         run.kill()
 

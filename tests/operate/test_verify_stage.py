@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.blueprint import TABLES
-from tidings.aws.dynamodb_followers import DynamoDBFollowers
-from tidings.aws.dynamodb_log import DynamoDBLog
-from tidings.aws.dynamodb_state import DynamoDBState
-from tidings.aws.stages import SETTING_OUTPUTS
-from tidings.client.cli import main
-from tidings.core.operations import line_from
-from tidings.core.pages import Page, encode
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.config.stages import SETTING_OUTPUTS
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.client.cli.main import main
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
 
 from tests.contract.stores import create
 from tests.operate.cloudformation import stage

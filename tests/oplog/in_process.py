@@ -7,13 +7,13 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidings.aws.asgi import EventStreams
-from tidings.aws.clock import now_ms
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.web.stream import EventStreams
 from tidings.client.events import Event
-from tidings.client.sse import Parser
-from tidings.core.manners import Manners
+from tidings.client.transport.sse import Parser
+from tidings.core.ingest.oplog_compat import Manners
 
-from tests.unit.scene import FEEDS, Scene
+from tests.core.scene import FEEDS, Scene
 
 ORIGIN = "https://example.org"
 PATIENCE_S = 60.0  # none takes two seconds on an idle machine

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tidings.client import Poster
-from tidings.core import cursors
+from tidings.core.model import cursors
 from tidings.local.running import Twin
 
 pytestmark = pytest.mark.java
@@ -24,7 +24,7 @@ QUIET_S = 1.5  # what has not come by then is not on its way
 PASSWORD, OTHER = "correct horse", "battery staple"
 OLD_SERVER = "545B55C7F095528DD0F3863C"  # an ObjectId of 2014
 OPLOG_STATE = re.compile(r"(?:[0-9]{0,13}|[0-9a-f]{24})\Z", re.ASCII)
-TIDINGS = [sys.executable, "-m", "tidings.client.cli", "tail"]
+TIDINGS = [sys.executable, "-m", "tidings.client.cli.main", "tail"]
 CLIENTS = {
     "tail": TIDINGS,
     "tail --transport sse": [*TIDINGS, "--transport", "sse"],

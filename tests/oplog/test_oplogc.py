@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.core.streaming import RESUME
+from tidings.core.catchup.sse import RESUME
 
 from tests.oplog.feed import Feed, op
 from tests.oplog.oplogc import Consumer, Decoder, Event, InFlight, InvalidEvent

@@ -48,7 +48,7 @@ class Guarded:
 
     def feed(self, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
         """The operator's command."""
-        command = [sys.executable, "-m", "tidings.client.cli", "feed", *arguments]
+        command = [sys.executable, "-m", "tidings.client.cli.main", "feed", *arguments]
         command += ["--endpoint-url", self.twin.dynamodb_url]
         return subprocess.run(command, input=said, capture_output=True, text=True, check=True)
 

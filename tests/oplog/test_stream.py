@@ -8,11 +8,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.core.profiles import OPLOG, Profile
-from tidings.core.streaming import RESUME
-from tidings.local import engine, tables
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.core.catchup.sse import RESUME
+from tidings.core.settings.feed import OPLOG, Profile
 from tidings.local.running import Twin
+from tidings.local.store import engine, tables
 from websockets.sync.client import connect
 
 from tests.oplog.conftest import Heartbeats

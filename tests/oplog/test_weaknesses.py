@@ -20,22 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws import app, clients
-from tidings.client.in_flight import InFlight
-from tidings.core import cursors, limits
-from tidings.core.cursors import START
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import adapters, catchup
+from tidings.client.consume.in_flight import InFlight
+from tidings.core import limits
 from tidings.core.errors import Rejected, Unavailable
-from tidings.core.filters import EVERYTHING
-from tidings.core.frames import Event
-from tidings.core.ingesting import Request
+from tidings.core.ingest.ingest import Request
 from tidings.core.memory import MemoryLog, MemoryState
-from tidings.core.pages import Page
-from tidings.core.state import Lines
+from tidings.core.model import cursors
+from tidings.core.model.cursors import START
+from tidings.core.model.events import Event
+from tidings.core.model.filters import EVERYTHING
+from tidings.core.model.pages import Page
+from tidings.core.state.rows import Lines
 
+from tests.core.following import caught_up, names, trimmed
+from tests.core.scene import FEED, NOW, Scene, line, op
 from tests.functions.cloud import Cloud
 from tests.functions.conftest import cloud as cloud
-from tests.unit.following import caught_up, names, trimmed
-from tests.unit.scene import FEED, NOW, Scene, line, op
 
 OLD_ID = f"{NOW // 1000:08x}f095528dd03c863c"  # as oplog's database made them
 RACES = 200
@@ -314,9 +316,9 @@ def test_W12_only_what_is_durable_is_read(cloud: Cloud) -> None:
     for client in (clients.dynamodb(), clients.dynamodb_once()):
         client.meta.events.register("provide-client-params.dynamodb", note)
     page = Page(1, line("x"), "id", NOW)
-    assert app.log().put(FEED, page) == "id"
-    app.log().read(FEED, 0)
-    catch_up = app.catch_up()
+    assert adapters.log().put(FEED, page) == "id"
+    adapters.log().read(FEED, 0)
+    catch_up = catchup.catch_up()
     progress = catch_up.start(FEED, cursors.parse("0"))
     for _ in range(3):
         progress = catch_up.step(FEED, progress, EVERYTHING).progress
@@ -335,7 +337,7 @@ def test_W13_a_killed_consumer_leaves_a_whole_state_file(tmp_path: Path) -> None
     path = tmp_path / "state"
     program = (
         "import sys, pathlib\n"
-        "from tidings.client.state_file import StateFile\n"
+        "from tidings.client.consume.checkpoint_file import StateFile\n"
         "file = StateFile(pathlib.Path(sys.argv[1]))\n"
         "for number in range(10**9): file.save(f'{number:024x}')\n"
     )

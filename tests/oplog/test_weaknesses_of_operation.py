@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws.http import refusal_of
+from tidings.aws.gateway.http_events import refusal_of
 from tidings.core import limits
-from tidings.core.access import Guard
-from tidings.core.cursors import START
+from tidings.core.auth.guard import Guard
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.passwords import Verifier
+from tidings.core.catchup.sse import Streamer
 from tidings.core.errors import Rejected
-from tidings.core.ingesting import Request
-from tidings.core.misses import Misses
-from tidings.core.passwords import Verifier
-from tidings.core.reporting import LAGGING, OK, UNAVAILABLE, Reporter
-from tidings.core.streaming import Streamer
+from tidings.core.ingest.ingest import Request
+from tidings.core.maintenance.status import LAGGING, OK, UNAVAILABLE, Reporter
+from tidings.core.model.cursors import START
 
+from tests.core.following import caught_up, names
+from tests.core.scene import FEED, FEEDS, RETENTION, TOMBSTONE_MS, Scene, op
 from tests.oplog.in_process import ORIGIN, Client, run, streams, until_live
-from tests.unit.following import caught_up, names
-from tests.unit.scene import FEED, FEEDS, RETENTION, TOMBSTONE_MS, Scene, op
 
 SECRET = "s3cret-of-the-environment"
 

@@ -18,21 +18,21 @@ import pytest
 from tidings.agent import batches, intake
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
-from tidings.aws.lookout import POLL_S
-from tidings.client.in_flight import InFlight
-from tidings.core.connections import Watch
-from tidings.core.cursors import START
+from tidings.aws.web.tail_poller import POLL_S
+from tidings.client.consume.in_flight import InFlight
+from tidings.core.catchup.sse import Stream
 from tidings.core.errors import Rejected, Unavailable
-from tidings.core.ingesting import Request
+from tidings.core.ingest.ingest import Request
 from tidings.core.memory import MemoryLog, MemoryState, MemoryWatches
-from tidings.core.operations import line_from
-from tidings.core.pages import Pages
-from tidings.core.state import Lines
-from tidings.core.streaming import Stream
+from tidings.core.model.cursors import START
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Pages
+from tidings.core.state.rows import Lines
+from tidings.core.websocket.connections import Watch
 
+from tests.core.following import caught_up, names
+from tests.core.scene import FEED, NOW, Scene, op
 from tests.oplog.in_process import Client, run, streams, until_live
-from tests.unit.following import caught_up, names
-from tests.unit.scene import FEED, NOW, Scene, op
 
 LEAVING = 40  # as many as leaked in oplog
 MANY = 2_000

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from tidings.core import consumers
-from tidings.core.changes import place_of
-from tidings.core.cursors import START
-from tidings.core.listing import Lister, Query
+from tidings.core.changeagent.changes import place_of
+from tidings.core.changeagent.list import Lister, Query
+from tidings.core.consumers import consumer as consumers
 from tidings.core.memory import MemoryTags
-from tidings.core.operations import parse_line
+from tidings.core.model.cursors import START
+from tidings.core.model.operations import parse_line
 
+from tests.core.consumers.consumer_scene import ConsumerScene
+from tests.core.scene import FEED
 from tests.simulation.consumer import sse_blocks
-from tests.unit.consumer_scene import ConsumerScene
-from tests.unit.scene import FEED
 
 
 class Reader(Protocol):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidings.core.consumers import Change
+from tidings.core.consumers.consumer import Change
 from tidings.core.errors import (
     Unavailable,
 )
 from tidings.core.memory import MemoryConsumers, MemoryLog, MemoryState
-from tidings.core.pages import Page
-from tidings.core.state import Row
+from tidings.core.model.pages import Page
+from tidings.core.state.rows import Row
 
 
 class Breaking(MemoryState):

@@ -6,24 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tidings.core import cursors, positions
-from tidings.core.changes import end_of
-from tidings.core.configuration import Configuration, replaced
-from tidings.core.cursors import START
+from tidings.core.changeagent.changes import end_of
+from tidings.core.changeagent.config import Configuration, replaced
+from tidings.core.changeagent.list import Lister, Query
+from tidings.core.consumers import position
+from tidings.core.consumers.admin import Overseer
 from tidings.core.errors import (
     InvalidSetting,
     NothingDone,
     Unavailable,
 )
-from tidings.core.followers import STATE
-from tidings.core.listing import Lister, Query
+from tidings.core.followers.follower import STATE
 from tidings.core.memory import MemoryTags
-from tidings.core.overseeing import Overseer
+from tidings.core.model import cursors
+from tidings.core.model.cursors import START
 
+from tests.core.consumers.consumer_scene import WHY, ConsumerScene
+from tests.core.scene import FEED, Scene
 from tests.patterns.readers import EVERYBODY, Named, Reader, Stream
 from tests.patterns.stores import Deaf, Stuck
-from tests.unit.consumer_scene import WHY, ConsumerScene
-from tests.unit.scene import FEED, Scene
 
 Kind = Callable[[ConsumerScene], Reader]
 
@@ -38,10 +39,10 @@ def test_pattern_5_T11_a_named_consumer_passes_what_it_does_not_want() -> None:
     feed.post("a", "b")
     session = feed.lease()
     feed.ack(session, through=0)
-    assert positions.handled(feed.consumer().position) == 2
+    assert position.handled(feed.consumer().position) == 2
     feed.post("b", "b")
     feed.ack(session)
-    assert positions.handled(feed.consumer().position) == 4
+    assert position.handled(feed.consumer().position) == 4
 
 
 def test_pattern_5_A_a_list_passes_tags_that_do_not_match() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tidings.core import cursors, limits, positions
-from tidings.core.changes import end_of
+from tidings.core import limits
+from tidings.core.changeagent.changes import end_of
+from tidings.core.changeagent.list import Lister, Query
+from tidings.core.consumers import position
 from tidings.core.errors import (
     BelowFloor,
     ConsumerFellOff,
@@ -16,19 +18,19 @@ from tidings.core.errors import (
     PlanTooOld,
     Unavailable,
 )
-from tidings.core.feeds import Retention
-from tidings.core.followers import STATE
-from tidings.core.listing import Lister, Query
+from tidings.core.followers.follower import STATE
+from tidings.core.maintenance.retention import Trimmer
 from tidings.core.memory import MemoryTags
-from tidings.core.operations import line_from
-from tidings.core.retention import Trimmer
+from tidings.core.model import cursors
+from tidings.core.model.feeds import Retention
+from tidings.core.model.operations import line_from
 
+from tests.core.consumers.consumer_scene import ConsumerScene
+from tests.core.following import trimmed
+from tests.core.scene import FEED, Scene, op, page
+from tests.core.sync.test_apply import correct, corrector, part
 from tests.patterns.readers import CLIENTS, EVERYBODY, Reader, Stream
 from tests.patterns.stores import Breaking, Deaf
-from tests.unit.consumer_scene import ConsumerScene
-from tests.unit.following import trimmed
-from tests.unit.scene import FEED, Scene, op, page
-from tests.unit.test_correcting import correct, corrector, part
 
 Kind = Callable[[ConsumerScene], Reader]
 HOUR_MS = 3_600_000
@@ -201,7 +203,7 @@ def test_pattern_4_D15_D16_a_named_consumer_is_told() -> None:
     with pytest.raises(ConsumerFellOff, match="what lies between"):
         feed.lease()
     assert feed.watchers.consumer(FEED, "c0")[1].fell_off
-    assert positions.handled(feed.consumer().position) == 1
+    assert position.handled(feed.consumer().position) == 1
 
 
 def test_pattern_4_A28_a_list_says_where_the_log_begins() -> None:

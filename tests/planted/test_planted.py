@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.core.keys import parse
+from tidings.core.auth.keys import parse
 from tidings.local.running import Twin
 from websockets.sync.client import connect
 
@@ -72,7 +72,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         "AWS_DEFAULT_REGION": "us-east-1",
     }
     return subprocess.run(
-        [sys.executable, "-m", "tidings.client.cli", *arguments],
+        [sys.executable, "-m", "tidings.client.cli.main", *arguments],
         env=environment,
         capture_output=True,
         text=True,

@@ -21,7 +21,7 @@ from infra.paths import FUNCTIONS, ROOT
 
 PORTIONS = {
     *("core", "aws", "client", "agent", "local", "operate"),
-    *("pipeline", "flow", "lake", "spark"),
+    *("sync", "pipelines", "lake", "spark"),
 }
 READY_S = 60.0
 
@@ -113,7 +113,7 @@ def test_a_client_asks_for_little(wheel: Path) -> None:
 def test_commands_need_no_checkout(python: Path, tmp_path: Path) -> None:
     """`tidings tail --help` and `post --help`, without boto3 or Spark being imported."""
     program = (
-        "import sys; from tidings.client import cli;"
+        "import sys; from tidings.client.cli import main as cli;"
         "[cli.main([each, '--help'], standalone_mode=False) for each in ('tail', 'post')];"
         "print(sorted({each.partition('.')[0] for each in sys.modules}))"
     )
@@ -150,7 +150,7 @@ def test_the_twin_needs_no_checkout(
     tail = [
         str(python),
         "-m",
-        "tidings.client.cli",
+        "tidings.client.cli.main",
         "tail",
         "--from",
         "0",

@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidings.core import limits
-from tidings.core.archive_reader import covered
-from tidings.core.archives import decode
-from tidings.core.followers import ARCHIVE
+from tidings.core.archive.reader import covered
+from tidings.core.archive.segments import decode
+from tidings.core.followers.follower import ARCHIVE
 from tidings.core.memory import MemoryArchive
 
-from .functions import FEED
-from .model import Broken
-from .process import Process
-from .world import World
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken
+from tests.simulation.process import Process
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tidings.core.archives import Span
+    from tidings.core.archive.segments import Span
 
 LEADS_TO: Final = ("archive was read", "part was written again")
 _EVERY_MS = 5_000  # a minute of a real feed

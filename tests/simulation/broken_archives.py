@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidings.core.archiving import Archiver
-from tidings.core.catchup import CatchUp, Progress, Step
-from tidings.core.filters import Filter
-from tidings.core.pages import Page
+from tidings.core.archive.writer import Archiver
+from tidings.core.catchup.catchup import CatchUp, Progress, Step
+from tidings.core.model.filters import Filter
+from tidings.core.model.pages import Page
 
 
 class HastyArchiver(Archiver):

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tidings.core import consumers
-from tidings.core.consumers import Change, Consumer
-from tidings.core.consuming import Session, Workers
-from tidings.core.cursors import Place
-from tidings.core.log_view import LogView
-from tidings.core.overseeing import Overseer
-from tidings.core.retention import Trimmer
+from tidings.core.consumers import consumer as consumers
+from tidings.core.consumers.admin import Overseer
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.consumers.log_view import LogView
+from tidings.core.consumers.worker import Session, Workers
+from tidings.core.maintenance.retention import Trimmer
+from tidings.core.model.cursors import Place
 
 
 @contextmanager

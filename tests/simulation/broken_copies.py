@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.catchup import CatchUp, Progress, Step
-from tidings.core.cursors import PAGE_END, Cursor, Place, Replication
-from tidings.core.filters import Filter
-from tidings.core.followers import STATE
+from tidings.core.catchup.catchup import CatchUp, Progress, Step
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import Reader, Run
 from tidings.core.memory import MemoryState
-from tidings.core.ports import StateStore
-from tidings.core.reader import Reader, Run
-from tidings.core.state import Lines, Row
+from tidings.core.model.cursors import PAGE_END, Cursor, Place, Replication
+from tidings.core.model.filters import Filter
+from tidings.core.state.rows import Lines, Row
+from tidings.core.state.stores import StateStore
 
 
 class NextBucket(CatchUp):

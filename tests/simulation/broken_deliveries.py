@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tidings.core import limits
-from tidings.core.connections import Outcome
-from tidings.core.delivery import Delivery
+from tidings.core.websocket.connections import Outcome
+from tidings.core.websocket.send import Delivery
 
-from .broken_relays import instead
-from .sockets import SocketClient
+from tests.simulation.broken_relays import instead
+from tests.simulation.sockets import SocketClient
 
 
 def _again(self: Delivery, connection_id: str, message: str) -> Outcome:

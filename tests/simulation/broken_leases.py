@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
-from tidings.core.leases import Lease, Observation
+from tidings.core.followers.leases import Lease, Observation
 from tidings.core.memory import MemoryFollowers, MemoryState
-from tidings.core.projecting import Projector
+from tidings.core.state.projector import Projector
 
-from .broken_relays import instead
+from tests.simulation.broken_relays import instead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.pages import Page
-    from tidings.core.state import Row
+    from tidings.core.model.pages import Page
+    from tidings.core.state.rows import Row
 
 
 class ByTheClock(MemoryFollowers):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tidings.core.catchup import CatchUp, Progress, Step
-from tidings.core.departure_reader import DepartureReader
-from tidings.core.departures import NOTHING, Left
-from tidings.core.filters import Filter
+from tidings.core.catchup.catchup import CatchUp, Progress, Step
+from tidings.core.log.reader import Run
 from tidings.core.memory import MemoryState
-from tidings.core.pages import Page
-from tidings.core.projecting import Projector
-from tidings.core.pushing import Pusher
-from tidings.core.reader import Run
-from tidings.core.state import Row, project
+from tidings.core.model.filters import Filter
+from tidings.core.model.pages import Page
+from tidings.core.state.projector import Projector
+from tidings.core.state.removed_parents import NOTHING, Left
+from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.rows import Row, project
+from tidings.core.websocket.push import Pusher
 
 
 class LateProjector(Projector):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidings.client.buffers import MemoryBuffer
-from tidings.core.connections import Connection, Outcome
-from tidings.core.followers import PUSH, STATE
-from tidings.core.leases import Lease
-from tidings.core.ports import Checkpoints, Sockets
-from tidings.core.registering import Registrar
-from tidings.core.registrations import Listener
-from tidings.core.resources import Resource
+from tidings.client.listen.buffers import MemoryBuffer
+from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.log.stores import Checkpoints
+from tidings.core.settings.resources import Resource
+from tidings.core.triton.registration import Listener
+from tidings.core.websocket.connections import Connection, Outcome
+from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.stores import Sockets
 
 
 @dataclass
@@ -23,9 +23,6 @@ class _OfPush:
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         return {STATE: self.kept.checkpoints(feed).get(PUSH, 0)}
-
-    def standings(self, feed: str) -> Sequence[Lease]:
-        return self.kept.standings(feed)
 
 
 @dataclass

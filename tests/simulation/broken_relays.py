@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidings.core import bootstrapping, electing
-from tidings.core.bootstrapping import Bootstrapper
 from tidings.core.memory import MemoryLog, MemoryRelays
+from tidings.core.replication import bootstrap, election
+from tidings.core.replication.bootstrap import Bootstrapper
 
 if TYPE_CHECKING:
-    from tidings.core.clusters import Seat
-    from tidings.core.pages import Page
-    from tidings.core.portions import Standing
-    from tidings.core.relays import Copy, Relay
+    from tidings.core.model.pages import Page
+    from tidings.core.replication.clusters import Seat
+    from tidings.core.replication.replica import Copy, Relay
+    from tidings.core.replication.wire import Standing
 
 
 def instead(owner: Any, name: str, other: object) -> Callable[[], AbstractContextManager[None]]:
@@ -68,8 +68,8 @@ def _any_seat(seats: Sequence[Seat], now_ms: int) -> Seat | None:
 
 
 _enter = MemoryLog.enter
-latest_page = instead(bootstrapping, "_behind", _latest_page)
+latest_page = instead(bootstrap, "_behind", _latest_page)
 without_floor = instead(Bootstrapper, "finish", _without_floor)
 any_version = instead(MemoryRelays, "_write", _any_version)
 in_two_writes = instead(MemoryLog, "enter", _in_two_writes)
-any_seat = instead(electing, "free_seat", _any_seat)
+any_seat = instead(election, "free_seat", _any_seat)

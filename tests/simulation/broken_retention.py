@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tidings.core import reader
-from tidings.core.pages import Page
-from tidings.core.reader import Gap
-from tidings.core.renewing import Renewer
+from tidings.core.log import reader
+from tidings.core.log.reader import Gap
+from tidings.core.log.renewal import Renewer
+from tidings.core.model.pages import Page
 
-from .broken_relays import instead
+from tests.simulation.broken_relays import instead
 
 
 def _not_renewed(self: Renewer, feed: str, first: int, last: int) -> None:

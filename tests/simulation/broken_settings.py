@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tidings.core import catchup, limits, reader
-from tidings.core.pages import Page, filler
-from tidings.core.sweeping import Failures
+from tidings.core import limits
+from tidings.core.catchup import catchup
+from tidings.core.log import reader
+from tidings.core.maintenance.sweep import Failures
+from tidings.core.model.pages import Page, filler
 
-from .broken_relays import instead
+from tests.simulation.broken_relays import instead
 
 if TYPE_CHECKING:
-    from tidings.core.tombstones import TombstoneStore
+    from tidings.core.state.tombstones import TombstoneStore
 
 
 def _by_the_last(store: TombstoneStore, feed: str, now_ms: int) -> int:

@@ -12,13 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tidings.core import limits
-from tidings.core.bootstrapping import Bootstrapper
-from tidings.core.catchup import CatchUp
-from tidings.core.clusters import Seat
-from tidings.core.departure_reader import DepartureReader
+from tidings.core.catchup.catchup import CatchUp
 from tidings.core.errors import Unavailable
-from tidings.core.followers import Follower
-from tidings.core.leases import Observation
+from tidings.core.followers.follower import Follower
+from tidings.core.followers.leases import Observation
+from tidings.core.log.reader import Filler, Reader
 from tidings.core.memory import (
     MemoryBells,
     MemoryCoordinator,
@@ -31,26 +29,29 @@ from tidings.core.memory import (
     MemoryTombstones,
     MemoryUpstream,
 )
-from tidings.core.pages import Page
-from tidings.core.projecting import Projector
-from tidings.core.reader import Filler, Reader
-from tidings.core.relay_control import RelayControl
-from tidings.core.relaying import Relayer
-from tidings.core.relays import RELAY, CopiedUntil
-from tidings.core.sources import Source
-from tidings.core.telling import Portioner
+from tidings.core.model.pages import Page
+from tidings.core.replication.admin import RelayControl
+from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.clusters import Seat
+from tidings.core.replication.commit_times import CopiedUntil
+from tidings.core.replication.replica import RELAY
+from tidings.core.replication.replicate import Relayer
+from tidings.core.replication.serve import Portioner
+from tidings.core.replication.source import Source
+from tidings.core.state.projector import Projector
+from tidings.core.state.removed_parents_reader import DepartureReader
 
-from .functions import FEED, FEEDS
-from .model import Broken, Wanted
-from .process import Process
-from .settings import TOMBSTONE_MS
-from .world import World
+from tests.simulation.functions import FEED, FEEDS
+from tests.simulation.model import Broken, Wanted
+from tests.simulation.process import Process
+from tests.simulation.settings import TOMBSTONE_MS
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tidings.core.cursors import Place
-    from tidings.core.portions import Portion, Rows
-    from tidings.core.selections import Selection
-    from tidings.core.state import Row
+    from tidings.core.model.cursors import Place
+    from tidings.core.replication.selection import Selection
+    from tidings.core.replication.wire import Portion, Rows
+    from tidings.core.state.rows import Row
 
 RING_EVERY_MS: Final = 2_000
 _RUN_TIMEOUT_S = 20  # of a relay whose run takes twelve

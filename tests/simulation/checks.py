@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidings.core import limits
-from tidings.core.followers import PUSH, STATE
-from tidings.core.state import Row
+from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.state.rows import Row
 
-from .model import Broken, Wanted
-from .producer import Producer
-from .world import World
+from tests.simulation.model import Broken, Wanted
+from tests.simulation.producer import Producer
+from tests.simulation.world import World
 
 _ALLOWED_TO_APPEND = ("log.", "claims.")
 

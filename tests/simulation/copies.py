@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidings.core.followers import standing
+from tidings.core.followers.follower import standing
 
-from .choosing import FILTERS, leaving
-from .consumer import Consumer
-from .functions import FEED
-from .model import PAGE_END, Place, Position
-from .producer import Producer
-from .streams import StreamConsumer
-from .world import World
+from tests.simulation.choosing import FILTERS, leaving
+from tests.simulation.consumer import Consumer
+from tests.simulation.functions import FEED
+from tests.simulation.model import PAGE_END, Place, Position
+from tests.simulation.producer import Producer
+from tests.simulation.streams import StreamConsumer
+from tests.simulation.world import World
 
 CHAOS_MS: Final = (120_000, 150_000)  # longer than a page stays
 RATES: Final = {

@@ -10,13 +10,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tidings.core import cursors, filters
-from tidings.core.catchup import CatchUp
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.model import cursors, filters
 
-from tests.unit.scene import FEED, Scene
-
-from .consumer import Consumer, Session
-from .model import Log, Position, Wanted
+from tests.core.scene import FEED, Scene
+from tests.simulation.consumer import Consumer, Session
+from tests.simulation.model import Log, Position, Wanted
 
 
 class Feed:

@@ -1,4 +1,6 @@
-"""The deployed functions, each built from the core for one process, as `tidings.aws.app` does."""
+"""
+The deployed functions, each built from the core for one process, as `tidings.aws.wiring.core` does.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +9,46 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidings.core import limits
-from tidings.core.access import Guard
-from tidings.core.append import Appender
-from tidings.core.archive_reader import ArchiveReader
-from tidings.core.archiving import HABITS, Gatherer
-from tidings.core.catchup import CatchUp
-from tidings.core.changefeeds import ChangeFeeds
-from tidings.core.connections import Connection
-from tidings.core.consumer_book import Book
-from tidings.core.consumer_holds import Holds
-from tidings.core.consuming import Workers
-from tidings.core.correcting import Corrector
-from tidings.core.delivery import Delivery
-from tidings.core.departure_reader import DepartureReader
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.writer import HABITS, Gatherer
+from tidings.core.auth.guard import Guard
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.passwords import Verifier
+from tidings.core.auth.stream_limit import Holding
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.catchup.sse import Streamer
+from tidings.core.consumers.admin import Overseer
+from tidings.core.consumers.log_view import LogView
+from tidings.core.consumers.repository import Book
+from tidings.core.consumers.retention import Holds
+from tidings.core.consumers.worker import Workers
+from tidings.core.effects import Clock, Spread
 from tidings.core.errors import Unavailable
-from tidings.core.feeds import Retention
-from tidings.core.followers import ARCHIVE, STATE, Follower, Habits, Handler
-from tidings.core.holding import Holding
-from tidings.core.ingesting import Ingester
-from tidings.core.leases import Observation
-from tidings.core.log_view import LogView
+from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
+from tidings.core.followers.leases import Observation
+from tidings.core.ingest.ingest import Ingester
+from tidings.core.log.append import Appender
+from tidings.core.log.reader import Filler, Reader
+from tidings.core.log.renewal import Renewer
+from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.memory import MemoryArchive, MemoryKeyHolds, MemoryProfiles
-from tidings.core.misses import Misses
-from tidings.core.overseeing import Overseer
-from tidings.core.passwords import Verifier
-from tidings.core.ports import Clock, Profiles, Spread
-from tidings.core.profiles import Profile
-from tidings.core.reader import Filler, Reader
-from tidings.core.receiving import Receiver
-from tidings.core.registering import Registrar
-from tidings.core.renewing import Renewer
-from tidings.core.replaying import Replayer
-from tidings.core.retention import Trimmer
-from tidings.core.streaming import Streamer
-from tidings.core.sweeping import Sweeper
+from tidings.core.model.feeds import Retention
+from tidings.core.settings.feed import Profile
+from tidings.core.settings.stores import Profiles
+from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.sync.apply import Corrector
+from tidings.core.triton.http import ChangeFeeds
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.receive import Receiver
+from tidings.core.websocket.replay import Replayer
+from tidings.core.websocket.send import Delivery
 
-from .parts import Parts
-from .process import Process
-from .settings import Deployment, Settings
-from .stores import Stores
+from tests.simulation.parts import Parts
+from tests.simulation.process import Process
+from tests.simulation.settings import Deployment, Settings
+from tests.simulation.stores import Stores
 
 FEED = "main"
 FEEDS = frozenset({FEED})

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.core.consumers import Change, Consumer
-from tidings.core.consuming import Acknowledgement, Session
-from tidings.core.cursors import Place, Replication
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.consumers.worker import Acknowledgement, Session
+from tidings.core.model.cursors import Place, Replication
 
-from .model import DELETED, PAGE_END, Broken, Log, Op, Position, Wanted
-from .model import Place as Id
-from .weather import Weather
+from tests.simulation.model import DELETED, PAGE_END, Broken, Log, Op, Position, Wanted
+from tests.simulation.model import Place as Id
+from tests.simulation.weather import Weather
 
 NOWHERE: Position = (-1, 0)  # before a copy has begun
 NEVER: Position = (-2, 0)  # nothing was ever acknowledged

@@ -11,15 +11,15 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from tidings.client.buffers import MemoryBuffer
-from tidings.core.resources import Resource
+from tidings.client.listen.buffers import MemoryBuffer
+from tidings.core.settings.resources import Resource
 
-from .calling import Caller
-from .functions import FEED
-from .model import Broken, Wanted
-from .process import Process
-from .producer import TYPES
-from .world import World
+from tests.simulation.calling import Caller
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken, Wanted
+from tests.simulation.process import Process
+from tests.simulation.producer import TYPES
+from tests.simulation.world import World
 
 RATES: Final = {"dawdle": 0.05}  # a listener does something else for a while
 LEADS_TO: Final = (

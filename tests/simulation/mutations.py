@@ -11,27 +11,26 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from tidings.core import limits
-from tidings.core.append import Appender
-from tidings.core.bounds import Precondition
-from tidings.core.connections import Change, Connection, Watch
-from tidings.core.leases import Lease
+from tidings.core.followers.leases import Lease
+from tidings.core.log.append import Appender
+from tidings.core.log.preconditions import Precondition
+from tidings.core.log.reader import Reader, Run
 from tidings.core.memory import MemoryConnections, MemoryFollowers
-from tidings.core.pages import Page, Pages, encode
-from tidings.core.pushing import Pusher
-from tidings.core.reader import Reader, Run
-from tidings.core.session import State
+from tidings.core.model.pages import Page, Pages, encode
+from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.session import State
 
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
-
-from . import (
+from tests.simulation import (
     broken_deliveries,
     broken_leases,
     broken_relays,
     broken_retention,
     broken_settings,
 )
-from .broken_archives import HastyArchiver, LeapingReplay
-from .broken_consumers import (
+from tests.simulation.broken_archives import HastyArchiver, LeapingReplay
+from tests.simulation.broken_consumers import (
     Drops,
     ForgetfulView,
     HastyTrimmer,
@@ -40,7 +39,7 @@ from .broken_consumers import (
     deaf_to_fences,
     in_bulk_again,
 )
-from .broken_copies import (
+from tests.simulation.broken_copies import (
     FloorOfSecond,
     ForgottenTombstones,
     LateCheckpoint,
@@ -49,8 +48,8 @@ from .broken_copies import (
     NextBucket,
     StraightToTheLog,
 )
-from .broken_leases import ByTheClock, HastyProjector, Unfenced
-from .broken_leaves import (
+from tests.simulation.broken_leases import ByTheClock, HastyProjector, Unfenced
+from tests.simulation.broken_leaves import (
     CredulousReader,
     EagerReader,
     HastyLeaves,
@@ -59,11 +58,11 @@ from .broken_leaves import (
     StickyCopies,
     WholePages,
 )
-from .broken_listeners import CarelessRegistrar, DroppingBuffer, LateRegistrar
-from .parts import RETENTION_MS, Parts
-from .process import Process
-from .stores import WatchedLog
-from .story import Failed, Plan, tell
+from tests.simulation.broken_listeners import CarelessRegistrar, DroppingBuffer, LateRegistrar
+from tests.simulation.parts import RETENTION_MS, Parts
+from tests.simulation.process import Process
+from tests.simulation.stores import WatchedLog
+from tests.simulation.story import Failed, Plan, tell
 
 Around = Callable[[], AbstractContextManager[object]]
 

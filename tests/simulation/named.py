@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidings.core.consumers import Change, Consumer
-from tidings.core.feeds import Retention
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.model.feeds import Retention
 
-from .copies import YOUNG_MS
-from .functions import FEED
-from .ledger import NEVER, NOWHERE, Ledger, at_of
-from .model import PAGE_END, Broken
-from .operating import Operator
-from .working import Worker
-from .world import SWEEP_TIMEOUT_S, World
+from tests.simulation.copies import YOUNG_MS
+from tests.simulation.functions import FEED
+from tests.simulation.ledger import NEVER, NOWHERE, Ledger, at_of
+from tests.simulation.model import PAGE_END, Broken
+from tests.simulation.operating import Operator
+from tests.simulation.working import Worker
+from tests.simulation.world import SWEEP_TIMEOUT_S, World
 
 CHAOS_MS: Final = (120_000, 150_000)
 # A lease so short that many run out, and little looked ahead, so that one look is often too little

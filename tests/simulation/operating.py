@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 from tidings.core import limits
-from tidings.core.consumers import Consumer
+from tidings.core.consumers.admin import Overseer, Reason
+from tidings.core.consumers.consumer import Consumer
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer, NothingDone, UnknownParked
-from tidings.core.overseeing import Overseer, Reason
 
-from .choosing import FILTERS
-from .functions import FEED
-from .ledger import Ledger, at_of
-from .model import PAGE_END
-from .process import Process
-from .world import World
+from tests.simulation.choosing import FILTERS
+from tests.simulation.functions import FEED
+from tests.simulation.ledger import Ledger, at_of
+from tests.simulation.model import PAGE_END
+from tests.simulation.process import Process
+from tests.simulation.world import World
 
 _WHY = Reason("ann", "seen in the simulation")
 _EVERY_MS = (1_000, 6_000)

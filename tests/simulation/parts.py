@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from tidings.client.buffers import MemoryBuffer
+from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
-from tidings.core.append import Appender
-from tidings.core.archiving import Archiver
-from tidings.core.catchup import CatchUp
-from tidings.core.consuming import Workers
-from tidings.core.correcting import Corrector
-from tidings.core.departure_reader import DepartureReader
-from tidings.core.log_view import LogView
+from tidings.core.archive.writer import Archiver
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.consumers.admin import Overseer
+from tidings.core.consumers.log_view import LogView
+from tidings.core.consumers.worker import Workers
+from tidings.core.log.append import Appender
+from tidings.core.log.reader import Reader
+from tidings.core.maintenance.retention import Trimmer
 from tidings.core.memory import MemoryConnections, MemoryFollowers, MemoryState
-from tidings.core.overseeing import Overseer
-from tidings.core.projecting import Projector
-from tidings.core.pushing import Pusher
-from tidings.core.reader import Reader
-from tidings.core.registering import Registrar
-from tidings.core.retention import Trimmer
+from tidings.core.state.projector import Projector
+from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.sync.apply import Corrector
+from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.push import Pusher
 
-from .stores import WatchedLog
+from tests.simulation.stores import WatchedLog
 
 RETENTION_MS = limits.RETENTION_MS_MIN
 

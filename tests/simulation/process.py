@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from tidings.core.connections import Outcome
 from tidings.core.errors import TidingsError, Unavailable
+from tidings.core.websocket.connections import Outcome
 
-from .clocks import Clocks
-from .history import History
-from .model import Broken
-from .scheduler import Scheduler, Task
-from .weather import Weather
+from tests.simulation.clocks import Clocks
+from tests.simulation.history import History
+from tests.simulation.model import Broken
+from tests.simulation.scheduler import Scheduler, Task
+from tests.simulation.weather import Weather
 
 _LATE_MS_MAX = 240_000  # long after others have taken over, and again
 _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped

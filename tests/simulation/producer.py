@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from tidings.core.errors import Unavailable
-from tidings.core.ingesting import Request
+from tidings.core.ingest.ingest import Request
 
-from .functions import FEED
-from .model import Broken
-from .process import Process
-from .world import World
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken
+from tests.simulation.process import Process
+from tests.simulation.world import World
 
 TYPES, IDS, PARENTS = ("video", "user", "show"), 8, ("channel/1", "channel/2", "channel/3")
 _ANSWER_MS = 12_000  # above the function's time limit: then nobody knows

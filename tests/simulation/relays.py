@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidings.core.catchup import CatchUp
-from tidings.core.departure_reader import DepartureReader
+from tidings.core.catchup.catchup import CatchUp
 from tidings.core.errors import NothingDone
-from tidings.core.feeds import Retention
-from tidings.core.followers import STATE
-from tidings.core.reader import Reader
-from tidings.core.sources import Role, Source
-from tidings.core.telling import Portioner
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import Reader
+from tidings.core.model.feeds import Retention
+from tidings.core.replication.serve import Portioner
+from tidings.core.replication.source import Role, Source
+from tidings.core.state.removed_parents_reader import DepartureReader
 
-from .chained import Deployment, Network, WatchedSeats
-from .functions import FEED
-from .model import Broken
-from .wandering import Wanderer
-from .world import World
+from tests.simulation.chained import Deployment, Network, WatchedSeats
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken
+from tests.simulation.wandering import Wanderer
+from tests.simulation.world import World
 
 MASTER = "https://master.example/feeds/main"
 # As they are, but so short that runs, polls and rests end many times in one chaos.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidings.core import limits
-from tidings.core.feeds import Retention
+from tidings.core.model.feeds import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

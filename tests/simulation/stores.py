@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidings.core.connections import Outcome
-from tidings.core.consumers import Change, Consumer
+from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
@@ -20,9 +19,10 @@ from tidings.core.memory import (
     MemoryTombstones,
     MemoryWatches,
 )
-from tidings.core.pages import Page
+from tidings.core.model.pages import Page
+from tidings.core.websocket.connections import Outcome
 
-from .model import Broken, Log
+from tests.simulation.model import Broken, Log
 
 Heard = Callable[[str], None]
 
@@ -161,7 +161,7 @@ class Lines:
 
 
 class Stores:
-    """One of each, wired as in `tidings.aws.app`."""
+    """One of each, wired as in `tidings.aws.wiring.core`."""
 
     def __init__(
         self,

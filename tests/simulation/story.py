@@ -12,9 +12,9 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from tidings.core.session import State
+from tidings.core.websocket.session import State
 
-from . import (
+from tests.simulation import (
     archives,
     checks,
     clocks,
@@ -28,16 +28,16 @@ from . import (
     syncs,
     volume,
 )
-from .consumer import Consumer
-from .functions import FEED
-from .history import History
-from .model import Broken
-from .parts import SOUND, Parts, bounds
-from .producer import Producer, beacon
-from .sockets import SocketClient
-from .streams import StreamConsumer
-from .weather import LEADS_TO, Weather
-from .world import MINUTE_MS, World
+from tests.simulation.consumer import Consumer
+from tests.simulation.functions import FEED
+from tests.simulation.history import History
+from tests.simulation.model import Broken
+from tests.simulation.parts import SOUND, Parts, bounds
+from tests.simulation.producer import Producer, beacon
+from tests.simulation.sockets import SocketClient
+from tests.simulation.streams import StreamConsumer
+from tests.simulation.weather import LEADS_TO, Weather
+from tests.simulation.world import MINUTE_MS, World
 
 _SETTLE_MS = 4 * MINUTE_MS + 1_000  # leases run out, three sweeps pick up what is left
 _BURSTS, _BURST_MS = 30, 3_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.core import limits
-from tidings.core.streaming import Stream
+from tidings.core.catchup.sse import Stream
 
-from .choosing import new_consumer
-from .consumer import Consumer, Session, sse_blocks
-from .functions import FEED
-from .process import Process
-from .world import STREAM_TIMEOUT_S, World
+from tests.simulation.choosing import new_consumer
+from tests.simulation.consumer import Consumer, Session, sse_blocks
+from tests.simulation.functions import FEED
+from tests.simulation.process import Process
+from tests.simulation.world import STREAM_TIMEOUT_S, World
 
 _POLL_MS = 1_000
 _RETRY_MS = 2_000

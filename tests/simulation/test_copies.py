@@ -7,12 +7,11 @@ from itertools import count, islice
 
 import pytest
 from tidings.core import limits
-from tidings.core.state import bucket_of
+from tidings.core.state.rows import bucket_of
 
-from tests.unit.scene import NOW, RETENTION
-
-from .feed import Feed, Reading
-from .model import Wanted
+from tests.core.scene import NOW, RETENTION
+from tests.simulation.feed import Feed, Reading
+from tests.simulation.model import Wanted
 
 MANY = 2_000
 PAGE = 1_000

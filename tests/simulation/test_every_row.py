@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from tidings.core.catchup import CatchUp
+from tidings.core.catchup.catchup import CatchUp
 
-from tests.unit.scene import NOW
-
-from .broken_copies import (
+from tests.core.scene import NOW
+from tests.simulation.broken_copies import (
     FloorOfSecond,
     ForgottenTombstones,
     LateCheckpoint,
@@ -19,9 +18,9 @@ from .broken_copies import (
     NextBucket,
     StraightToTheLog,
 )
-from .feed import Feed, Reading
-from .model import DELETED, PAGE_END, Broken, Place, Wanted
-from .parts import bounds
+from tests.simulation.feed import Feed, Reading
+from tests.simulation.model import DELETED, PAGE_END, Broken, Place, Wanted
+from tests.simulation.parts import bounds
 
 PAGE = 10
 SECOND_MS = 1_000

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from tidings.core import cursors
-from tidings.core.catchup import CatchUp
-from tidings.core.departure_reader import DepartureReader
-from tidings.core.filters import EVERYTHING
-from tidings.core.frames import Event
-from tidings.core.ingesting import Request
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.ingest.ingest import Request
+from tidings.core.model import cursors
+from tidings.core.model.events import Event
+from tidings.core.model.filters import EVERYTHING
+from tidings.core.state.removed_parents_reader import DepartureReader
 
-from .functions import FEED
-from .parts import SOUND
-from .process import Process
-from .settings import TOMBSTONE_MS
-from .weather import Weather
-from .world import HOUR_MS, World
+from tests.simulation.functions import FEED
+from tests.simulation.parts import SOUND
+from tests.simulation.process import Process
+from tests.simulation.settings import TOMBSTONE_MS
+from tests.simulation.weather import Weather
+from tests.simulation.world import HOUR_MS, World
 
 
 class Scene:

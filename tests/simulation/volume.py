@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidings.core.catchup import CatchUp
-from tidings.core.consumers import Change, Consumer
-from tidings.core.cursors import PAGE_END, Place
-from tidings.core.departure_reader import DepartureReader
-from tidings.core.filters import EVERYTHING
-from tidings.core.followers import standing
-from tidings.core.reader import PagesLost, Reader
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.followers.follower import standing
+from tidings.core.log.reader import PagesLost, Reader
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.filters import EVERYTHING
+from tidings.core.state.removed_parents_reader import DepartureReader
 
-from .functions import FEED
-from .model import Broken
-from .producer import Producer
-from .world import MINUTE_MS, World
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken
+from tests.simulation.producer import Producer
+from tests.simulation.world import MINUTE_MS, World
 
 RATES: Final = {
     "consumer_moves": 0.004,  # somebody works for it for a moment; at each request

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tidings.core import cursors
-from tidings.core.catchup import CatchUp
+from tidings.core.catchup.catchup import CatchUp
 from tidings.core.errors import Unavailable
-from tidings.core.filters import EVERYTHING
+from tidings.core.model import cursors
+from tidings.core.model.filters import EVERYTHING
 
-from .functions import FEED
-from .model import Broken, Wanted
-from .world import World
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken, Wanted
+from tests.simulation.world import World
 
 
 class Wanderer:

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidings.core import limits
-from tidings.core.consuming import Acknowledgement, Session
-from tidings.core.cursors import Place, parse
+from tidings.core.consumers.worker import Acknowledgement, Session
 from tidings.core.errors import (
     ConsumerFellOff,
     ConsumerHeld,
@@ -24,14 +23,15 @@ from tidings.core.errors import (
     UnknownConsumer,
     UnknownParked,
 )
+from tidings.core.model.cursors import Place, parse
 
-from .consumer import LIVE, sse_blocks
-from .functions import FEED
-from .ledger import Ledger, at_of
-from .model import Broken
-from .model import Place as Id
-from .process import Process
-from .world import STREAM_TIMEOUT_S, World
+from tests.simulation.consumer import LIVE, sse_blocks
+from tests.simulation.functions import FEED
+from tests.simulation.ledger import Ledger, at_of
+from tests.simulation.model import Broken
+from tests.simulation.model import Place as Id
+from tests.simulation.process import Process
+from tests.simulation.world import STREAM_TIMEOUT_S, World
 
 _POISONOUS = 23  # one message of so many is refused by the store, always
 _ANSWER_MS = 11_000  # above the function's time limit

@@ -12,18 +12,18 @@ from functools import partial
 from random import Random
 
 from tidings.core import limits
-from tidings.core.feeds import Retention
-from tidings.core.followers import PUSH, STATE
-from tidings.core.leases import Observation
+from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.followers.leases import Observation
+from tidings.core.model.feeds import Retention
 
-from .functions import FEED, Functions
-from .history import History
-from .model import Log
-from .parts import Parts
-from .process import Machine, Process
-from .settings import Deployment
-from .stores import Lines, Stores, WatchedLog
-from .weather import Weather
+from tests.simulation.functions import FEED, Functions
+from tests.simulation.history import History
+from tests.simulation.model import Log
+from tests.simulation.parts import Parts
+from tests.simulation.process import Machine, Process
+from tests.simulation.settings import Deployment
+from tests.simulation.stores import Lines, Stores, WatchedLog
+from tests.simulation.weather import Weather
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10

@@ -9,16 +9,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
-from tidings.aws.archive_urls import open_archive
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.s3.archives import open_archive
 from tidings.client.address import status_url
-from tidings.client.post import Poster
-from tidings.client.status_command import fetch
-from tidings.core import archives, limits
-from tidings.core.followers import STATE
+from tidings.client.cli.status import fetch
+from tidings.client.produce.post import Poster
+from tidings.core import limits
+from tidings.core.archive import segments
+from tidings.core.followers.follower import STATE
 from tidings.local.running import Twin
-from tidings.pipeline.place import Place, on_twin
 from tidings.spark.source import TidingsSource
+from tidings.sync.target import Place, on_twin
 
 from tests.oplog.wire import until
 
@@ -64,15 +65,15 @@ def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
     address = f"file://{folder}"
     store = open_archive(address, _no_s3)
     for first in range(0, len(kept), pages):
-        store.put(feed, *archives.encode(kept[first : first + pages]))
+        store.put(feed, *segments.encode(kept[first : first + pages]))
     return address
 
 
 def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, int]]) -> str:
     """The address of an archive in one part that compaction left these operations of."""
     log = on_twin(feed, twin.dynamodb_url).log()
-    kept = archives.compacted(log.read(feed, 0), keeping)
-    open_archive(f"file://{folder}", _no_s3).put(feed, *archives.encode(kept))
+    kept = segments.compacted(log.read(feed, 0), keeping)
+    open_archive(f"file://{folder}", _no_s3).put(feed, *segments.encode(kept))
     return f"file://{folder}"
 
 

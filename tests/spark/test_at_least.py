@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from tidings.core.cursors import PAGE_END, Place
-from tidings.pipeline import applying
+from tidings.core.model.cursors import PAGE_END, Place
 from tidings.spark import options
+from tidings.spark.backends.backend import Ends
+from tidings.spark.batch_read import Reader
 from tidings.spark.errors import Lagging, WrongOption
-from tidings.spark.reading import Reader
 from tidings.spark.tasks import RowsTask
-from tidings.spark.ways import Ends
+from tidings.sync import apply
 
 END = Place(9, PAGE_END, 5)
 
@@ -35,7 +35,7 @@ class Following:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Time passes at once."""
     found: list[int] = []
-    monkeypatch.setattr(applying, "sleep_ms", found.append)
+    monkeypatch.setattr(apply, "sleep_ms", found.append)
     return found
 
 
@@ -66,7 +66,7 @@ def test_a_state_that_stands_still_is_an_error(waits: list[int]) -> None:
     with pytest.raises(Lagging, match=r"page 7, its log at 9, for 300 s.*atLeast=oldest"):
         planned(Following(moving))
 
-    assert sum(waits) > 2 * applying.STALL_MS
+    assert sum(waits) > 2 * apply.STALL_MS
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StructField, StructType
-from tidings.core import changes, filters
-from tidings.core.changes import Change
-from tidings.core.filters import EVERYTHING
-from tidings.core.operations import line_from, parse_line
-from tidings.core.pages import Page
+from tidings.core.changeagent import changes
+from tidings.core.changeagent.changes import Change
+from tidings.core.model import filters
+from tidings.core.model.filters import EVERYTHING
+from tidings.core.model.operations import line_from, parse_line
+from tidings.core.model.pages import Page
 from tidings.spark import columns
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import WrongColumn

@@ -6,9 +6,10 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core.cursors import PAGE_END, START, Place, Replication
-from tidings.core.pages import Page
-from tidings.spark import offsets, tasks, ways
+from tidings.core.model.cursors import PAGE_END, START, Place, Replication
+from tidings.core.model.pages import Page
+from tidings.spark import offsets, tasks
+from tidings.spark.backends import backend
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.offsets import Log, Offset, Rows
 
@@ -69,7 +70,7 @@ def test_stretches_follow_each_other(first: int, pages: int, count: int, within:
     begin = Place(first, 3 if within else PAGE_END, 1)
     last = Place(first + pages, PAGE_END, 1)
 
-    found = ways.even(begin, last, count)
+    found = backend.even(begin, last, count)
 
     assert len(found) <= count
     assert not found or (found[0][0], found[-1][1]) == (begin, last)
@@ -81,7 +82,7 @@ def test_a_stretch_may_begin_and_end_within_a_page() -> None:
     """What a cursor of one operation leaves out is cut off, before and behind."""
     pieces = [of_page(Page(number, "a\nb\nc", "", 1)) for number in (1, 2, 3)]
 
-    found = list(ways.within(iter(pieces), Place(1, 1, 0), Place(3, 0, 0)))
+    found = list(backend.within(iter(pieces), Place(1, 1, 0), Place(3, 0, 0)))
 
     assert ["".join(piece.lines) for piece in found] == ["c", "abc", "a"]
     assert found[0] == Piece(["c"], [1], range(2, 3), [1])

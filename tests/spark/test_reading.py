@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tidings.client.post import Poster
+from tidings.client.produce.post import Poster
 from tidings.local.running import Twin
-from tidings.pipeline.place import on_twin
 from tidings.spark import latest
 from tidings.spark.errors import Gone, WrongOption
+from tidings.sync.target import on_twin
 
 from tests.spark import feeds
 from tests.spark.feeds import http, read, tables, told

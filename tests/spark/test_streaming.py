@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tidings.core.cursors import Place
+from tidings.core.model.cursors import Place
 from tidings.local.running import Twin
-from tidings.pipeline.place import on_twin
 from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.source import TidingsSource
-from tidings.spark.streaming import StreamReader
+from tidings.spark.stream_read import StreamReader
+from tidings.sync.target import on_twin
 
 from tests.oplog.wire import until
 from tests.spark import feeds

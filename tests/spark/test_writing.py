@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, Row, StringType, StructField, StructType
-from tidings.client.batches import BATCH_LINES_MAX
+from tidings.client.produce.batches import BATCH_LINES_MAX
 from tidings.local.running import Twin
-from tidings.spark import options, writing
+from tidings.spark import options
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
-from tidings.spark.writing import StreamWriter, Writer
+from tidings.spark.sink import StreamWriter, Writer, checked
 
 from tests.spark import feeds
 from tests.spark.feeds import http
@@ -89,7 +89,7 @@ def test_an_invalid_row_is_named_and_nothing_of_its_page_is_there(twin: Twin, fe
 def test_T39_columns_that_make_no_operation_are_refused(fields: list[str], rule: str) -> None:
     """Before anything is sent."""
     with pytest.raises(WrongColumn, match=rule):
-        writing.checked(StructType([StructField(name, StringType()) for name in fields]))
+        checked(StructType([StructField(name, StringType()) for name in fields]))
 
 
 def test_a_column_of_another_type_is_refused() -> None:
@@ -97,7 +97,7 @@ def test_a_column_of_another_type_is_refused() -> None:
     schema = StructType([*SCHEMA.fields[:3], StructField("data", LongType())])
 
     with pytest.raises(WrongColumn, match="column data is bigint, must be string; `to_json`"):
-        writing.checked(schema)
+        checked(schema)
 
 
 def test_a_sink_is_reached_over_http_and_appends(twin: Twin, feed: str) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tidings.aws.metrics import METRICS, NAMESPACE
-from tidings.aws.settings import SETTINGS
+from tidings.aws.config.metrics import METRICS, NAMESPACE
+from tidings.aws.config.settings import SETTINGS
 
 from tests.style.source import ROOT
 

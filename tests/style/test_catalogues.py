@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tidings.aws.blueprint import CAPTURE, FUNCTIONS
-from tidings.aws.metrics import METRICS
-from tidings.aws.settings import SETTINGS, Setting
+from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
+from tidings.aws.config.metrics import METRICS
+from tidings.aws.config.settings import SETTINGS, Setting
 
 from tests.style import operations_page, source
 from tests.style.source import ROOT
@@ -27,7 +27,7 @@ def test_the_operations_page_is_the_code() -> None:
 
 def test_every_setting_is_read() -> None:
     """One that nobody reads would lie to who sets it."""
-    text = (ROOT / "layers/aws/python/tidings/aws/settings.py").read_text()
+    text = (ROOT / "layers/aws/python/tidings/aws/config/settings.py").read_text()
     unread = [each.variable for each in SETTINGS if text.count(f'"{each.variable}"') < 2]
 
     assert unread == []

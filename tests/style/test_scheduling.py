@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_folders_that_share_a_fixture_are_kept_together() -> None:
     """A conftest that makes one thing for all files of its folder has them on one worker."""
-    assert {"tests/oplog", "tests/pipeline", "tests/infra"} <= scheduling.TOGETHER
-    assert "tests/unit" not in scheduling.TOGETHER
+    assert {"tests/oplog", "tests/sync", "tests/infra"} <= scheduling.TOGETHER
+    assert "tests/core" not in scheduling.TOGETHER
 
 
 def test_folders_that_are_named_exist() -> None:
@@ -34,7 +34,7 @@ class Item:
 def test_long_folders_come_first_and_groups_are_not_torn() -> None:
     """A folder nobody named comes between; within a folder nothing moves."""
     given = [
-        "tests/unit/test_a.py::test_1",
+        "tests/core/test_a.py::test_1",
         "tests/new/test_b.py::test_2[tests/oplog/x::y]",
         "tests/oplog/test_c.py::test_4",
         "tests/oplog/test_c.py::test_3",
@@ -46,5 +46,5 @@ def test_long_folders_come_first_and_groups_are_not_torn() -> None:
     assert [group for group, _ in groupby(found, scheduling.group_of)] == [
         "tests/oplog",
         "tests/new/test_b.py",
-        "tests/unit/test_a.py",
+        "tests/core/test_a.py",
     ]

@@ -6,7 +6,7 @@ import re
 from statistics import median
 
 from tests.style import source
-from tests.style.source import CORE, ROOT
+from tests.style.source import CORE
 
 FUNCTION_LINES_MAX = 50
 FUNCTION_LINES_MEDIAN = 8
@@ -43,16 +43,6 @@ def test_names_say_something() -> None:
     assert nameless == []
 
 
-def test_every_module_of_the_core_has_its_tests() -> None:
-    """One unit test file each; the stores in memory have the contract tests."""
-    untested = [
-        path.stem
-        for path in CORE.glob("*.py")
-        if path.stem != "__init__" and not (ROOT / f"tests/unit/test_{path.stem}.py").exists()
-    ]
-    assert untested == []
-
-
 def test_every_test_says_what_it_shows() -> None:
     """In a docstring: the behaviour, not the steps."""
     silent = [
@@ -76,7 +66,7 @@ def test_every_module_says_what_it_is() -> None:
 
 def test_unit_tests_do_not_wait() -> None:
     """Time is an argument."""
-    waiting = [module.name for module in source.modules("tests/unit") if "sleep(" in module.text]
+    waiting = [module.name for module in source.modules("tests/core") if "sleep(" in module.text]
 
     assert waiting == []
 

@@ -1,4 +1,4 @@
-"""What the command meets: a twin, and a Spark session for the runs that stay in this process."""
+"""One Spark session for all tests here, small and quick to start, and one twin."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import pytest
 from pyspark.sql import SparkSession
 from tidings.local.running import Twin
 
-from tests.pipeline import feeds
-from tests.pipeline.conftest import feed
-
-__all__ = ["feed"]
+from tests.sync import feeds
 
 
 @pytest.fixture(scope="package")
 def twin() -> Iterator[Twin]:
     with feeds.twin() as running:
         yield running
+
+
+@pytest.fixture
+def feed() -> str:
+    """A feed of the twin that no other test has."""
+    return next(feeds.UNUSED)
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,4 @@
-"""A job that does not compare anything: it leaves a plan, as `tidings.pipeline.cloud` would."""
+"""A job that does not compare anything: it leaves a plan, as `tidings.sync.emr` would."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidings.aws import clients
-from tidings.core import corrections
-from tidings.core.corrections import NOWHERE, Correction, correction
-from tidings.core.operations import EVENTS, as_event
+from tidings.aws.runtime import clients
+from tidings.core.model.operations import EVENTS, as_event
+from tidings.core.sync import corrections
+from tidings.core.sync.corrections import NOWHERE, Correction, correction
 
+from tests.core.scene import line
 from tests.sync_machine.machine import BUCKET
-from tests.unit.scene import line
 
 COUNTS = {"insert": "creates", "update": "updates", "delete": "deletes"}
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli import main
+from tidings.client.cli.main import main
 
 from tests.oplog.wire import until
 from tests.transporter.pipe import Pipe, Store
 
-TIDINGS = [sys.executable, "-m", "tidings.client.cli"]
+TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
 WHY = ("--why", "a test", "--by", "ann")
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tidings.client import AccessDenied, BackoffFailed, Listener, MemoryBuffer, SqliteBuffer
-from tidings.client.buffers import Buffer
-from tidings.client.cli import main
-from tidings.client.listener import Delays
-from tidings.client.listener_signals import (
+from tidings.client.cli.main import main
+from tidings.client.listen.buffers import Buffer
+from tidings.client.listen.listener import Delays
+from tidings.client.listen.messages import (
     Bootstrap,
     Ended,
     Item,
@@ -282,7 +282,7 @@ def test_F42_snoop_prints_what_matches(feed: ChangeFeed) -> None:
 @pytest.mark.java
 def test_F42_snoop_in_a_shell(feed: ChangeFeed) -> None:
     """As an operator runs it: items come as they are published, others do not."""
-    command = [sys.executable, "-m", "tidings.client.cli", "snoop", "-r", "vm", "-s", "nic"]
+    command = [sys.executable, "-m", "tidings.client.cli.main", "snoop", "-r", "vm", "-s", "nic"]
     url = ["--url", f"http://127.0.0.1:{feed.port}", "--feed", feed.name]
     with subprocess.Popen([*command, *url], stdout=subprocess.PIPE, text=True) as snoop:
         assert snoop.stdout is not None

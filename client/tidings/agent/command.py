@@ -9,18 +9,17 @@ import sys
 from pathlib import Path
 
 import click
+from tidings.agent import folder, options, running
+from tidings.agent.notices import Notices
+from tidings.agent.options import Bound, Options
+from tidings.agent.problems import Problem
 from tidings.client.address import operations_url
+from tidings.client.cli.password_options import password_options
+from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
-from tidings.client.password_options import password_options
-from tidings.client.render import plain
 from tidings.core.errors import InvalidFeed
-from tidings.core.feeds import check_name
-from tidings.core.numbers import whole
-
-from . import folder, options, running
-from .notices import Notices
-from .options import Bound, Options
-from .problems import Problem
+from tidings.core.model.feeds import check_name
+from tidings.core.model.numbers import whole
 
 HOST = "127.0.0.1"  # UDP asks for no password: other machines are let in on purpose only
 

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidings.core.browsers import check_change, check_host, check_page
+from tidings.agent import clock
+from tidings.agent.committing import Committing
+from tidings.core.auth.origins import check_change, check_host, check_page
 from tidings.core.errors import Rejected, WrongContentType
 from tidings.core.limits import REQUEST_BYTES_MAX
-from tidings.core.requests import lines_from
+from tidings.core.model.json_body import lines_from
 from tidings.core.version import VERSION
-
-from . import clock
-from .committing import Committing
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
+from tidings.agent import framing
+from tidings.agent.options import Bound
+from tidings.agent.store import Store
 from tidings.core.errors import Rejected
-from tidings.core.operations import line_from
-from tidings.core.requests import decode_json
-
-from . import framing
-from .options import Bound
-from .store import Store
+from tidings.core.model.json_body import decode_json
+from tidings.core.model.operations import line_from
 
 CHECK_CHUNKS = 4  # one transaction's worth; a stop waits for it
 

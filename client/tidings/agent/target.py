@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import httpx
+from tidings.agent.batches import Batch
 from tidings.client.address import operations_url
 from tidings.client.errors import Lost, Refused
-from tidings.client.refusals import error_of, retry_after_s
+from tidings.client.retry_policy import error_of, retry_after_s
 from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
-
-from .batches import Batch
 
 CONNECT_S = 10.0  # longer than any network needs; then it is away
 ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it

@@ -12,27 +12,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .buffers import MemoryBuffer as MemoryBuffer
-    from .buffers import SqliteBuffer as SqliteBuffer
-    from .consumer import Consumer as Consumer
-    from .errors import AccessDenied as AccessDenied
-    from .errors import BackoffFailed as BackoffFailed
-    from .errors import ClientError as ClientError
-    from .errors import FellOff as FellOff
-    from .errors import Lost as Lost
-    from .errors import Refused as Refused
-    from .errors import Unwritten as Unwritten
-    from .errors import WrongState as WrongState
-    from .errors import WrongUrl as WrongUrl
-    from .events import Event as Event
-    from .following import follow as follow
-    from .intake import Delivery as Delivery
-    from .listener import Listener as Listener
-    from .named_consumers import NamedConsumers as NamedConsumers
-    from .outbox import publish_with as publish_with
-    from .post import Poster as Poster
-    from .worker import Message as Message
-    from .worker import Worker as Worker
+    from tidings.client.consume.consumer import Consumer as Consumer
+    from tidings.client.consume.follow import follow as follow
+    from tidings.client.consume.named_consumers import NamedConsumers as NamedConsumers
+    from tidings.client.consume.prefetch import Delivery as Delivery
+    from tidings.client.consume.worker import Message as Message
+    from tidings.client.consume.worker import Worker as Worker
+    from tidings.client.errors import AccessDenied as AccessDenied
+    from tidings.client.errors import BackoffFailed as BackoffFailed
+    from tidings.client.errors import ClientError as ClientError
+    from tidings.client.errors import FellOff as FellOff
+    from tidings.client.errors import Lost as Lost
+    from tidings.client.errors import Refused as Refused
+    from tidings.client.errors import Unwritten as Unwritten
+    from tidings.client.errors import WrongState as WrongState
+    from tidings.client.errors import WrongUrl as WrongUrl
+    from tidings.client.events import Event as Event
+    from tidings.client.listen.buffers import MemoryBuffer as MemoryBuffer
+    from tidings.client.listen.buffers import SqliteBuffer as SqliteBuffer
+    from tidings.client.listen.listener import Listener as Listener
+    from tidings.client.produce.dynamodb_outbox import publish_with as publish_with
+    from tidings.client.produce.post import Poster as Poster
 
 _ERRORS = (
     "AccessDenied",
@@ -46,18 +46,18 @@ _ERRORS = (
     "WrongUrl",
 )
 _MODULES = {
-    "MemoryBuffer": "buffers",
-    "SqliteBuffer": "buffers",
-    "Consumer": "consumer",
-    "Delivery": "intake",
+    "MemoryBuffer": "listen.buffers",
+    "SqliteBuffer": "listen.buffers",
+    "Consumer": "consume.consumer",
+    "Delivery": "consume.prefetch",
     "Event": "events",
-    "Listener": "listener",
-    "Message": "worker",
-    "NamedConsumers": "named_consumers",
-    "Poster": "post",
-    "Worker": "worker",
-    "follow": "following",
-    "publish_with": "outbox",
+    "Listener": "listen.listener",
+    "Message": "consume.worker",
+    "NamedConsumers": "consume.named_consumers",
+    "Poster": "produce.post",
+    "Worker": "consume.worker",
+    "follow": "consume.follow",
+    "publish_with": "produce.dynamodb_outbox",
     **dict.fromkeys(_ERRORS, "errors"),
 }
 __all__ = sorted(_MODULES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from .errors import WrongUrl
+from tidings.client.errors import WrongUrl
 
 DEFAULT_URL = "http://127.0.0.1:8042"
 DEFAULT_FEED = "main"

@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidings.core import cursors
+from tidings.client.errors import Lost
 from tidings.core.errors import InvalidCursor
-
-from .errors import Lost
+from tidings.core.model import cursors
 
 RESET = "reset"
 LIVE = "live"

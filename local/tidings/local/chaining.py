@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from botocore.exceptions import EndpointConnectionError  # noqa: TID251 the twin creates tables
-from tidings.aws import source_settings
-from tidings.aws.blueprint import SEATS
-from tidings.aws.dynamodb_relays import DynamoDBRelays
-from tidings.core.feeds import DEFAULT_FEED
-from tidings.core.numbers import whole
-from tidings.core.relays import RELAY
-from tidings.local import engine, tables
-from tidings.local.lambda_api import Invoke
+from tidings.aws.config.deployment import SEATS
+from tidings.aws.config.sources import RESTART_OFFSET_MAX, CoordinatorUrl
+from tidings.aws.dynamodb.relays import DynamoDBRelays
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.model.numbers import whole
+from tidings.core.replication.replica import RELAY
+from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.problems import Problem
+from tidings.local.store import engine, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +74,7 @@ def settings(options: Options) -> dict[str, str]:
     }
 
 
-def create_seats(url: str, coordinator: source_settings.CoordinatorUrl | None) -> None:
+def create_seats(url: str, coordinator: CoordinatorUrl | None) -> None:
     """
     Create the table where leaders are elected, unless a twin before us has.
 
@@ -132,9 +132,9 @@ def _said(options: Options) -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: str) -> int | str:
-    """What is none is left as it is, for `source_settings` to refuse with its rule."""
+    """What is none is left as it is, for `config.sources` to refuse with its rule."""
     try:
-        return whole(value, 0, source_settings.RESTART_OFFSET_MAX)
+        return whole(value, 0, RESTART_OFFSET_MAX)
     except ValueError:
         return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidings.local.http_events import HttpResponse
+from tidings.local.gateway.http_events import HttpResponse
 
 PREFIX = "/console"
 

@@ -11,16 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.aws import blueprint, metrics, settings, twin_keys
-from tidings.aws.source_settings import CoordinatorUrl
+from tidings.aws.config import deployment, metrics, settings, twin_keys
+from tidings.aws.config.sources import CoordinatorUrl
 from tidings.core import errors
-from tidings.core.feeds import check_known
-from tidings.core.sources import Sources
-from tidings.local import chaining, installed, table_producers, tables
+from tidings.core.model.feeds import check_known
+from tidings.core.replication.source import Sources
+from tidings.local import chaining, installed
+from tidings.local.gateway.visitors import Visitors
+from tidings.local.lambdas.workers import Program
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
-from tidings.local.visitors import Visitors
-from tidings.local.workers import Program
+from tidings.local.store import tables
+from tidings.local.streams import table_producers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def check(options: Options) -> None:
         raise Problem(str(error)) from None
 
 
-def functions(options: Options) -> tuple[blueprint.Function, ...]:
+def functions(options: Options) -> tuple[deployment.Function, ...]:
     """
     Those of the blueprint, and one for each table that produces.
 
@@ -68,7 +70,7 @@ def functions(options: Options) -> tuple[blueprint.Function, ...]:
         Problem: a capture has a mistake.
     """
     producers = table_producers.wanted(options)
-    return (*blueprint.FUNCTIONS, *(each.function for each in producers))
+    return (*deployment.FUNCTIONS, *(each.function for each in producers))
 
 
 def feeds(options: Options) -> frozenset[str]:
@@ -102,7 +104,7 @@ def url_prefix(options: Options) -> str:
     return settings.parse(_settings(options, _NOWHERE, None)).url_prefix
 
 
-def program(function: blueprint.Function, options: Options, places: Places) -> Program:
+def program(function: deployment.Function, options: Options, places: Places) -> Program:
     """
     What the workers of *function* run.
 
@@ -129,7 +131,7 @@ def program(function: blueprint.Function, options: Options, places: Places) -> P
 
 
 def _settings(
-    options: Options, places: Places, function: blueprint.Function | None
+    options: Options, places: Places, function: deployment.Function | None
 ) -> dict[str, str]:
     values: dict[str, str] = {
         setting.variable: setting.default for setting in settings.SETTINGS if setting.default
@@ -141,7 +143,7 @@ def _settings(
         "TIDINGS_OPEN": "true",
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
     }
-    values |= {table.setting: tables.name_of(table.name) for table in blueprint.TABLES}
+    values |= {table.setting: tables.name_of(table.name) for table in deployment.TABLES}
     archive = options.archive or options.data
     if archive is not None:
         values["TIDINGS_ARCHIVE"] = archive.resolve().as_uri()
@@ -154,7 +156,7 @@ def _settings(
     return values
 
 
-def _platform(function: blueprint.Function, name: str, folder: Path) -> Mapping[str, str]:
+def _platform(function: deployment.Function, name: str, folder: Path) -> Mapping[str, str]:
     return {
         "AWS_LAMBDA_FUNCTION_NAME": name,
         "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",

@@ -19,11 +19,11 @@ class Options:
     *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
-    `tidings.aws.settings`. *archive* is the folder of the archive; None is *data*, if there is one.
-    What is None of *object_url*, *compat*, *leave* and the password
-    files stays as it was set before, and so do *resources* and *max_age* without any resource.
-    *captures* are tables of the store that produce. *chain_from* and *chains* (FEED=URL) are
-    copied, *source* says how (NAME=VALUE), *coordinator* where leaders are elected.
+    `tidings.aws.config.settings`. *archive* is the folder of the archive; None is *data*, if there
+    is one. What is None of *object_url*, *compat*, *leave* and the password files stays as it was
+    set before, and so do *resources* and *max_age* without any resource. *captures* are tables of
+    the store that produce. *chain_from* and *chains* (FEED=URL) are copied, *source* says how
+    (NAME=VALUE), *coordinator* where leaders are elected.
     """
 
     host: str = "127.0.0.1"

@@ -8,15 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.core.auth.passwords import SALT_BYTES, from_line, hashed
 from tidings.core.errors import InvalidSetting
-from tidings.core.feeds import DEFAULT_FEED
-from tidings.core.passwords import SALT_BYTES, from_line, hashed
-from tidings.core.profiles import Profile, check_compat, check_object_url
-from tidings.core.resources import check_all, parse
-from tidings.local import clock, tables
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.settings.feed import Profile, check_compat, check_object_url
+from tidings.core.settings.resources import check_all, parse
+from tidings.local import clock
 from tidings.local.options import Options
 from tidings.local.problems import Problem
+from tidings.local.store import tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tidings.aws import twin_keys
-from tidings.local import listening
+from tidings.aws.config import twin_keys
+from tidings.local.gateway import listening
 
 READY_S = 60.0  # about 2 s on an idle machine, plus 48 MB to fetch the first time
 STOP_S = 10.0  # it promises 5 s; after this it is killed

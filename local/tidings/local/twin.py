@@ -14,38 +14,28 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from pathlib import Path
 from typing import IO
 
-from tidings.aws import blueprint
-from tidings.aws.blueprint import StreamSource
-from tidings.local import (
-    chaining,
-    dynamodb_local,
-    engine,
-    environment,
-    installed,
-    listening,
-    owner,
-    processes,
-    public_server,
-    schedules,
-    stream_records,
-    table_producers,
-    tables,
-)
-from tidings.local.connections_api import ConnectionsApi
+from tidings.aws.config import deployment
+from tidings.aws.config.deployment import StreamSource
+from tidings.local import chaining, environment, installed, owner, processes
 from tidings.local.environment import Places
-from tidings.local.http_gateway import HttpGateway
-from tidings.local.internal_apis import InternalApis
-from tidings.local.lambda_api import LambdaApi
+from tidings.local.gateway import listening, public_server
+from tidings.local.gateway.connections_api import ConnectionsApi
+from tidings.local.gateway.http_gateway import HttpGateway
+from tidings.local.gateway.internal_apis import InternalApis
+from tidings.local.gateway.socket_gateway import PATH, SocketGateway
+from tidings.local.lambdas import schedules
+from tidings.local.lambdas.lambda_api import LambdaApi
+from tidings.local.lambdas.runtime_api import Answer
+from tidings.local.lambdas.stream_function import StreamFunction
+from tidings.local.lambdas.workers import Functions, Pool, Program
 from tidings.local.options import Options
 from tidings.local.pace import Pace
 from tidings.local.problems import DataInUse, EngineFailed
-from tidings.local.runtime_api import Answer
-from tidings.local.socket_gateway import PATH, SocketGateway
-from tidings.local.stream_batches import Batch, Condition
-from tidings.local.stream_function import StreamFunction
-from tidings.local.stream_poller import GiveUp, StreamPoller
-from tidings.local.stream_records import Shard
-from tidings.local.workers import Functions, Pool, Program
+from tidings.local.store import dynamodb_local, engine, tables
+from tidings.local.streams import records, table_producers
+from tidings.local.streams.batches import Batch, Condition
+from tidings.local.streams.poller import GiveUp, StreamPoller
+from tidings.local.streams.records import Shard
 
 TAIL_EVERY_S = 0.2  # --verbose: how far the terminal may be behind the log
 
@@ -106,12 +96,12 @@ async def _compose(
             stack.push_async_callback(streams[function.name].stop)
         if function.endless:  # most twins are asked for no list
             streams[function.name].warm()
-    sockets = SocketGateway(blueprint.SOCKET_ROUTES, functions.invoke)
+    sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
     stack.push_async_callback(invocations.stop)
     apis.serve(invocations.handle, ConnectionsApi(sockets).handle)
     http = HttpGateway(
-        blueprint.HTTP_ROUTES,
+        deployment.HTTP_ROUTES,
         functions.invoke,
         streams,
         console=installed.find().console,
@@ -120,7 +110,7 @@ async def _compose(
     )
     visitors = environment.visitors(options)
     await stack.enter_async_context(public_server.serving(http, sockets, listener, visitors))
-    followed = [(tables.name_of(source.table), source) for source in blueprint.STREAM_SOURCES]
+    followed = [(tables.name_of(source.table), source) for source in deployment.STREAM_SOURCES]
     followed += [(each.table, each.source) for each in table_producers.wanted(options)]
     for table, source in followed:
         give_up = _giving_up(folder / "discarded", programs[source.function])
@@ -128,14 +118,14 @@ async def _compose(
         await stack.enter_async_context(_background(following))
     for feed in environment.sources(options):
         await stack.enter_async_context(_background(chaining.begin(feed, functions.invoke)))
-    for schedule in blueprint.SCHEDULES:
+    for schedule in deployment.SCHEDULES:
         await stack.enter_async_context(_background(schedules.run(schedule, functions.invoke)))
 
 
 def _functions(
     programs: dict[str, Program], log: IO[bytes], pace: Pace, workers: Mapping[str, int]
 ) -> tuple[Functions, dict[str, StreamFunction]]:
-    streaming = [f.name for f in blueprint.FUNCTIONS if f.streams]
+    streaming = [f.name for f in deployment.FUNCTIONS if f.streams]
     answering = [name for name in programs if name not in streaming]
     return (
         Functions(
@@ -172,7 +162,7 @@ def _delivery(functions: Functions, source: StreamSource) -> Callable[[bytes], A
 
 def _giving_up(folder: Path, program: Program) -> GiveUp:
     def give_up(shard: Shard, batch: Batch, condition: Condition) -> None:
-        stream_records.save_given_up(folder, shard, program.arn, batch, condition)
+        records.save_given_up(folder, shard, program.arn, batch, condition)
 
     return give_up
 
@@ -211,7 +201,7 @@ async def _demo(
 ) -> None:
     history = options.demo_repo or installed.find().history
     shown = ["--repo", str(history)] if history else ["--made-up"]
-    command = [sys.executable, "-m", "tidings.local.demo", "--url", url, *shown]
+    command = [sys.executable, "-m", "tidings.local.demo.demo", "--url", url, *shown]
     child = await processes.start(command, output=log)
     stack.push_async_callback(child.end)
 

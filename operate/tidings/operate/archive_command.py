@@ -8,23 +8,22 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
-from tidings.client.cli import EXIT_CODES
-from tidings.client.feed_options import check_once, endpoint_option, feed_option, stage_option
-from tidings.client.log_command import described
-from tidings.core.cursors import prefix
+from tidings.client.cli.feed_options import check_once, endpoint_option, feed_option, stage_option
+from tidings.client.cli.log import described
+from tidings.client.cli.main import EXIT_CODES
 from tidings.core.errors import InvalidCursor
-from tidings.core.feeds import check_name
-from tidings.core.frames import of_line
-from tidings.core.numbers import whole
-
-from . import archive_findings
-from .archive_target import ArchiveTarget, find
-from .target import told
+from tidings.core.model.cursors import prefix
+from tidings.core.model.events import of_line
+from tidings.core.model.feeds import check_name
+from tidings.core.model.numbers import whole
+from tidings.operate import archive_findings
+from tidings.operate.archive_target import ArchiveTarget, find
+from tidings.operate.target import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidings.core.pages import Page
+    from tidings.core.model.pages import Page
 
     Command = Callable[..., None]
 
@@ -119,7 +118,7 @@ def page_of(text: str) -> int:
     Raises:
         UsageError: *text* is neither.
     """
-    from tidings.core.cursors import Place, parse
+    from tidings.core.model.cursors import Place, parse
 
     with suppress(ValueError):
         return whole(text, 0, 10 ** len(str(PAGE_MAX)) - 1)

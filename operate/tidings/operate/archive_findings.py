@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from tidings.aws.clock import now_ms
-from tidings.core.archive_reader import ArchiveReader, all_spans, holes
-from tidings.core.followers import ARCHIVE
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.archive.reader import ArchiveReader, all_spans, holes
+from tidings.core.followers.follower import ARCHIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidings.core.pages import Page
-
-    from .archive_target import ArchiveTarget
+    from tidings.core.model.pages import Page
+    from tidings.operate.archive_target import ArchiveTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
-from tidings.aws.archive_urls import WrongArchive, open_archive
-from tidings.aws.dynamodb_followers import DynamoDBFollowers
-
-from .state_target import StateTarget
-from .state_target import find as find_tables
+from tidings.aws.config.archive_url import WrongArchive
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
+from tidings.aws.s3.archives import open_archive
+from tidings.operate.state_target import StateTarget
+from tidings.operate.state_target import find as find_tables
 
 if TYPE_CHECKING:
-    from tidings.aws.folder_archive import FolderArchive
-    from tidings.aws.s3_archive import S3Archive
+    from tidings.aws.s3.archive import S3Archive
+    from tidings.aws.s3.folder_archive import FolderArchive
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.access import PASSWORD_ROLES, Role, passwords_of
-from tidings.core.passwords import set_at_ms
-from tidings.core.timestamps import from_ms
+from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
+from tidings.core.auth.passwords import set_at_ms
+from tidings.core.model.timestamps import from_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidings.core.profiles import Profile
-    from tidings.core.resources import Resource
+    from tidings.core.settings.feed import Profile
+    from tidings.core.settings.resources import Resource
 
     Change = Callable[[Profile], Profile]
 

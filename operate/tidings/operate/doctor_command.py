@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from botocore.exceptions import ClientError  # noqa: TID251 see above
-from tidings.aws.account import Account
-from tidings.client.cli import EXIT_CODES
-
-from . import diagnosis
-from .diagnosis import Finding, Verdict
-from .target import told
+from tidings.aws.config.account import Account
+from tidings.client.cli.main import EXIT_CODES
+from tidings.operate import diagnosis
+from tidings.operate.diagnosis import Finding, Verdict
+from tidings.operate.target import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

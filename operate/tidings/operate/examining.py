@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 from tidings.core import limits
-
-from . import shown
-from .findings import Findings
-from .spill import FileSpill
+from tidings.operate import shown
+from tidings.operate.findings import Findings
+from tidings.operate.spill import FileSpill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from rich.progress import Progress
-    from tidings.core.archive_reader import ArchiveReader
-    from tidings.core.verifying import Difference, Verifier
-
-    from .state_target import StateTarget
+    from tidings.core.archive.reader import ArchiveReader
+    from tidings.core.maintenance.verify import Verifier
+    from tidings.core.state.differences import Difference
+    from tidings.operate.state_target import StateTarget
 
 _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
 
@@ -65,9 +64,8 @@ def run_over(
 
 
 def _reader(target: StateTarget, named: str) -> ArchiveReader:
-    from tidings.core.archive_reader import ArchiveReader
-
-    from .archive_target import store_at, url_of
+    from tidings.core.archive.reader import ArchiveReader
+    from tidings.operate.archive_target import store_at, url_of
 
     return ArchiveReader(store_at(url_of(named, target)), lambda metric, value: None)
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import IO
 
 import click
-from tidings.aws.clock import now_ms
-from tidings.core.access import PASSWORD_ROLES, Role
-from tidings.core.passwords import SALT_BYTES, check_password, from_line, hashed
-from tidings.core.profiles import COMPATS, OPLOG
-from tidings.core.resources import parse
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.auth.guard import PASSWORD_ROLES, Role
+from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed
+from tidings.core.settings.feed import COMPATS, OPLOG
+from tidings.core.settings.resources import parse
 from tidings.operate import changes
 from tidings.operate.target import Target, target_options
 

@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidings.core.operations import event_of
-from tidings.core.verifying import Kind, differing
+from tidings.core.maintenance.verify import differing
+from tidings.core.model.operations import event_of
+from tidings.core.state.differences import Kind
 
 if TYPE_CHECKING:
-    from tidings.core.state import Row
-    from tidings.core.verifying import Compared, Difference
+    from tidings.core.maintenance.verify import Compared
+    from tidings.core.state.differences import Difference
+    from tidings.core.state.rows import Row
 
 SHOWN_MAX = 20  # differences in the table: a person wants to know of what kind they are
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}

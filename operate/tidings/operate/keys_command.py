@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from tidings.aws.clock import now_ms
-from tidings.aws.dynamodb_keys import DynamoDBKeys
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.core import durations, limits
-from tidings.core.access import Role
-from tidings.core.issuing import Issuer
-from tidings.core.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key, bound_of
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.runtime.clock import now_ms
+from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key, bound_of
+from tidings.core.changeagent import go_durations
 from tidings.operate import keys_shown
 from tidings.operate.target import control_table, feed_options
 
@@ -46,7 +47,7 @@ class Duration(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            found = durations.parse(value) // _NS_IN_MS
+            found = go_durations.parse(value) // _NS_IN_MS
         except ValueError:
             found = -1
         if found < 0:

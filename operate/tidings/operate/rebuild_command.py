@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import click
-from tidings.client.cli import EXIT_CODES
-from tidings.core import guards, limits
-from tidings.core.rebuilding import Rebuilder, Repaired
-
-from . import findings, shown
-from .examining import archive_option, examine, run_over
-from .findings import Findings
-from .state_target import StateTarget, state_options, tables_option
+from tidings.client.cli.main import EXIT_CODES
+from tidings.core import limits
+from tidings.core.maintenance.rebuild import Rebuilder, Repaired
+from tidings.core.sync import safety
+from tidings.operate import findings, shown
+from tidings.operate.examining import archive_option, examine, run_over
+from tidings.operate.findings import Findings
+from tidings.operate.state_target import StateTarget, state_options, tables_option
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -30,7 +30,7 @@ _EVERY = range(limits.BUCKETS)
 @click.option(
     "--max-alien-share",
     type=click.FloatRange(0, 1),
-    default=guards.ALIEN_SHARE_MAX,
+    default=safety.ALIEN_SHARE_MAX,
     show_default=True,
     help="Stop where the log knows nothing of a larger share of the rows.",
 )
@@ -58,7 +58,7 @@ def rebuild(
     """
     with run_over(target, _EVERY, archive) as (verifier, progress):
         found = examine(verifier, progress)
-        objection = guards.check_rebuild(found.aliens, found.rows, share_max=max_alien_share)
+        objection = safety.check_rebuild(found.aliens, found.rows, share_max=max_alien_share)
         done = None
         if objection is None and not dry_run:
             done = _repair(Rebuilder(verifier, target.states()), found, progress)

@@ -7,21 +7,20 @@ import secrets
 from typing import TYPE_CHECKING
 
 import click
-from tidings.aws.clock import now_ms, sleep_ms
-from tidings.aws.dynamodb_consumers import DynamoDBConsumers
-from tidings.aws.dynamodb_numbers import DynamoDBNumbers
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.client.cli import EXIT_CODES
+from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+from tidings.aws.dynamodb.numbers import DynamoDBNumbers
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
-from tidings.core.restoring import Restorer
-
-from .archive_command import page_of
-from .archive_target import store_at, url_of
-from .state_target import StateTarget, state_options, tables_option
+from tidings.core.maintenance.restore import Restorer
+from tidings.operate.archive_command import page_of
+from tidings.operate.archive_target import store_at, url_of
+from tidings.operate.state_target import StateTarget, state_options, tables_option
 
 if TYPE_CHECKING:
-    from tidings.core.archive_ports import ArchiveStore
-    from tidings.core.restoring import Plan, Restored
+    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.maintenance.restore import Plan, Restored
 
 STOPPED = 3
 

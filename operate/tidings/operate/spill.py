@@ -6,7 +6,7 @@ import marshal
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tidings.core.state import Row
+from tidings.core.state.rows import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
-from tidings.aws import stages
-
-from .target import told
+from tidings.aws.config import stages
+from tidings.operate.target import told
 
 
 def addresses(stage: str) -> stages.Addresses:

@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
-from tidings.aws import stages as deployed
-from tidings.aws.clock import now_ms
-from tidings.aws.dynamodb_keys import DynamoDBKeys
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.client.cli import EXIT_CODES
-from tidings.core.access import Role, passwords_of
-from tidings.core.passwords import set_at_ms
-from tidings.core.timestamps import from_ms
-
-from . import keys_shown
-from .target import told
+from tidings.aws.config import stages as deployed
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.runtime.clock import now_ms
+from tidings.client.cli.main import EXIT_CODES
+from tidings.core.auth.guard import Role, passwords_of
+from tidings.core.auth.passwords import set_at_ms
+from tidings.core.model.timestamps import from_ms
+from tidings.operate import keys_shown
+from tidings.operate.target import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tidings.core.keys import Key
-    from tidings.core.profiles import Profile
+    from tidings.core.auth.keys import Key
+    from tidings.core.settings.feed import Profile
 
     Stage = dict[str, Any]
 

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from botocore.config import Config  # noqa: TID251 see above
-from tidings.aws import stages, wire
-from tidings.aws.clock import now_ms
-from tidings.aws.dynamodb_followers import DynamoDBFollowers
-from tidings.aws.dynamodb_log import DynamoDBLog
-from tidings.aws.dynamodb_state import DynamoDBState
-from tidings.aws.dynamodb_tombstones import DynamoDBTombstones
-from tidings.core.feeds import check_known
-from tidings.core.reader import Reader
-from tidings.core.verifying import Verifier
-
-from .target import feed_options, twin_client
+from tidings.aws.config import stages
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+from tidings.aws.dynamodb.transport import raw_query
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.log.reader import Reader
+from tidings.core.maintenance.verify import Verifier
+from tidings.core.model.feeds import check_known
+from tidings.operate.target import feed_options, twin_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from tidings.aws.settings import Settings
-    from tidings.core.archive_reader import ArchiveReader
-    from tidings.core.ports import Spill
+    from tidings.aws.config.settings import Settings
+    from tidings.core.archive.reader import ArchiveReader
+    from tidings.core.maintenance.stores import Spill
 
     Command = Callable[..., None]
 
@@ -101,7 +101,7 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
         local = config.merge(Config(proxies={}))
         client = twin_client(str(endpoint_url), local)
         settings = stages.settings(_TWIN, {"TIDINGS_FEEDS": feed})
-    wire.read_items_raw(client)
+    raw_query.read_items_raw(client)
     return StateTarget(feed, client, settings)
 
 

@@ -12,15 +12,15 @@ import boto3  # noqa: TID251 an operator's own credentials and profile, not a fu
 import click
 from botocore.config import Config  # noqa: TID251 see above
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see above
-from tidings.aws import stages, twin_keys
-from tidings.aws.dynamodb_profiles import DynamoDBProfiles
-from tidings.client.feed_options import endpoint_option, feed_option, stage_option
+from tidings.aws.config import stages, twin_keys
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.client.cli.feed_options import endpoint_option, feed_option, stage_option
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.feeds import check_known, check_name
-from tidings.core.profiles import Profile, checked
+from tidings.core.model.feeds import check_known, check_name
+from tidings.core.settings.feed import Profile, checked
 
 if TYPE_CHECKING:
-    from tidings.core.ports import Profiles
+    from tidings.core.settings.stores import Profiles
 
     Change = Callable[[Profile], Profile]
     Command = Callable[..., None]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 import click
-from tidings.aws.dynamodb_sheets import DynamoDBSheets
-from tidings.core import users as core
-from tidings.core.sheets import USERS, Sheet
+from tidings.aws.dynamodb.documents import DynamoDBSheets
+from tidings.core.changeagent import users as core
+from tidings.core.changeagent.documents import USERS, Sheet
 from tidings.operate.target import SAVE_ATTEMPTS_MAX, control_table, feed_options
 
 if TYPE_CHECKING:
-    from tidings.core.change_ports import Sheets
+    from tidings.core.changeagent.stores import Sheets
 
 
 @dataclass(frozen=True, slots=True)

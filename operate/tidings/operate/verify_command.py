@@ -6,16 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 import click
-from tidings.client.cli import EXIT_CODES
-
-from . import findings, shown
-from .examining import ALL, archive_option, buckets_of, examine, run_over
-from .state_target import StateTarget, state_options, tables_option
+from tidings.client.cli.main import EXIT_CODES
+from tidings.operate import findings, shown
+from tidings.operate.examining import ALL, archive_option, buckets_of, examine, run_over
+from tidings.operate.state_target import StateTarget, state_options, tables_option
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidings.core.verifying import Difference
+    from tidings.core.state.differences import Difference
 
 DIFFERENT = 3
 

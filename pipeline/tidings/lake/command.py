@@ -9,21 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from tidings.client.cli import EXIT_CODES
-from tidings.client.feed_options import (
-    check_once,
-    endpoint_option,
-    feed_option,
-    stage_option,
-)
-from tidings.client.password_options import password_options
-
-from .running import STOPPED, working
+from tidings.client.cli.feed_options import check_once, endpoint_option, feed_option, stage_option
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.password_options import password_options
+from tidings.lake.local_run import STOPPED, working
 
 if TYPE_CHECKING:
-    from tidings.pipeline.place import Place
-
-    from .job import Report, Wishes
+    from tidings.lake.job import Report, Wishes
+    from tidings.sync.target import Place
 
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 _AGE = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
@@ -90,23 +83,23 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _place(feed: str, stage: str | None, endpoint_url: str | None) -> Place | None:
-    from tidings.pipeline import place
+    from tidings.sync import target
 
     if stage is not None:
-        return place.on_stage(feed, stage)
-    return place.on_twin(feed, endpoint_url) if endpoint_url else None
+        return target.on_stage(feed, stage)
+    return target.on_twin(feed, endpoint_url) if endpoint_url else None
 
 
 def _bound(place: Place | None, feed: str, options: dict[str, Any]) -> int | None:
     """The last page that may be compacted; None where nobody was asked."""
-    from . import bounds
+    from tidings.lake import consumer_bounds
 
     if options["keep_parts"]:
         return None
     if place is not None:
-        return bounds.in_tables(place)
+        return consumer_bounds.in_tables(place)
     if options["url"]:
-        return bounds.over_http(options["url"], feed, options["password"])
+        return consumer_bounds.over_http(options["url"], feed, options["password"])
     return None
 
 
@@ -122,9 +115,8 @@ def _address(archive: str) -> str:
 
 
 def _wishes(options: dict[str, Any], bound: int | None) -> Wishes:
-    from tidings.aws.clock import now_ms
-
-    from .job import Wishes
+    from tidings.aws.runtime.clock import now_ms
+    from tidings.lake.job import Wishes
 
     until = options["until"] or ""
     age = _AGE.fullmatch(until)
@@ -146,8 +138,7 @@ def _show(report: Report, as_json: bool) -> None:
         click.echo(json.dumps(asdict(report)))
         return
     from rich.console import Console
-
-    from .shown import summary
+    from tidings.lake.report import summary
 
     Console(highlight=False).print(summary(report))
 
@@ -179,7 +170,6 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
             click.echo(row[0])
         return
     from rich.console import Console
-
-    from .shown import answer
+    from tidings.lake.report import answer
 
     Console(highlight=False).print(answer(columns, rows))

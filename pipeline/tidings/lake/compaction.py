@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
-from tidings.core import compacting
-from tidings.core.archives import Span
-from tidings.core.compacting import Piece, Weighed
-
-from . import transforms
-from .loading import told
+from tidings.core.archive import compaction
+from tidings.core.archive.compaction import Piece, Weighed
+from tidings.core.archive.segments import Span
+from tidings.lake import transforms
+from tidings.lake.loading import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
-
-    from .parts import Archive
+    from tidings.lake.parts import Archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Compaction:
     def _run(self, spans: Sequence[Span], flagged: DataFrame) -> Compacted:
         with told():
             weighed = _weighed(spans, flagged)
-        groups = compacting.groups(weighed)
+        groups = compaction.groups(weighed)
         if not self.dry_run:
             self.begin("writing parts")
             with told():
@@ -112,7 +110,7 @@ class Compaction:
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
         """Those that others cover."""
-        found = compacting.covered(spans)
+        found = compaction.covered(spans)
         if not self.dry_run:
             store = self.archive.opens()
             for span in found:

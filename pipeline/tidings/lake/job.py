@@ -9,21 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core.compacting import below, closed, older
-
-from .compaction import Compacted, Compaction
-from .errors import Stopped
-from .loading import Loaded, Loader
-from .tables import HISTORY
+from tidings.core.archive.compaction import below, closed, older
+from tidings.lake.compaction import Compacted, Compaction
+from tidings.lake.errors import Stopped
+from tidings.lake.loading import Loaded, Loader
+from tidings.lake.tables import HISTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
-    from tidings.core.archives import Span
-
-    from .parts import Archive
-    from .warehouse import Warehouse
+    from tidings.core.archive.segments import Span
+    from tidings.lake.parts import Archive
+    from tidings.lake.warehouse import Warehouse
 
 PARTS_PER_PARTITION = 8  # of a shuffle: at most 64 MB of text
 

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from tidings.core.compacting import pieces
-
-from . import transforms
-from .errors import Hole, LakeError, Moved, PartGone
-from .tables import HISTORY, LATEST, Table
+from tidings.core.archive.compaction import pieces
+from tidings.lake import transforms
+from tidings.lake.errors import Hole, LakeError, Moved, PartGone
+from tidings.lake.tables import HISTORY, LATEST, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from tidings.core.archives import Span
-    from tidings.core.compacting import Piece
-
-    from .parts import Archive
-    from .warehouse import Warehouse
+    from tidings.core.archive.compaction import Piece
+    from tidings.core.archive.segments import Span
+    from tidings.lake.parts import Archive
+    from tidings.lake.warehouse import Warehouse
 
 # What a task raised, as the driver is told it: among lines of a traceback.
 _RAISED = re.compile(r"tidings\.lake\.errors\.(Moved|PartGone): (.+)")

@@ -6,23 +6,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from tidings.aws.archive_urls import open_archive
-from tidings.core.archive_reader import all_spans
-from tidings.core.archives import compacted, decode, encode
-from tidings.core.compacting import joined
-from tidings.pipeline.files import s3_client
-
-from . import schemas
-from .errors import Moved, PartGone
+from tidings.aws.s3.archives import open_archive
+from tidings.core.archive.compaction import joined
+from tidings.core.archive.reader import all_spans
+from tidings.core.archive.segments import compacted, decode, encode
+from tidings.lake import schemas
+from tidings.lake.errors import Moved, PartGone
+from tidings.sync.files import s3_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from tidings.core.archive_ports import ArchiveStore
-    from tidings.core.archives import Span
-    from tidings.core.compacting import Piece
-    from tidings.core.pages import Page
+    from tidings.core.archive.compaction import Piece
+    from tidings.core.archive.segments import Span
+    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.model.pages import Page
 
     Columns = tuple[int, int, int, int, str]
 

@@ -1,4 +1,4 @@
-"""The columns of what is read from parts; those of the tables are `OPERATIONS` of `pipeline`."""
+"""The columns of what is read from parts; those of the tables are `OPERATIONS` of `sync`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
-from tidings.pipeline.schemas import OPERATIONS as OPERATIONS
+from tidings.sync.schemas import OPERATIONS as OPERATIONS
 
 _TEXT, _TEXTS, _LONG = StringType(), ArrayType(StringType()), LongType()
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from tidings.aws.archive_urls import RULE
-
-from .errors import BadTable
+from tidings.aws.config.archive_url import RULE
+from tidings.lake.errors import BadTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

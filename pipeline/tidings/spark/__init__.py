@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions
-
-from .draining import drain, lag
-from .source import TidingsSource
+from tidings.spark.drain import drain, lag
+from tidings.spark.source import TidingsSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,14 +25,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 from tidings.core import limits
-from tidings.core.cursors import prefix
-from tidings.pipeline.schemas import OPERATIONS
-
-from .errors import WrongColumn
+from tidings.core.model.cursors import prefix
+from tidings.spark.errors import WrongColumn
+from tidings.sync.schemas import OPERATIONS
 
 if TYPE_CHECKING:
-    from tidings.core.filters import Filter
-    from tidings.core.pages import Page
+    from tidings.core.model.filters import Filter
+    from tidings.core.model.pages import Page
 
 BATCH_LINES = 10_000  # Spark's own size of an Arrow batch
 BATCH_CHARS = 8 * 1024 * 1024  # or as soon as there are so many: operations hold up to 64 KB

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidings.core import cursors, limits
-from tidings.core.cursors import PAGE_END, Place, Replication
+from tidings.core import limits
+from tidings.core.model import cursors
+from tidings.core.model.cursors import PAGE_END, Place, Replication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidings.client import passwords
+from tidings.client import auth
 from tidings.client.errors import NoPassword
-from tidings.core import filters, limits
+from tidings.core import limits
 from tidings.core.errors import InvalidFeed, InvalidFilter
-from tidings.core.feeds import DEFAULT_FEED, check_name
-from tidings.core.filters import Filter
-
-from .errors import WrongOption
+from tidings.core.model import filters
+from tidings.core.model.feeds import DEFAULT_FEED, check_name
+from tidings.core.model.filters import Filter
+from tidings.spark.errors import WrongOption
 
 LOG, STATE, ARCHIVE = "log", "state", "archive"
 COPY, OLDEST, NOW = "copy", "oldest", "now"
@@ -190,7 +190,7 @@ def _password(found: Mapping[str, str]) -> str:
     if "password" in found:
         raise WrongOption("passwordFile", "is given beside password; give one of them")
     try:
-        return passwords.from_file(Path(found["passwordfile"]))
+        return auth.from_file(Path(found["passwordfile"]))
     except NoPassword as error:
         raise WrongOption("passwordFile", str(error)) from None
 

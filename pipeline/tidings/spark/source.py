@@ -12,13 +12,13 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
-
-from . import columns, options, ways
-from .errors import WrongOption
-from .options import STATE, Options
-from .reading import Reader
-from .streaming import StreamReader
-from .tasks import Work
+from tidings.spark import columns, options
+from tidings.spark.backends import backend, choice
+from tidings.spark.batch_read import Reader
+from tidings.spark.errors import WrongOption
+from tidings.spark.options import STATE, Options
+from tidings.spark.stream_read import StreamReader
+from tidings.spark.tasks import Work
 
 NAME = "tidings"
 
@@ -38,24 +38,26 @@ class TidingsSource(DataSource):
         return columns.subset(self._options.columns or columns.SCHEMA.names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        way = ways.opened(self._options.where, self._options.wanted)
+        way = choice.opened(self._options.where, self._options.wanted)
         return Reader(self._options, way, self._work(way, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self._options.what == STATE:
             raise WrongOption("what", "is the log in a stream, which begins with a copy", STATE)
-        way = ways.opened(self._options.where, self._options.wanted)
+        way = choice.opened(self._options.where, self._options.wanted)
         return StreamReader(self._options, way, self._work(way, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from .writing import Writer  # with all of HTTP, which a read of tables does without
+        from tidings.spark.sink import (
+            Writer,  # with all of HTTP, which a read of tables does without
+        )
 
         return Writer(self._options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from .writing import StreamWriter
+        from tidings.spark.sink import StreamWriter
 
         return StreamWriter(self._options, schema, overwrite=overwrite)
 
-    def _work(self, way: ways.Way, schema: StructType) -> Work:
+    def _work(self, way: backend.Way, schema: StructType) -> Work:
         return Work(way, tuple(columns.checked(schema)), self._options.wanted)

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 from tidings.core import limits
-from tidings.core.cursors import Place, Replication
-
-from . import columns
-from .ways import within
+from tidings.core.model.cursors import Place, Replication
+from tidings.spark import columns
+from tidings.spark.backends.backend import within
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
-    from tidings.core.filters import Filter
-
-    from .columns import Piece
-    from .ways import Reads, Stretch
+    from tidings.core.model.filters import Filter
+    from tidings.spark.backends.backend import Reads, Stretch
+    from tidings.spark.columns import Piece
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..archives import Span
+    from tidings.core.archive.segments import Span
 
 
 class MemoryArchive:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ..clusters import Seat
+from tidings.core.replication.clusters import Seat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..clusters import Member
+    from tidings.core.replication.clusters import Member
 
 
 class MemoryCoordinator:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ..connections import Change, Connection, Watch
-from ..registrations import Listener, Registered
-from ..roster import Portion, Round
+from tidings.core.triton.registration import Listener, Registered
+from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.roster import Portion, Round
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 
-from .. import limits
-from ..consumers import Change, Consumer, Note, Parked
+from tidings.core import limits
+from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
 
 Key = tuple[str, str]
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from .. import limits
-from ..errors import LeaseLost
-from ..leases import Lease
+from tidings.core import limits
+from tidings.core.errors import LeaseLost
+from tidings.core.followers.leases import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..claims import Claim
-    from ..leases import Observation
+    from tidings.core.followers.leases import Observation
+    from tidings.core.log.idempotency import Claim
 
 
 @dataclass
@@ -34,7 +34,7 @@ class _Follower:
 
 
 class MemoryFollowers:
-    """Implements `FollowerStore` and `Checkpoints`."""
+    """Implements `FollowerStore`, `Checkpoints` and `Standings`."""
 
     def __init__(self) -> None:
         self._followers: dict[tuple[str, str], _Follower] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..departures import Departures
+    from tidings.core.state.removed_parents import Departures
 
 
 class MemoryDepartures:

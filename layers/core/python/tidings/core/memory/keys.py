@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..keys import Key
+    from tidings.core.auth.keys import Key
 
 
 class MemoryKeys:

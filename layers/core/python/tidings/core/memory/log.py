@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from .. import limits
-from ..pages import Page, Pages
-from ..renewing import Round
-from ..tallies import Taken
+from tidings.core import limits
+from tidings.core.counters import Taken
+from tidings.core.log.renewal import Round
+from tidings.core.model.pages import Page, Pages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,8 @@ class _Feed:
 
 class MemoryLog:
     """
-    Implements `LogStore`, `Intake`, `TrimStore`, `RenewStore`, and `Numbers` of `restoring`.
+    Implements `LogStore`, `Intake`, `TrimStore`, `RenewStore`, and `Numbers` of
+    `maintenance.restore`.
 
     An eventually consistent read misses the page that was written last, however long ago.
     """

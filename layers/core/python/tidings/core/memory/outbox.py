@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..outboxes import Letter
+    from tidings.core.ingest.outbox import Letter
 
 
 class MemoryOutbox:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 
-from ..profiles import Profile, saved
+from tidings.core.settings.feed import Profile, saved
 
 
 class MemoryProfiles:

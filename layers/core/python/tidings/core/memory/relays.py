@@ -6,13 +6,13 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ..relays import Relay
+from tidings.core.replication.replica import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..pages import Page
-    from .log import MemoryLog
+    from tidings.core.memory.log import MemoryLog
+    from tidings.core.model.pages import Page
 
 
 class MemoryRelays:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 
-from ..sheets import Sheet
+from tidings.core.changeagent.documents import Sheet
 
 
 class MemorySheets:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..connections import Outcome
+from tidings.core.websocket.connections import Outcome
 
 if TYPE_CHECKING:
-    from ..leases import Observation
+    from tidings.core.followers.leases import Observation
 
 
 class MemorySockets:

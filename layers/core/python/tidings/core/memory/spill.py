@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..state import Row
+    from tidings.core.state.rows import Row
 
 
 class MemorySpill:

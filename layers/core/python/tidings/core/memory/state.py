@@ -6,14 +6,14 @@ from collections import defaultdict
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from .. import limits
-from ..state import ABSENT, Lines, bucket_of
+from tidings.core import limits
+from tidings.core.state.rows import ABSENT, Lines, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..state import Row
-    from ..verifying import Difference
+    from tidings.core.state.differences import Difference
+    from tidings.core.state.rows import Row
 
 _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and line
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tag_index import Summary
+    from tidings.core.changeagent.tag_index import Summary
 
 
 class MemoryTags:

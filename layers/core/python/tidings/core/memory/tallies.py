@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from threading import Lock
 
-from ..tallies import Totals
+from tidings.core.counters import Totals
 
 
 class MemoryTallies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 
-from ..tombstones import Remembered
+from tidings.core.state.tombstones import Remembered
 
 
 class MemoryTombstones:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import LogFellOff, OtherLog, Rejected, Unavailable, UpstreamRefused
+from tidings.core.errors import LogFellOff, OtherLog, Rejected, Unavailable, UpstreamRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..cursors import Place
-    from ..portions import Portion, Rows
-    from ..selections import Selection
-    from ..telling import Portioner
+    from tidings.core.model.cursors import Place
+    from tidings.core.replication.selection import Selection
+    from tidings.core.replication.serve import Portioner
+    from tidings.core.replication.wire import Portion, Rows
 
 
 class MemoryUpstream:

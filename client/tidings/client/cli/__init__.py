@@ -1,0 +1,1 @@
+"""The command line `tidings`: each subcommand is imported when it is asked for."""

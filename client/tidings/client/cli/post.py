@@ -1,0 +1,202 @@
+"""`tidings post`: one operation from the command line, or many from a file or a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+from tidings.client.cli import render
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.password_options import password_options
+from tidings.client.cli.stage_options import address_options
+from tidings.client.errors import ClientError, Lost, Refused, WrongUrl
+
+if TYPE_CHECKING:
+    from tidings.client.produce.batches import Batch
+    from tidings.client.produce.post import Poster
+
+_EVENTS = ("insert", "update", "delete")
+_LINE_OF_BODY = re.compile(r"^line (\d+):? ?")
+
+
+@click.command(epilog=EXIT_CODES)
+@address_options
+@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@click.option("--parent", "parents", multiple=True, metavar="P", help="A parent; repeatable.")
+@click.option("--timestamp", metavar="TIME", help="When it changed, RFC 3339; default: now.")
+@click.option("--data", metavar="JSON", help="Any JSON value to go with it.")
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="F",
+    help="Post the operations in this file, one in JSON a line.",
+)
+@password_options
+@click.option("--json", "as_json", is_flag=True, help="Print the event ids as JSON.")
+@click.argument("operation", nargs=-1, metavar="[EVENT TYPE ID | -]")
+def post(
+    url: str,
+    feed: str,
+    parents: tuple[str, ...],
+    timestamp: str | None,
+    data: str | None,
+    file: str | None,
+    password: str,
+    as_json: bool,
+    operation: tuple[str, ...],
+) -> None:
+    """
+    Post what changed: EVENT (insert, update or delete) happened to the object TYPE ID.
+
+    With `-` or --file, operations are read from stdin or a file, one in JSON a line, and
+    posted in batches of 500. Each batch is appended once, however often it has to be sent; when
+    one is refused, those before it are posted and those after it are not.
+
+    \b
+    Examples:
+      tidings post insert video x32 --parent channel/7
+      tidings post delete video x32 --timestamp 2026-11-20T17:19:10Z
+      echo '{"event":"update","type":"video","id":"x32"}' | tidings post -
+      tidings post --file operations.ndjson --json
+    """
+    source = "-" if operation == ("-",) else file
+    if source and (operation not in ((), ("-",)) or (file and operation)):
+        raise click.UsageError("give either one operation, or `-`, or --file")
+    if source and (parents or timestamp or data):
+        raise click.UsageError("--parent, --timestamp and --data go with EVENT TYPE ID only")
+    single = None if source else _operation(operation, parents, timestamp, data)
+    with _told_plainly():
+        from tidings.client.produce.post import Poster
+
+        with Poster(url, feed, password=password, on_retry=_tell) as poster:
+            if single is not None:
+                _post_one(poster, single, as_json)
+            else:
+                _post_file(poster, source or "-", as_json)
+
+
+def _operation(
+    words: tuple[str, ...], parents: tuple[str, ...], timestamp: str | None, data: str | None
+) -> dict[str, Any]:
+    if len(words) != 3:
+        raise click.UsageError("an operation is three words: EVENT TYPE ID (or give `-` or --file)")
+    event, kind, object_id = words
+    if event.lower() not in _EVENTS:
+        raise click.UsageError(f"EVENT is one of {', '.join(_EVENTS)}, not {event!r}")
+    made: dict[str, Any] = {"event": event, "type": kind, "id": object_id}
+    if parents:
+        made["parents"] = list(parents)
+    if timestamp:
+        made["timestamp"] = timestamp
+    if data:
+        try:
+            made["data"] = json.loads(data)
+        except ValueError as error:
+            raise click.UsageError(f"--data is not JSON: {error}") from None
+    return made
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    try:
+        yield
+    except WrongUrl as error:
+        raise click.UsageError(str(error)) from None
+    except ClientError as error:
+        raise click.ClickException(render.plain(str(error))) from None
+
+
+def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
+    ids = poster.post([operation])
+    if as_json:
+        click.echo(_ids(ids))
+    else:
+        done = f"{operation['event'].lower()} {operation['type']}/{operation['id']}"
+        click.echo(f"{render.plain(done)}  {' '.join(ids)}")
+
+
+def _post_file(poster: Poster, source: str, as_json: bool) -> None:
+    from tidings.client.produce import batches
+
+    posted = 0
+    with _opened(source) as file, _progress(file) as advance:
+        try:
+            for batch in batches.read(file):
+                if batch.lines:
+                    ids = _post_batch(poster, batch)
+                    posted += len(batch.lines)
+                    if as_json:
+                        click.echo(_ids(ids))
+                advance(batch.read_bytes)
+        except OSError as error:
+            raise click.ClickException(f"cannot read {source}: {error.strerror}") from None
+        except Refused as error:
+            raise Refused(
+                f"{error.message} ({posted} posted before it)", status=error.status, code=error.code
+            ) from None
+    if not as_json:
+        click.echo(f"posted {posted:,} operation{'' if posted == 1 else 's'}")
+
+
+def _post_batch(poster: Poster, batch: Batch) -> list[str]:
+    """The server counts lines within the batch; a person looks for them in the input."""
+    try:
+        return poster.post_lines(batch.lines)
+    except Refused as error:
+        found = _LINE_OF_BODY.match(error.message)
+        if found is None or not 1 <= int(found[1]) <= len(batch.numbers):
+            where = f"lines {batch.numbers[0]} to {batch.numbers[-1]}: "
+            raise Refused(where + error.message, status=error.status, code=error.code) from None
+        number = batch.numbers[int(found[1]) - 1]
+        message = f"line {number}: {error.message[found.end() :]}"
+        raise Refused(message, status=error.status, code=error.code) from None
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[BinaryIO]:
+    if source == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(source, "rb")  # noqa: SIM115 -- closed below; only its opening is guarded
+    except OSError as error:
+        raise click.ClickException(f"cannot read {source}: {error.strerror}") from None
+    with file:
+        yield file
+
+
+@contextmanager
+def _progress(file: BinaryIO) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, nothing elsewhere. Of a pipe only the size so far is known."""
+    if not sys.stderr.isatty() or file.isatty():
+        yield lambda read_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("posting"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("posting", total=_size(file))
+        yield lambda read_bytes: progress.advance(task, read_bytes)
+
+
+def _size(file: BinaryIO) -> int | None:
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return status.st_size or None
+
+
+def _ids(ids: list[str]) -> str:
+    return json.dumps({"ids": ids}, separators=(",", ":"))
+
+
+def _tell(lost: Lost, delay_s: float) -> None:
+    click.echo(f"{render.plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)

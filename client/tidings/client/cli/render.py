@@ -1,0 +1,77 @@
+"""Events as text: one line for a person, one line for a program."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+from tidings.client.events import Event
+
+_COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
+NONE = "none"
+_NAME_CHARS = len("insert")
+# What arrives was written by anybody: a control character in it would command the terminal,
+# a mark of direction would turn the line around.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def human(event: Event) -> str:
+    """`2026-11-20 17:19:10Z  insert  video/x32  [channel/7]  <id>`, or `** reset  <id>`."""
+    if not event.is_operation:
+        return f"{click.style(f'** {event.name}', bold=True)}  {_faint(event.id)}"
+    name = plain(event.name).ljust(_NAME_CHARS)
+    parents = event.data.get("parents") or []
+    return "  ".join(
+        part
+        for part in (
+            _faint(_moment(event.data.get("timestamp"))),
+            click.style(name, fg=_COLOURS.get(event.name, "cyan")),
+            plain(f"{event.data.get('type', '?')}/{event.data.get('id', '?')}"),
+            plain(f"[{', '.join(map(str, parents))}]")
+            if isinstance(parents, list) and parents
+            else "",
+            _faint(event.id),
+        )
+        if part
+    )
+
+
+def machine(event: Event) -> str:
+    """`{"id":...,"event":...,"data":{...}}`; in ASCII, so that any reader takes it."""
+    fields = {"id": event.id, "event": event.name, "data": event.data}
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def plain(text: str) -> str:
+    """*text* with everything that is no visible character escaped."""
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def cell(value: object) -> str:
+    """A value of an answer, for a table or a line of its own."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return plain(", ".join(f"{name} {part}" for name, part in value.items()))
+    return plain(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _faint(text: str) -> str:
+    return click.style(plain(text), dim=True)
+
+
+def _moment(timestamp: object) -> str:
+    """To the second, of one width: `2026-11-20 17:19:10Z`."""
+    text = str(timestamp or "")
+    return f"{text[:10]} {text[11:19]}Z" if len(text) >= len("2026-11-20T17:19:10Z") else text

@@ -1,0 +1,168 @@
+"""`tidings status`: how a feed is, once or for as long as one looks."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+from tidings.client.address import status_url
+from tidings.client.cli import render
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.stage_options import address_options
+from tidings.client.errors import WrongUrl
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+EVERY_S = 2.0  # a report is remembered for a second; faster would show the same twice
+PATIENCE_S = 10.0  # a function that starts cold, before a store that answers late
+OK = "OK"
+_STYLES = {OK: "bold green", "LAGGING": "bold yellow"}
+_FOLLOWERS = ("name", "checkpoint", "lag_pages", "lag_ms", "leased")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was answered; *problem* says why there is nothing, or nothing good."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def is_ok(self) -> bool:
+        return not self.problem and self.fields.get("status") == OK
+
+
+@click.command(epilog=EXIT_CODES)
+@address_options
+@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@click.option("--json", "as_json", is_flag=True, help="The report as it is, one line of JSON.")
+@click.option("--watch", is_flag=True, help=f"Again every {EVERY_S:.0f} seconds, until Ctrl-C.")
+@click.pass_context
+def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) -> None:
+    """
+    Show how a feed is: what went in and out, who is connected, how far its followers are.
+
+    The exit code is 0 if the feed is OK, and 1 if it lags or does not answer. No password is
+    needed.
+
+    \b
+    Examples:
+      tidings status                          the feed main on this machine
+      tidings status --feed videos --watch    another one, as it moves
+      tidings status --json | jq .clients     one number for a script
+    """
+    try:
+        address = status_url(url, feed)
+    except WrongUrl as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        report = _watch(address, as_json) if watch else _once(address, as_json)
+    except KeyboardInterrupt:  # how a watch ends
+        return
+    if not report.is_ok:
+        ctx.exit(1)
+
+
+def _once(address: str, as_json: bool) -> Report:
+    report = fetch(address)
+    if report.fields and as_json:
+        click.echo(json.dumps(report.fields, separators=(",", ":")))
+    elif report.fields:
+        from rich.console import Console
+
+        Console(highlight=False).print(shown(report))
+    if report.problem:
+        click.echo(f"Error: {report.problem}", err=True)
+    return report
+
+
+def _watch(address: str, as_json: bool) -> Report:
+    if as_json:
+        while True:
+            _once(address, as_json)
+            time.sleep(EVERY_S)
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(shown(fetch(address)), refresh=True)
+            time.sleep(EVERY_S)
+
+
+def fetch(address: str) -> Report:
+    """One report, or why there is none."""
+    import httpx
+    from tidings.client.retry_policy import error_of
+    from tidings.client.tls import trusted
+
+    try:
+        answer = httpx.get(address, timeout=PATIENCE_S, verify=trusted())
+        found = answer.json()
+    except httpx.HTTPError as error:
+        return Report(problem=render.plain(f"{address} does not answer: {error}"))
+    except ValueError:
+        return Report(problem=f"{address} answered {answer.status_code} and no JSON")
+    if not isinstance(found, dict) or "status" not in found:
+        refusal = error_of(answer.status_code, answer.content)
+        return Report(problem=render.plain(str(refusal)))
+    return Report(found)
+
+
+def shown(report: Report) -> Group:
+    """The report for a person: fields first, then a row for each follower."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[Table | Text] = []
+    if report.fields:
+        parts.append(_fields(report.fields))
+    followers = report.fields.get("followers")
+    if isinstance(followers, list) and followers:
+        parts.append(_followers(followers))
+    if report.problem:
+        parts.append(Text(report.problem, style="red"))
+    return Group(*parts)
+
+
+def _fields(fields: dict[str, Any]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in fields.items():
+        if name == "followers":
+            continue
+        style = _STYLES.get(str(value), "bold red") if name == "status" else ""
+        table.add_row(Text(render.plain(name), style="dim"), Text(_text(value), style=style))
+    return table
+
+
+def _followers(followers: list[Any]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*_FOLLOWERS)
+    for each in followers:
+        if isinstance(each, dict):
+            table.add_row(*(Text(_text(each.get(name, "-"))) for name in _FOLLOWERS))
+    return table
+
+
+def _text(value: object) -> str:
+    """Numbers with their thousands apart, parts of a field side by side."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return "  ".join(f"{render.plain(name)} {_text(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(_text(part) for part in value)
+    return render.plain(str(value))

@@ -1,0 +1,240 @@
+"""
+A consumer that acknowledges: it reads ahead, and saves the cursor behind what is handled.
+
+With `for` a thread of its own reads; with `async for` a task in the running event loop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tidings.client.closing import Closing
+from tidings.client.consume.async_follow import listener
+from tidings.client.consume.checkpoint_file import StateFile, start
+from tidings.client.consume.follow import Transport
+from tidings.client.consume.prefetch import Delivery, Intake
+from tidings.client.errors import Lost
+from tidings.client.subscription import Subscription
+
+IN_FLIGHT_MAX = 1000  # some MB at most: an operation is rarely above 1 KB, never above 64 KB
+
+
+class Consumer(Closing):
+    """
+    The events of *feed*, each one a `Delivery` to be acknowledged.
+
+    What is not acknowledged comes again after a restart, in order, and nothing is skipped.
+    Within one run an operation is handed out once; only rows of a copy that was cut may come twice.
+    Reading stops while *in_flight_max* events wait for the oldest unacknowledged one, and behind a
+    `reset` until it is acknowledged. A lost connection is made again after 1 to 32 seconds;
+    *on_lost* hears of it, in the reading thread where there is one.
+
+    It starts where *state_file* left off, else at *cursor*, else at the end of the log; with
+    *allow_replication* and a *state_file* that is missing or empty, with a copy of everything.
+    Close it, or use `with`: the last cursor is saved then, before that once a second.
+
+    Raises:
+        WrongUrl: *url* or *ws_url* is no address.
+        WrongState: the state file cannot be read or written, now or later while iterating.
+        AccessDenied, Refused: while iterating: the server will not answer otherwise.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        transport: Transport = "ws",
+        feed: str = "main",
+        types: Sequence[str] = (),
+        parents: Sequence[str] = (),
+        leave: bool = False,
+        password: str = "",
+        cursor: str | None = None,
+        state_file: Path | str | None = None,
+        allow_replication: bool = False,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        ws_url: str | None = None,
+        on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+    ) -> None:
+        if in_flight_max < 1:
+            raise ValueError(f"in_flight_max must be at least 1, not {in_flight_max}")
+        wanted = Subscription(feed, tuple(types), tuple(parents), leave, password)
+        state = StateFile(Path(state_file)) if state_file is not None else None
+        self._intake = Intake(
+            listener(transport, url, ws_url, wanted),
+            start(state, cursor, allow_replication=allow_replication),
+            in_flight_max=in_flight_max,
+            state=state,
+            on_lost=on_lost,
+        )
+        self._ended = False
+        self._lock = threading.Lock()  # several threads may share the iteration, or end it
+        self._thread: _Thread | None = None
+        self._task: _Task | None = None
+
+    @property
+    def cursor(self) -> str:
+        """The cursor behind which everything is acknowledged; `now` before anything is known."""
+        return self._intake.cursor
+
+    def __iter__(self) -> Consumer:
+        return self
+
+    def __next__(self) -> Delivery:
+        with self._lock:
+            if self._ended:
+                raise StopIteration
+            thread = self._started()
+        found = thread.get()
+        if isinstance(found, Delivery):
+            return found
+        self._end(found)
+        raise StopIteration
+
+    def within(self, timeout_s: float) -> Delivery | None:
+        """
+        The next event, as with `for`; None when none came in time, or when it is closed.
+
+        Raises:
+            WrongState, AccessDenied, Refused: as while iterating.
+        """
+        with self._lock:
+            if self._ended:
+                return None
+            thread = self._started()
+        try:
+            found = thread.get(timeout_s)
+        except queue.Empty:
+            return None
+        if isinstance(found, Delivery):
+            return found
+        self._end(found)
+        return None
+
+    def close(self) -> None:
+        """
+        Stop reading, save the cursor and end every `for`; any thread may.
+
+        Raises:
+            WrongState: the cursor could not be saved.
+        """
+        with self._lock:
+            self._ended = True
+        if self._thread is not None:
+            self._thread.stop()
+        self._intake.save()
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        if self._ended:
+            raise StopAsyncIteration
+        if self._task is None:
+            self._task = _Task(self._intake)
+        found = await self._task.get()
+        if isinstance(found, Delivery):
+            return found
+        self._end(found)
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """As `close`, from within the event loop."""
+        self._ended = True
+        if self._task is not None:
+            await self._task.stop()
+        await asyncio.to_thread(self._intake.save)
+
+    def _started(self) -> _Thread:
+        """Call it with the lock held."""
+        if self._thread is None:
+            self._thread = _Thread(self._intake)
+        return self._thread
+
+    def _end(self, ended: _Ended) -> None:
+        """An error is raised once; whoever asks again is at the end."""
+        self._ended = True
+        if ended.error is not None:
+            raise ended.error
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Nothing follows; *error* says why, unless the consumer was closed."""
+
+    error: BaseException | None = None
+
+
+class _Thread:
+    """Runs the intake in an event loop of its own, and hands over through a queue."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._found: queue.SimpleQueue[Delivery | _Ended] = queue.SimpleQueue()
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tidings-consumer", daemon=True)
+        self._thread.start()
+        self._running.wait()
+
+    def get(self, timeout_s: float | None = None) -> Delivery | _Ended:
+        found = self._found.get(timeout=timeout_s)
+        if isinstance(found, _Ended):
+            self._found.put(_Ended())  # for the other threads that wait
+        return found
+
+    def stop(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        if threading.current_thread() is not self._thread:  # but *on_lost* may close, too
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._intake.run(self._found.put))
+        self._running.set()
+        await asyncio.wait({self._task})
+        self._found.put(_ended(self._task))
+
+
+class _Task:
+    """Runs the intake in the running event loop."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._found: asyncio.Queue[Delivery | _Ended] = asyncio.Queue()
+        self._task = asyncio.create_task(intake.run(self._found.put_nowait))
+        self._task.add_done_callback(lambda task: self._found.put_nowait(_ended(task)))
+
+    async def get(self) -> Delivery | _Ended:
+        found = await self._found.get()
+        if isinstance(found, _Ended):
+            self._found.put_nowait(_Ended())  # for the other tasks that wait
+        return found
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+def _ended(task: asyncio.Task[None]) -> _Ended:
+    return _Ended(None if task.cancelled() else task.exception())

@@ -1,0 +1,56 @@
+"""Asking a feed for its named consumers: what workers and operators say (PROTOCOL 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from tidings.client.errors import FellOff, Refused
+from tidings.client.transport.feed_api import Answer, FeedApi
+
+_FELL_OFF = "fell_off"
+
+
+class NamedConsumers(FeedApi):
+    """What may be asked of the named consumers of one feed, and of its log."""
+
+    def all(self) -> list[Answer]:
+        found: list[Answer] = self.ask("GET", "consumers")["consumers"]
+        return found
+
+    def show(self, name: str) -> Answer:
+        return self.ask("GET", _path(name))
+
+    def register(self, name: str, wanted: Mapping[str, Any]) -> Answer:
+        return self.ask("PUT", _path(name), body=wanted)
+
+    def delete(self, name: str, why: Mapping[str, str]) -> Answer:
+        return self.ask("DELETE", _path(name), query=why)
+
+    def act(self, name: str, action: str, body: Mapping[str, Any]) -> Answer:
+        """One of the actions of PROTOCOL 14."""
+        return self.ask("POST", _path(name, action), body=body)
+
+    def parked(self, name: str) -> list[Answer]:
+        found: list[Answer] = self.ask("GET", _path(name, "parked"))["parked"]
+        return found
+
+    def notes(self, name: str) -> list[Answer]:
+        found: list[Answer] = self.ask("GET", _path(name, "notes"))["notes"]
+        return found
+
+    def log(self, query: Mapping[str, str] | None = None) -> Answer:
+        """The ends of the log, or the entries that *query* asks for."""
+        return self.ask("GET", "log", query=query)
+
+    def _refusal(self, answer: httpx.Response) -> Exception:
+        error = super()._refusal(answer)
+        if isinstance(error, Refused) and error.code == _FELL_OFF:
+            return FellOff(error.message, status=error.status, code=error.code)
+        return error
+
+
+def _path(name: str, below: str = "") -> str:
+    return f"consumers/{quote(name, safe='')}" + (f"/{below}" if below else "")

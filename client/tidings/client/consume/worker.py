@@ -1,0 +1,271 @@
+"""
+A worker of a named consumer: it reads, hands over batches, and acknowledges what was written.
+
+The feed keeps the position, so a worker may run anywhere, and several may stand by: one works
+at a time, the next takes over when it ends, and nothing is lost or reordered at the handover.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tidings.client.backoff import Backoff
+from tidings.client.closing import Closing
+from tidings.client.consume.consumer import Consumer
+from tidings.client.consume.follow import Transport
+from tidings.client.consume.lease import Overtaken, Session, is_id
+from tidings.client.consume.named_consumers import NamedConsumers
+from tidings.client.consume.prefetch import Delivery
+from tidings.client.errors import Lost, Refused, Unwritten
+from tidings.client.events import RESET
+from tidings.client.transport.feed_api import Answer
+
+BULK = 500  # half a page of the largest kind; most stores take some hundreds at once
+LINGER_S = 0.2  # a batch is not made larger by waiting longer than anybody would notice
+IDLE_S = 1.0  # how late a worker without messages notices that it is to stop
+STAND_BY_S = 5.0  # one that is paused or stands by asks this often, well within a lease
+DRAIN_S = 30.0  # what `close` waits for the batch that is being written
+_HELD = "consumer_held"
+
+
+class Message(NamedTuple):
+    """`event` is insert, update, delete, leave or reset; `data` the operation, {} of a reset."""
+
+    id: str
+    event: str
+    data: dict[str, Any]
+
+
+Write = Callable[[Sequence[Message]], None]
+
+
+class Worker(Closing):
+    """
+    Works for the consumer *name* of *feed*, which was registered before.
+
+    `run` calls `write` with batches of at most *bulk* messages, in order; what it returned from
+    is acknowledged. What was begun by a worker that failed or died comes one message at a time.
+    A `reset`, before a copy of everything, comes alone. `fence` grows with each worker: a store
+    that compares it can refuse one that was overtaken. *on_held* hears each time that another
+    worker still holds the consumer.
+
+    Raises:
+        WrongUrl: *url* or *ws_url* is no address.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        *,
+        feed: str = "main",
+        password: str = "",
+        transport: Transport = "ws",
+        ws_url: str | None = None,
+        bulk: int = BULK,
+        worker: str = "",
+        on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+        on_held: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        if bulk < 1:
+            raise ValueError(f"bulk must be at least 1, not {bulk}")
+        self._api = NamedConsumers(url, feed, password=password)
+        self._name, self._bulk = name, bulk
+        self._on_lost, self._on_held = on_lost, on_held
+        self._worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._source = {
+            "url": url,
+            "feed": feed,
+            "password": password,
+            "transport": transport,
+            "ws_url": ws_url,
+            "on_lost": on_lost,
+        }
+        self.fence = 0
+        self._closed, self._stopped = threading.Event(), threading.Event()
+        self._stopped.set()
+
+    def run(self, write: Write) -> None:
+        """
+        Work until it is closed, or until *write* raises; that is told to the feed, and raised.
+
+        *write* may raise `Unwritten` to say how far it came; of any other error nothing counts
+        as written.
+
+        Raises:
+            AccessDenied, Refused: the feed will not answer otherwise.
+            FellOff: what the consumer needs next is gone from the log.
+        """
+        self._stopped.clear()
+        try:
+            while not self._closed.is_set():
+                try:
+                    self._work(write)
+                except Overtaken:
+                    continue
+        finally:
+            self._stopped.set()
+
+    def stop(self) -> None:
+        """Have `run` end behind the batch that is being written; a signal's handler may call it."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """End `run`: what is being written is acknowledged first, within 30 seconds."""
+        self.stop()
+        self._stopped.wait(DRAIN_S)
+        self._api.close()
+
+    def _work(self, write: Write) -> None:
+        session = self._lease()
+        if session is None:
+            return
+        with session:
+            while session.paused and not self._closed.wait(STAND_BY_S):
+                session.acknowledge()
+            if self._closed.is_set() or not self._send_again(session, write):
+                session.release()
+                return
+            with self._reading(session) as consumer:
+                _Turn(session, consumer, write, self._bulk).run(self._interrupted)
+            session.release()
+
+    def _lease(self) -> Session | None:
+        """None where it was closed while it stood by."""
+        while not self._closed.is_set():
+            try:
+                answer = self._again(
+                    lambda: self._api.act(self._name, "lease", {"worker": self._worker})
+                )
+                self.fence = answer["fence"]
+                return Session(self._api, self._name, answer, self._again)
+            except Refused as refused:
+                if refused.code != _HELD:
+                    raise
+                self._on_held(refused.message)
+                self._closed.wait(STAND_BY_S)
+        return None
+
+    def _reading(self, session: Session) -> Consumer:
+        return Consumer(
+            **self._source,  # type: ignore[arg-type]
+            types=session.types,
+            parents=session.parents,
+            cursor=session.cursor,
+        )
+
+    def _interrupted(self, session: Session) -> bool:
+        """Whether there is something else to do than to read on."""
+        return self._closed.is_set() or session.paused or bool(session.retries)
+
+    def _send_again(self, session: Session, write: Write) -> bool:
+        """What an operator wants to be sent again, each alone; whether nothing is left of it."""
+        while session.retries and not self._closed.is_set():
+            kept = {each["id"]: each for each in self._api.parked(self._name)}
+            wanted = session.retries[0]
+            found = kept.get(wanted)
+            if found is None:
+                return False
+            try:
+                write([Message(wanted, found["event"], found["data"])])
+            except Exception as error:  # noqa: BLE001 whatever the caller's code raises
+                session.fail(wanted, str(error))
+            else:
+                if not session.acknowledge_again(wanted):
+                    return False
+        return not session.retries
+
+    def _again(self, call: Callable[[], Answer]) -> Answer:
+        """The answer, asked for until there is one or the worker is closed."""
+        backoff = Backoff()
+        while True:
+            try:
+                return call()
+            except Lost as lost:
+                delay_s = max(backoff.next_s(), lost.after_s)
+                self._on_lost(lost, delay_s)
+                if self._closed.wait(delay_s):
+                    raise
+
+
+class _Turn:
+    """From one lease to the next interruption: batches, and their acknowledgements."""
+
+    def __init__(self, session: Session, consumer: Consumer, write: Write, bulk: int) -> None:
+        self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
+        self._held: Delivery | None = None  # read, and not of this batch
+        self._told = session.cursor
+
+    def run(self, interrupted: Callable[[Session], bool]) -> None:
+        while not interrupted(self._session):
+            batch = self._batch()
+            if not batch:
+                self._tell()
+                continue
+            self._tell(sending=batch[-1].id)
+            if not interrupted(self._session):  # told just now, and nothing of it is begun
+                self._hand_over(batch)
+        self._tell()
+
+    def _tell(self, **said: str) -> None:
+        """What was written, if that is not told yet, and what is going to be."""
+        cursor = self._consumer.cursor
+        if cursor != self._told and is_id(cursor):
+            said["through"] = cursor
+        if said:
+            self._session.acknowledge(**{name: text for name, text in said.items() if is_id(text)})
+            self._told = cursor
+
+    def _batch(self) -> list[Delivery]:
+        """What is there, as far as it may be written together; [] when nothing comes."""
+        found: list[Delivery] = []
+        while len(found) < self._bulk:
+            delivery = self._next(LINGER_S if found else IDLE_S)
+            if delivery is None:
+                break
+            if found and self._stands_alone(delivery):
+                self._held = delivery
+                break
+            found.append(delivery)
+            if self._stands_alone(delivery):
+                break
+        return found
+
+    def _next(self, timeout_s: float) -> Delivery | None:
+        """The next that is to be written; what is not, is acknowledged on the way."""
+        while True:
+            held, self._held = self._held, None
+            found = held or self._consumer.within(timeout_s)
+            if found and not self._session.expects(found.event):
+                raise Overtaken  # by retention: the next lease says where to go on, or `fell_off`
+            if found is None or found.name == RESET:
+                return found
+            if found.is_operation and not self._session.acked(found.id):
+                return found
+            found.ack()
+
+    def _stands_alone(self, delivery: Delivery) -> bool:
+        return delivery.name == RESET or self._session.one_at_a_time(delivery.id)
+
+    def _hand_over(self, batch: list[Delivery]) -> None:
+        try:
+            self._write([Message(each.id, each.name, each.data) for each in batch])
+        except Exception as error:
+            self._fail(batch, error)
+            raise
+        for each in batch:
+            each.ack()
+
+    def _fail(self, batch: list[Delivery], error: Exception) -> None:
+        """Tell what was written, and what was not; nobody waits for it if nobody hears it."""
+        index = error.index if isinstance(error, Unwritten) else 0
+        for each in batch[:index]:
+            each.ack()
+        known = isinstance(error, Unwritten) or len(batch) == 1
+        self._tell()
+        self._session.fail(batch[index].id if known else "", str(error) or type(error).__name__)

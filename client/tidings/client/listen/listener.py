@@ -1,0 +1,158 @@
+"""
+Listen to a change feed: register, read everything there is, then hear what changes.
+
+While the bootstrap is read, items wait in a bounded buffer. Where it overflows, or the
+connection ends, all of it begins again: nothing that was missed can stay missed.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from urllib.parse import urlencode
+
+from tidings.client.address import socket_url
+from tidings.client.closing import Closing
+from tidings.client.errors import BackoffFailed, Lost
+from tidings.client.listen import messages as signals
+from tidings.client.listen.bootstrap import ObjectPages
+from tidings.client.listen.buffers import Buffer, MemoryBuffer
+from tidings.client.listen.messages import Ended, Fetch, Live, Object, RefusedRegistration, Signal
+from tidings.client.listen.registration import Registration, message
+from tidings.client.retry_policy import refusal
+
+HEARTBEAT_S = 27.817  # far below the ten minutes after which an idle connection is cut
+MIN_TIMEOUT_S = 1.0  # a restarting server is back soon after
+MAX_TIMEOUT_S = 32.0  # a longer wait would be felt after an outage
+# What no other server would say otherwise; a key whose rate is used up may be used again.
+_CODES = {"password": "wrong_password", "key": "wrong_key"}
+_FINAL = ("password:", "feed:", "key: is", "key: was", "key: has")
+_log = logging.getLogger("tidings.listener")
+
+
+class Delays:
+    """Exponential, at random between half of each and all of it, at most *max_s*."""
+
+    def __init__(
+        self,
+        min_s: float,
+        max_s: float,
+        retries: int | None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if not 0 < min_s <= max_s:
+            raise ValueError(f"must be 0 < min_timeout_s <= max_timeout_s, not {min_s}, {max_s}")
+        self._min_s, self._max_s, self._retries = min_s, max_s, retries
+        self._chance = chance
+        self._failures = 0
+
+    def next_s(self) -> float:
+        """
+        Raises:
+            BackoffFailed: there were as many retries as are allowed.
+        """
+        if self._retries is not None and self._failures >= self._retries:
+            raise BackoffFailed("Backoff failed")
+        longest_s = min(self._max_s, self._min_s * 2.0 ** min(self._failures, 64))
+        self._failures += 1
+        return longest_s * (1.0 + self._chance()) / 2.0
+
+    def reset(self) -> None:
+        self._failures = 0
+
+
+class Listener(Closing):
+    """
+    A registration of *service* for *resources* (sub-resources by resource), kept for ever.
+
+    Iterate over it: `Bootstrap` for each resource, `Object` for each object that *fetch* reads
+    from its route, `Live`, then `Item`s; `Ended` before each new registration. *fetch* is given
+    a `Bootstrap`; by default it reads the feed's own route, and nothing of another service's.
+    *retries* bounds the attempts in a row that fail; None: for ever. Close it, or use `with`.
+
+    Raises:
+        ValueError: no resource, or delays that make no sense.
+        WrongUrl: *url* or *ws_url* is no address.
+        BackoffFailed, AccessDenied, Refused: while iterating: it will not be tried again.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        instance: str,
+        service: str,
+        resources: Mapping[str, Sequence[str]],
+        feed: str = "main",
+        password: str = "",
+        ws_url: str | None = None,
+        fetch: Fetch | None = None,
+        buffer: Buffer | None = None,
+        min_timeout_s: float = MIN_TIMEOUT_S,
+        max_timeout_s: float = MAX_TIMEOUT_S,
+        retries: int | None = None,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        if not resources:
+            raise ValueError("resources must name at least one")
+        query = urlencode({"changefeed": feed, "version": 1 if len(resources) == 1 else 2})
+        address = socket_url(url, ws_url)
+        self._address = f"{address}{'&' if '?' in address else '?'}{query}"
+        self._message = message(instance, service, resources, password)
+        self._fetch = fetch or ObjectPages(url, password)
+        self._buffer = MemoryBuffer() if buffer is None else buffer
+        self._delays = Delays(min_timeout_s, max_timeout_s, retries)
+        self._heartbeat_s = heartbeat_s
+        self._closed = threading.Event()
+        self._current: Registration | None = None
+
+    def close(self) -> None:
+        """End the connection and the iteration; nothing connects again. Any thread may."""
+        self._closed.set()
+        if self._current is not None:
+            self._current.close("closed")
+
+    def __iter__(self) -> Iterator[Signal]:
+        while not self._closed.is_set():
+            try:
+                yield from self._registered()
+            except Lost as lost:
+                if self._closed.is_set():
+                    return
+                ended = self._ended(lost)
+                yield ended
+                self._closed.wait(ended.delay_s)
+
+    def _ended(self, lost: Lost) -> Ended:
+        refused = isinstance(lost, RefusedRegistration)
+        if refused and lost.reason.startswith(_FINAL):
+            code = _CODES.get(lost.reason.partition(":")[0], "")
+            raise refusal(lost.reason, code=code)
+        delay_s = max(self._delays.next_s(), lost.after_s)
+        _log.info("ended: %s; next registration in %.1f s", lost.reason, delay_s)
+        return Ended(lost.reason, delay_s, refused)
+
+    def _registered(self) -> Iterator[Signal]:
+        """One registration, until it ends by raising `Lost`."""
+        _log.info("connecting to %s", self._address)
+        registration = Registration(self._address, self._message, self._buffer, self._heartbeat_s)
+        with registration:
+            self._current = registration
+            if self._closed.is_set():
+                return
+            self._delays.reset()
+            yield from self._bootstrapped(registration)
+            _log.info("live; %d items in the buffer", len(self._buffer))
+            yield Live()
+            while True:
+                yield signals.item(registration.take())
+
+    def _bootstrapped(self, registration: Registration) -> Iterator[Signal]:
+        for route in registration.routes:
+            yield route
+            for found in self._fetch(route):
+                registration.check()
+                yield Object(route.resource, found)
+        registration.check()

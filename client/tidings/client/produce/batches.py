@@ -1,0 +1,105 @@
+"""Lines of NDJSON from a file or a pipe, cut into batches that a feed takes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, TypeAlias
+
+from tidings.client.errors import Refused
+
+BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 keep an answer within a second
+BATCH_BYTES_MAX = 900_000  # a request may hold 1,048,576 bytes
+LINE_BYTES_MAX = 512 * 1024  # an operation holds 64 KB; escaped in JSON it may be six times that
+LINGER_S = 0.2  # a slow producer's lines are posted after this rather than kept for more
+_QUEUE_LINES_MAX = 2 * BATCH_LINES_MAX  # one batch is read while another is posted
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """*numbers* are the lines' places in the input, counted from 1; *read_bytes* its size there."""
+
+    lines: list[bytes]
+    numbers: list[int]
+    read_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Nothing follows; *error* says why when it is not the end of the input."""
+
+    error: OSError | Refused | None = None
+
+
+_Found: TypeAlias = "queue.Queue[_Line | _End]"
+
+
+def read(file: BinaryIO) -> Iterator[Batch]:
+    """
+    The lines of *file* in order, blank ones left out.
+
+    A batch is full, or it holds what came before a pause in the input.
+
+    Raises:
+        Refused: a line is longer than any operation.
+        OSError: *file* cannot be read any further.
+    """
+    found: _Found = queue.Queue(_QUEUE_LINES_MAX)
+    threading.Thread(target=_pump, args=(file, found), daemon=True).start()
+    collected: list[_Line] = []
+    while True:
+        line = _next(found, LINGER_S if collected else None)
+        if collected and (not isinstance(line, _Line) or not _fits(collected, line)):
+            yield _batch(collected)
+            collected = []
+        if isinstance(line, _Line):
+            collected.append(line)
+        elif isinstance(line, _End):
+            if line.error:
+                raise line.error
+            return
+
+
+def _next(found: _Found, timeout_s: float | None) -> _Line | _End | None:
+    """The next line, or None when it does not come in time."""
+    try:
+        return found.get(timeout=timeout_s)
+    except queue.Empty:
+        return None
+
+
+def _pump(file: BinaryIO, found: _Found) -> None:
+    """Reads in a thread of its own: a pipe cannot be waited for and given up."""
+    try:
+        for number, text in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX + 2), b""), 1):
+            if len(text.rstrip()) > LINE_BYTES_MAX:
+                raise Refused(f"line {number} is longer than {LINE_BYTES_MAX} bytes")
+            found.put(_Line(number, text))
+    except (OSError, Refused) as error:
+        found.put(_End(error))
+    else:
+        found.put(_End())
+
+
+def _fits(collected: list[_Line], line: _Line) -> bool:
+    if len(collected) == BATCH_LINES_MAX:
+        return False
+    size = sum(len(other.text) for other in collected) + len(line.text)
+    return size <= BATCH_BYTES_MAX
+
+
+def _batch(collected: list[_Line]) -> Batch:
+    kept = [line for line in collected if line.text.strip()]
+    return Batch(
+        lines=[line.text.strip() for line in kept],
+        numbers=[line.number for line in kept],
+        read_bytes=sum(len(line.text) for line in collected),
+    )

@@ -1,0 +1,72 @@
+"""Asking a feed by HTTP for what is no stream: a request, and its answer as a JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from tidings.client.address import base_url, feed_url
+from tidings.client.closing import Closing
+from tidings.client.errors import Lost
+from tidings.client.retry_policy import error_of, retry_after_s
+from tidings.client.transport import connection
+
+_BELOW_300 = range(200, 300)
+_NDJSON = "application/x-ndjson"
+
+Answer = dict[str, Any]
+
+
+class FeedApi(Closing):
+    """A connection to ask one feed. Close it, or use `with`. Any thread may ask."""
+
+    def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
+        self._root, self._url = base_url(url), feed_url(url, feed)
+        self._client = connection.opened(password)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """
+        *path* is below the feed, or below the deployment where it begins with a slash.
+
+        Raises:
+            AccessDenied, FellOff, Refused: the answer is final, with its status and code.
+            Lost: no answer, or none of a feed; nobody knows whether it was done.
+        """
+        return self._answer(method, path, json=body, params=query or {})
+
+    def send(self, path: str, lines: bytes, *, query: Mapping[str, str]) -> Answer:
+        """POST *lines* of JSON. See `ask`."""
+        headers = {"content-type": _NDJSON}
+        return self._answer("POST", path, content=lines, params=query, headers=headers)
+
+    def _answer(self, method: str, path: str, **sent: Any) -> Answer:
+        target = f"{self._root}{path}" if path.startswith("/") else f"{self._url}/{path}"
+        with connection.translated(self._url):
+            answer = self._client.request(method, target, **sent)
+        if answer.status_code not in _BELOW_300:
+            raise self._refusal(answer)
+        return _read(answer)
+
+    def _refusal(self, answer: httpx.Response) -> Exception:
+        return error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
+
+
+def _read(answer: httpx.Response) -> Answer:
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Lost("the answer is not one of a feed; is the address right?")
+    return found

@@ -1,0 +1,159 @@
+"""
+Server-Sent Events: an incremental parser, and one connection over it.
+
+The parser is fed bytes as they arrive, cut anywhere; lines end with LF, CRLF or CR.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+from tidings.client import auth
+from tidings.client.errors import Ended, Lost, WrongUrl
+from tidings.client.events import Event, Moved, from_text
+from tidings.client.retry_policy import raise_for_status
+from tidings.client.subscription import Subscription
+from tidings.client.tls import trusted
+
+CONNECT_S = 10.0
+SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two missing: it is dead
+TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
+NOW = "now"
+LINE_CHARS_MAX = 1024 * 1024  # an operation is at most 64 KB; a longer line is no feed
+
+
+class Parser:
+    """Bytes to events. A block without data but with an id only moves the cursor."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._rest = ""
+        self._started = False
+        self._last_id = ""
+        self._id: str | None = None
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
+        """
+        The events that *chunk* completes.
+
+        Raises:
+            Lost: what arrives cannot come from a feed.
+        """
+        for line in self._lines(self._decode(chunk)):
+            if line:
+                self._field(line)
+            else:
+                yield from self._block()
+
+    def _lines(self, text: str) -> list[str]:
+        if text and not self._started:
+            self._started = True
+            text = text.removeprefix("\ufeff")
+        text = self._rest + text
+        held = ""
+        if text.endswith("\r"):  # the LF that belongs to it may come with the next chunk
+            text, held = text[:-1], "\r"
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._rest = lines.pop() + held
+        if len(self._rest) > LINE_CHARS_MAX:
+            raise Lost("a line of the stream does not end")
+        return lines
+
+    def _field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._name = value
+        elif name == "id" and "\0" not in value:
+            self._id = value
+
+    def _block(self) -> Iterator[Event | Moved]:
+        event_id, name, data = self._id, self._name, self._data
+        self._id, self._name, self._data = None, "", []
+        if event_id is not None:
+            self._last_id = event_id
+        if data:
+            yield from_text(self._last_id, name or "message", "\n".join(data))
+        elif event_id:
+            yield Moved(event_id)
+
+
+class Connection:
+    """One connection's request and the signs in its answer, whoever does the reading."""
+
+    def __init__(self, cursor: str, wanted: Subscription) -> None:
+        self._cursor = cursor
+        self._wanted = wanted
+        self._parser = Parser()
+
+    def request(self) -> dict[str, Any]:
+        """The arguments of httpx besides method and address."""
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+        headers |= auth.basic(self._wanted.password)
+        if self._cursor:
+            headers["Last-Event-ID"] = self._cursor
+        return {"headers": headers, "params": self._parameters(), "timeout": TIMEOUT}
+
+    def opened(self, answer: httpx.Response) -> Iterator[Moved]:
+        """
+        Where a stream from the end of the log starts: cut before its first event, a client
+        resumes from there.
+
+        Raises:
+            Refused, Lost: there is no stream.
+        """
+        raise_for_status(answer)
+        started = answer.headers.get("last-event-id")
+        if self._cursor in ("", NOW) and started:
+            yield Moved(started)
+
+    def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
+        """The signs that *chunk* completes; see `Parser`."""
+        return self._parser.feed(chunk)
+
+    def _parameters(self) -> dict[str, str]:
+        filters = {"types": self._wanted.types, "parents": self._wanted.parents}
+        found = {name: ",".join(values) for name, values in filters.items() if values}
+        return found | ({"leave": "true"} if self._wanted.leave else {})
+
+
+def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Moved, None, None]:
+    """
+    One connection to *url* from *cursor* on, until it ends.
+
+    Raises:
+        Refused: the server will not answer otherwise.
+        Ended: the server ended it in good order.
+        Lost: the connection failed or fell silent.
+        WrongUrl: httpx cannot use *url*.
+    """
+    connection = Connection(cursor, wanted)
+    with (
+        failures(url),
+        httpx.stream("GET", url, verify=trusted(), **connection.request()) as answer,
+    ):
+        yield from connection.opened(answer)
+        for chunk in answer.iter_bytes():
+            yield from connection.feed(chunk)
+    raise Ended
+
+
+@contextmanager
+def failures(url: str) -> Iterator[None]:
+    """What httpx says, said in the client's own errors."""
+    try:
+        yield
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise WrongUrl(f"{url!r} cannot be used: {error}") from None
+    except httpx.ReadTimeout:
+        raise Lost(f"nothing was heard for {SILENCE_S:.0f} s") from None
+    except httpx.HTTPError as error:
+        raise Lost(str(error) or type(error).__name__) from None

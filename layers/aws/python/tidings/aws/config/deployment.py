@@ -1,0 +1,416 @@
+"""
+What is deployed: tables, functions, routes, event sources, schedules. Data only.
+
+`infra/` turns it into CloudFormation and `tidings.local` runs it on one machine; both read
+this page and nothing else, so that they cannot drift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidings.aws.web.routes import DEFAULT_PATH as DEFAULT_PATH
+from tidings.aws.web.routes import HTTP_ROUTES as HTTP_ROUTES
+from tidings.aws.web.routes import SOCKET_ROUTES as SOCKET_ROUTES
+from tidings.aws.web.routes import HttpRoute as HttpRoute
+from tidings.aws.web.routes import SocketRoute as SocketRoute
+from tidings.core import limits
+from tidings.core.sync.workflow import PLANS
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A DynamoDB table. Key types are `S` or `N`; *setting* is the variable with its name."""
+
+    name: str
+    setting: str
+    partition_key: str
+    sort_key: tuple[str, str]
+    ttl_attribute: str
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """DynamoDB actions on one table; nothing else is allowed."""
+
+    table: str
+    actions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """
+    One deployed Lambda function, `functions/<folder>/handler.py`.
+
+    *sockets* may post to WebSocket connections; *invokes* names functions it may wake.
+    *streams* answers by response streaming (an ASGI app) instead of a handler. *endless*: so long
+    that no API would wait for it, and clients go to the function's own address.
+    *reads* are prefixes of the stage's bucket for syncs whose objects it may read.
+    *archive* is what it may do with the archive: `read`, `write`, or nothing.
+    *coordinates*: it may use the table where leaders are elected, if there is one.
+    *environment* holds settings of this function alone.
+    """
+
+    name: str
+    folder: str
+    timeout_s: int
+    memory_mb: int
+    grants: tuple[Grant, ...]
+    sockets: bool = False
+    invokes: tuple[str, ...] = ()
+    streams: bool = False
+    endless: bool = False
+    reads: tuple[str, ...] = ()
+    archive: str = ""
+    coordinates: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+KINDS = ("INSERT", "MODIFY", "REMOVE")  # of records, as a stream names them
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """
+    A DynamoDB stream that invokes a function.
+
+    Reads from TRIM_HORIZON, splits a failing batch, reports single items, gives a record up
+    after *age_max_s* or *retries_max* and sends it to S3: a doorbell is safe to lose. Records of
+    other *kinds* invoke nothing.
+    """
+
+    table: str
+    function: str
+    batch_size: int
+    window_s: int
+    age_max_s: int
+    retries_max: int
+    kinds: tuple[str, ...] = KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    function: str
+    every_minutes: int
+
+
+_GET = ("dynamodb:GetItem",)
+_QUERY = ("dynamodb:Query",)
+_READ = _GET + _QUERY
+_PUT = ("dynamodb:PutItem",)
+_UPDATE = ("dynamodb:UpdateItem",)
+_DELETE = ("dynamodb:DeleteItem",)
+_SCAN = ("dynamodb:Scan",)
+
+# What the job of a sync may do: `tidings.sync.emr`.
+JOB_GRANTS = (Grant("log", _READ), Grant("state", _READ), Grant("control", _READ))
+
+# What that of the tables may do, beside the archive: `tidings.lake.emr`.
+LAKE_GRANTS = (Grant("control", _READ),)
+
+TABLES = (
+    Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
+    Table("state", "TIDINGS_STATE_TABLE", "bucket", ("key", "S"), "expires"),
+    Table("control", "TIDINGS_CONTROL_TABLE", "kind", ("name", "S"), "expires"),
+    Table("connections", "TIDINGS_CONNECTIONS_TABLE", "kind", ("name", "S"), "expires"),
+    Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
+)
+
+# Where leaders of chained feeds are elected: one table for all who may lead (docs/CHAINING.md).
+SEATS = Table("seats", "", "kind", ("name", "S"), "expires")
+SEAT_ACTIONS = (*_READ, *_PUT)
+
+# Whoever is asked by clients also counts what keys with a rate have used, in `control`.
+
+# What takes a number, keeps a claim, and puts a page.
+_APPENDS = (Grant("log", _QUERY + _PUT), Grant("control", _UPDATE + _PUT + _GET))
+
+# What the app that streams reads; it counts its streams and their events.
+_STREAMS = (
+    Grant("log", _QUERY),
+    Grant("state", _QUERY),
+    Grant("control", _READ + _UPDATE + _DELETE),
+)
+
+FUNCTIONS = (
+    Function(
+        "ingest",
+        "ingest",
+        timeout_s=10,
+        memory_mb=512,
+        # For keys bounded by parents it looks at the objects that they would change.
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("control", _READ + _UPDATE + _PUT),
+            Grant("state", ("dynamodb:BatchGetItem",)),
+        ),
+    ),
+    Function(
+        "follow-state",
+        "follow",
+        timeout_s=limits.FOLLOW_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("state", ("dynamodb:BatchGetItem", "dynamodb:PutItem")),
+            Grant("control", _READ + _UPDATE),
+        ),
+        invokes=("follow-state", "follow-push"),
+        environment={"TIDINGS_FOLLOWER": "state"},
+    ),
+    Function(
+        "follow-push",
+        "follow",
+        timeout_s=limits.FOLLOW_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("state", _QUERY),
+            Grant("control", _READ + _UPDATE),
+            Grant("connections", _READ + _PUT + _DELETE),
+        ),
+        sockets=True,
+        invokes=("follow-push",),
+        environment={"TIDINGS_FOLLOWER": "push"},
+    ),
+    Function(
+        "follow-archive",
+        "follow",
+        timeout_s=limits.FOLLOW_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(Grant("log", _QUERY), Grant("control", _READ + _UPDATE)),
+        invokes=("follow-archive",),
+        archive="write",
+        environment={"TIDINGS_FOLLOWER": "archive"},
+    ),
+    Function(
+        "follow-relay",
+        "relay",
+        timeout_s=limits.RELAY_TIMEOUT_S,
+        memory_mb=512,
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("state", _QUERY + _PUT),
+            Grant("control", _GET + _PUT + _UPDATE),
+        ),
+        invokes=("follow-relay", "follow-state", "follow-push"),
+        coordinates=True,
+    ),
+    Function(
+        "connect",
+        "connect",
+        timeout_s=5,
+        memory_mb=256,
+        grants=(Grant("connections", _PUT),),
+    ),
+    Function(
+        "disconnect",
+        "disconnect",
+        timeout_s=5,
+        memory_mb=256,
+        grants=(Grant("connections", _GET + _DELETE),),
+    ),
+    Function(
+        "receive",
+        "receive",
+        timeout_s=10,
+        memory_mb=512,
+        grants=(
+            Grant("log", _QUERY),
+            Grant("control", _READ + _UPDATE),
+            Grant("connections", _GET + _PUT + _DELETE),
+        ),
+        sockets=True,
+        invokes=("replay", "follow-push"),
+        archive="read",
+    ),
+    Function(
+        "replay",
+        "replay",
+        timeout_s=limits.REPLAY_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _QUERY),
+            Grant("state", _QUERY),
+            Grant("control", _READ + _UPDATE),
+            Grant("connections", _GET + _PUT + _DELETE),
+        ),
+        sockets=True,
+        invokes=("replay", "follow-push"),
+        archive="read",
+    ),
+    Function(
+        "stream",
+        "stream",
+        timeout_s=900,
+        memory_mb=512,
+        grants=_STREAMS,
+        streams=True,
+        endless=True,
+        archive="read",
+    ),
+    # The same app once more: instances of `stream` are held by readers who may have left, and what
+    # is answered within half a minute must not wait for them.
+    Function(
+        "list",
+        "stream",
+        timeout_s=limits.LIST_TIMEOUT_S,
+        memory_mb=512,
+        grants=_STREAMS,
+        streams=True,
+        archive="read",
+    ),
+    Function(
+        "correct",
+        "correct",
+        timeout_s=limits.CORRECT_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("state", ("dynamodb:BatchGetItem",)),
+            Grant("control", _READ + _UPDATE),
+        ),
+        reads=(PLANS,),
+    ),
+    Function(
+        "amend",
+        "amend",
+        timeout_s=limits.AMEND_TIMEOUT_S,
+        memory_mb=1024,
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("state", ("dynamodb:BatchGetItem",)),
+            Grant("control", _READ + _UPDATE),
+        ),
+    ),
+    Function(
+        "steer",
+        "steer",
+        timeout_s=30,
+        memory_mb=512,
+        grants=(Grant("control", _READ),),
+        reads=(PLANS,),
+    ),
+    Function(
+        "propose",
+        "propose",
+        timeout_s=20,  # its webhooks have ten seconds
+        memory_mb=512,
+        grants=_APPENDS,
+    ),
+    Function(
+        "publish",
+        "publish",
+        timeout_s=10,
+        memory_mb=512,
+        grants=_APPENDS,
+    ),
+    Function(
+        "forward",
+        "forward",
+        timeout_s=55,
+        memory_mb=512,
+        grants=(
+            Grant("log", _QUERY + _PUT),
+            Grant("control", _UPDATE + _PUT + _GET),
+            Grant("outbox", _QUERY + _PUT + _DELETE),
+        ),
+    ),
+    Function(
+        "browse",
+        "browse",
+        timeout_s=20,
+        memory_mb=512,
+        grants=(
+            Grant("state", ("dynamodb:Query", "dynamodb:BatchGetItem")),
+            Grant("control", _GET + _UPDATE),
+            Grant("connections", ("dynamodb:Query",)),
+        ),
+    ),
+    Function(
+        "administer",
+        "administer",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(Grant("log", _QUERY), Grant("control", _READ + _PUT + _UPDATE)),
+    ),
+    Function(
+        "consume",
+        "consume",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(
+            Grant("log", _QUERY),
+            Grant("control", _READ + _PUT + _UPDATE + _DELETE),
+        ),
+    ),
+    Function(
+        "supervise",
+        "supervise",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(Grant("log", _QUERY), Grant("control", _GET + _PUT + _UPDATE)),
+        invokes=("follow-relay",),
+        coordinates=True,
+    ),
+    Function(
+        "index",
+        "index",
+        timeout_s=limits.INDEX_TIMEOUT_S,
+        memory_mb=512,
+        grants=(
+            Grant("log", _QUERY),
+            Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
+            Grant("control", _READ),
+        ),
+    ),
+    Function(
+        "report",
+        "report",
+        timeout_s=10,
+        memory_mb=256,
+        grants=(Grant("log", _QUERY), Grant("control", _READ)),
+    ),
+    Function(
+        "sweep",
+        "sweep",
+        timeout_s=55,
+        memory_mb=512,
+        grants=(
+            Grant("log", _QUERY + _UPDATE),
+            Grant("control", _READ + _UPDATE),
+            Grant("connections", _GET + _PUT + _DELETE + _SCAN),
+        ),
+        sockets=True,
+        invokes=("follow-state", "follow-push", "follow-archive", "follow-relay", "replay"),
+    ),
+)
+
+# Deployed once for each table that produces (docs/TABLES.md), under a name of its own.
+CAPTURE = Function(
+    "capture",
+    "capture",
+    timeout_s=55,
+    memory_mb=512,
+    grants=(*_APPENDS, Grant("outbox", _PUT + _DELETE)),
+)
+
+# A page is news once: it is never changed, and its end by TTL is none. A letter may be put again.
+STREAM_SOURCES = (
+    StreamSource("log", "follow-state", 100, 0, 3600, 10, kinds=("INSERT",)),
+    StreamSource("log", "follow-push", 100, 0, 3600, 10, kinds=("INSERT",)),
+    StreamSource("outbox", "forward", 100, 0, 3600, 10, kinds=("INSERT", "MODIFY")),
+)
+
+# A record is no doorbell here but the only word of a write. One that nothing can be made of is put
+# aside at once, so what fails is the weather: it is tried for half of the day that a stream keeps.
+CAPTURE_SOURCE = StreamSource(
+    "", CAPTURE.name, batch_size=1000, window_s=0, age_max_s=12 * 3600, retries_max=10_000
+)
+
+SCHEDULES = (
+    Schedule("sweep", every_minutes=1),
+    Schedule("index", every_minutes=1),
+    Schedule("forward", every_minutes=1),
+)

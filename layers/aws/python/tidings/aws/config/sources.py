@@ -1,0 +1,242 @@
+"""
+What TIDINGS_SOURCES and TIDINGS_COORDINATOR say: which feeds are chained, and where leaders are
+elected.
+
+`{"main": {"url": "https://HOST/feeds/main"}}` chains the feed main. What else a source may say are
+the keys of `_FIELDS`; one that nobody knows is refused, because it would be ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tidings.core import limits
+from tidings.core.errors import Rejected
+from tidings.core.model import filters
+from tidings.core.model.feeds import NAME, check_known
+from tidings.core.replication.selection import Selection, parse_share
+from tidings.core.replication.source import FallOff, Role, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+URL_RULE = "must be https://HOST/feeds/NAME, without user, query and fragment"
+COORDINATOR_RULE = "must be dynamodb://TABLE[?region=REGION][&endpoint=URL]"
+CLUSTER_CHARS_MAX = 256  # as long as an address may well be; it becomes part of a key
+RESTART_OFFSET_MAX = 1_000_000  # pages: more is the entire log, which an empty checkpoint reads
+
+
+class WrongSource(Exception):
+    """The rule, with the feed and the field that breaks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorUrl:
+    """*region* and *endpoint* are "" where the environment says them."""
+
+    table: str
+    region: str = ""
+    endpoint: str = ""
+
+
+def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, Source]:
+    """
+    The chained ones among *feeds*; *coordinated* tells that there is a coordinator.
+
+    Raises:
+        WrongSource: a source breaks its rule.
+    """
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError as error:
+        raise WrongSource(f"must be JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise WrongSource("must be a JSON object of feeds")
+    return {feed: _source(feed, said, feeds, coordinated) for feed, said in found.items()}
+
+
+def coordinator(text: str) -> CoordinatorUrl | None:
+    """
+    None for an empty *text*.
+
+    Raises:
+        WrongSource: it names no table.
+    """
+    if not text:
+        return None
+    try:
+        parts = urlsplit(text)
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+    except ValueError:
+        raise WrongSource(COORDINATOR_RULE) from None
+    unknown = options.keys() - {"region", "endpoint"}
+    if parts.scheme != "dynamodb" or not parts.netloc or parts.path or parts.fragment or unknown:
+        raise WrongSource(COORDINATOR_RULE)
+    table = unquote(parts.netloc)  # an ARN, where it is of another account
+    return CoordinatorUrl(table, options.get("region", ""), options.get("endpoint", ""))
+
+
+def spelled(source: Source) -> dict[str, Any]:
+    """What `parse` reads, of the fields that are not as they are by themselves."""
+    wanted = source.selection.filter
+    said: dict[str, Any] = {
+        "types": sorted(wanted.types) if wanted.types is not None else None,
+        "parents": sorted(wanted.parents) if wanted.parents is not None else None,
+        "share": source.selection.share.spelled() if source.selection.share else None,
+        "fall_off": source.fall_off.value if source.fall_off is not FallOff.BOOTSTRAP else None,
+        "restart_offset": source.restart_offset or None,
+        "role": source.role.value if source.role is not Role.LEADER else None,
+        "leader": source.leader or None,
+        "address": source.address or None,
+        "cluster": source.cluster if source.cluster not in ("", source.url) else None,
+        "leaders": source.leaders if source.leaders != 1 else None,
+    }
+    return {"url": source.url} | {name: value for name, value in said.items() if value is not None}
+
+
+def addresses(sources: Mapping[str, Source]) -> str:
+    """
+    As TIDINGS_SOURCES says it, but for what only a relay has to know; "" for none.
+
+    So that a command knows which feeds it must not write to.
+    """
+    said = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
+    return json.dumps(said, separators=(",", ":")) if said else ""
+
+
+def _source(feed: str, said: object, feeds: frozenset[str], coordinated: bool) -> Source:
+    try:
+        check_known(feed, feeds)
+        if not isinstance(said, dict):
+            raise WrongSource("must be a JSON object")
+        _check_fields(said)
+        source = _read(said)
+        _check_role(source, coordinated)
+    except Rejected as error:
+        raise WrongSource(f"{feed}: {error}") from None
+    except WrongSource as error:
+        raise WrongSource(f"{feed}: {error}") from None
+    return source
+
+
+def _check_fields(said: Mapping[str, Any]) -> None:
+    for name in said:
+        if name not in _FIELDS:
+            raise WrongSource(f"{name}: is not known here; there are {', '.join(_FIELDS)}")
+    if "url" not in said:
+        raise WrongSource("url: is missing")
+
+
+def _read(said: Mapping[str, Any]) -> Source:
+    values = {name: read(said.get(name), name) for name, read in _FIELDS.items()}
+    types, parents, share = (values.pop(name) for name in ("types", "parents", "share"))
+    chosen = filters.wanting(types, parents, leave=parents is not None)
+    source = Source(selection=Selection(chosen, share), **values)
+    unnamed = source.role is Role.ELECTED and not source.cluster
+    return replace(source, cluster=source.url) if unnamed else source
+
+
+def _check_role(source: Source, coordinated: bool) -> None:
+    """What a role needs, and what would be ignored with it."""
+    elected = source.role is Role.ELECTED
+    if source.role is Role.FOLLOWER and not source.leader:
+        raise WrongSource("leader: a follower needs the address of the leader that it reads")
+    if source.leader and source.role is not Role.FOLLOWER:
+        raise WrongSource("leader: only a follower reads one that is named")
+    if elected and not source.address:
+        raise WrongSource("address: who is elected needs the address that others read it at")
+    if elected and not coordinated:
+        raise WrongSource("role: elections need TIDINGS_COORDINATOR")
+    if not elected and (source.cluster or source.leaders != 1):
+        raise WrongSource("role: a cluster and its leaders are for the role elected")
+
+
+def _url(value: object, field: str) -> str:
+    try:
+        parts = urlsplit(_text(value, field))
+        plain = not (parts.query or parts.fragment or parts.username or parts.password)
+        named = parts.path.rpartition("/feeds/")[2]
+        reached = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if reached and plain and "/feeds/" in parts.path and NAME.fullmatch(unquote(named)):
+            return parts.geturl()
+    except ValueError:  # a port that is none, a bracket that is not closed
+        pass
+    raise WrongSource(f"{field}: {URL_RULE}")
+
+
+def _address(value: object, field: str) -> str:
+    return "" if value is None else _url(value, field)
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise WrongSource(f"{field}: must be a text")
+    return value
+
+
+def _names(value: object, field: str) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise WrongSource(f"{field}: must be a list of texts")
+    return filters.checked(value, field)
+
+
+def _share(value: object, field: str) -> object:
+    return None if value is None else parse_share(_text(value, field))
+
+
+def _fall_off(value: object, field: str) -> FallOff:
+    known = {each.value: each for each in FallOff}
+    return FallOff.BOOTSTRAP if value is None else _one_of(known, value, field)
+
+
+def _role(value: object, field: str) -> Role:
+    known = {each.value: each for each in Role}
+    return Role.LEADER if value is None else _one_of(known, value, field)
+
+
+def _one_of(known: Mapping[str, Any], value: object, field: str) -> Any:
+    if not isinstance(value, str) or value not in known:
+        raise WrongSource(f"{field}: must be one of {', '.join(known)}")
+    return known[value]
+
+
+def _offset(value: object, field: str) -> int:
+    return _whole(value, field, 0, RESTART_OFFSET_MAX)
+
+
+def _leaders(value: object, field: str) -> int:
+    return _whole(1 if value is None else value, field, 1, limits.LEADERS_MAX)
+
+
+def _whole(value: object, field: str, least: int, most: int) -> int:
+    found = 0 if value is None else value
+    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+        raise WrongSource(f"{field}: must be a whole number from {least} to {most}")
+    return found
+
+
+def _cluster(value: object, field: str) -> str:
+    found = "" if value is None else _text(value, field)
+    if len(found) > CLUSTER_CHARS_MAX or not found.isprintable():
+        raise WrongSource(f"{field}: must have at most {CLUSTER_CHARS_MAX} characters")
+    return found
+
+
+_FIELDS: dict[str, Callable[[object, str], Any]] = {
+    "url": _url,
+    "types": _names,
+    "parents": _names,
+    "share": _share,
+    "fall_off": _fall_off,
+    "restart_offset": _offset,
+    "role": _role,
+    "leader": _address,
+    "address": _address,
+    "cluster": _cluster,
+    "leaders": _leaders,
+}

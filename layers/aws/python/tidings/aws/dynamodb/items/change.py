@@ -1,0 +1,46 @@
+"""
+change: a subscription on its way to the push follower.
+
+Key: `inbox#<feed>`, connection id. Removed once it is applied; should that be missed, it
+expires like the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
+from tidings.aws.dynamodb.items.listeners import filter
+from tidings.core.websocket.connections import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def kind(feed: str) -> str:
+    return f"inbox#{feed}"
+
+
+def key(feed: str, connection_id: str) -> Item:
+    return {"kind": text(kind(feed)), "name": text(connection_id)}
+
+
+def encode(feed: str, change: Change, *, expires_ms: int) -> Item:
+    return {
+        **key(feed, change.connection_id),
+        "joins": {"BOOL": change.joins},
+        **filter.encode(change.filter),
+        "since": number(change.since),
+        "token": text(change.token),
+        **expiry(expires_ms),
+    }
+
+
+def decode(item: Mapping[str, Any]) -> Change:
+    return Change(
+        connection_id=text_of(item, "name"),
+        joins=item["joins"]["BOOL"],
+        filter=filter.decode(item),
+        since=number_of(item, "since"),
+        token=text_of(item, "token"),
+    )

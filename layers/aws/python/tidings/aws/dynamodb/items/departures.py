@@ -1,0 +1,37 @@
+"""
+departures: which parents the operations of one page took away from their objects.
+
+Key: `<feed>#left`, page number in 10 hex digits. `body` is JSON (S) or deflated JSON (B). It
+expires as the page was to, when it was written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.dynamodb.items.attributes import Item, body, body_of, expiry, text
+from tidings.core.state.removed_parents import Departures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def partition(feed: str) -> str:
+    return f"{feed}#left"
+
+
+def page_key(page: int) -> str:
+    return f"{page:010x}"
+
+
+def encode(feed: str, departures: Departures) -> Item:
+    return {
+        "bucket": text(partition(feed)),
+        "key": text(page_key(departures.page)),
+        "body": body(departures.body),
+        **expiry(departures.expires_ms),
+    }
+
+
+def decode(item: Mapping[str, Any]) -> Departures:
+    return Departures(int(item["key"]["S"], 16), body_of(item["body"]))

@@ -1,0 +1,39 @@
+"""
+sheet: a text that an operator wrote down for a feed, or with `-` for the whole deployment.
+
+Key: `sheet#<feed>`, name. `text` is left out where it is empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.dynamodb.items.attributes import (
+    Item,
+    number,
+    number_of,
+    text,
+    text_of,
+    without_empty,
+)
+from tidings.core.changeagent.documents import Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def key(feed: str, name: str) -> Item:
+    return {"kind": text(f"sheet#{feed}"), "name": text(name)}
+
+
+def encode(feed: str, name: str, sheet: Sheet) -> Item:
+    return {
+        **key(feed, name),
+        **without_empty({"text": sheet.text}),
+        "version": number(sheet.version),
+    }
+
+
+def decode(item: Mapping[str, Any]) -> Sheet:
+    """An empty one where there is no item."""
+    return Sheet(text_of(item, "text"), number_of(item, "version"))

@@ -1,0 +1,4 @@
+"""
+The items of the connections table: who is connected, what for, and how far the sweep is with
+them.
+"""

@@ -1,0 +1,44 @@
+"""
+A filter as an attribute of a connection, change or watch.
+
+JSON in ASCII, so that any string a client may send can be stored; none where everything is
+wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.dynamodb.items.attributes import Item, text
+from tidings.core.model.filters import EVERYTHING, Filter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = "filter"
+
+
+def encode(wanted: Filter) -> Item:
+    fields = {"types": wanted.types, "parents": wanted.parents}
+    given: dict[str, Any] = {
+        name: sorted(values) for name, values in fields.items() if values is not None
+    }
+    if wanted.leave:
+        given["leave"] = True
+    if wanted.veiled:
+        given["veiled"] = True
+    if wanted.kinds is not None:
+        given["kinds"] = sorted(wanted.kinds)
+    return {_NAME: text(json.dumps(given, separators=(",", ":")))} if given else {}
+
+
+def decode(item: Mapping[str, Any]) -> Filter:
+    if _NAME not in item:
+        return EVERYTHING
+    given = json.loads(item[_NAME]["S"])
+    leave, veiled = given.pop("leave", False), given.pop("veiled", False)
+    if "kinds" in given:
+        given["kinds"] = map(tuple, given["kinds"])
+    sets = {name: frozenset(values) for name, values in given.items()}
+    return Filter(**sets, leave=leave, veiled=veiled)

@@ -1,0 +1,53 @@
+"""
+watch: a live subscription, filed under one of the keys of its filter.
+
+Key: `watch#<feed>`, filter key NUL connection id: all subscriptions of a key lie side by side,
+and no key is the beginning of another, because none holds a NUL. Removed with the
+subscription; should that be missed, it expires like the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.dynamodb.items import revocation
+from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
+from tidings.aws.dynamodb.items.listeners import filter
+from tidings.core.websocket.connections import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def kind(feed: str) -> str:
+    return f"watch#{feed}"
+
+
+def prefix(filter_key: str) -> str:
+    """
+    What the names of all watches under *filter_key* begin with.
+
+    A lone surrogate, which no store takes and no operation holds, becomes a question mark:
+    a watch may be found that does not match, never the other way round.
+    """
+    return filter_key.encode("utf-8", "replace").decode() + "\0"
+
+
+def key(feed: str, filter_key: str, connection_id: str) -> Item:
+    return {"kind": text(kind(feed)), "name": text(prefix(filter_key) + connection_id)}
+
+
+def encode(feed: str, filter_key: str, watch: Watch, *, expires_ms: int) -> Item:
+    return {
+        **key(feed, filter_key, watch.connection_id),
+        **filter.encode(watch.filter),
+        **revocation.encode(watch.admission),
+        "since": number(watch.since),
+        **expiry(expires_ms),
+    }
+
+
+def decode(item: Mapping[str, Any]) -> Watch:
+    _, _, connection_id = text_of(item, "name").partition("\0")
+    since = number_of(item, "since")
+    return Watch(connection_id, filter.decode(item), since, revocation.decode(item))

@@ -1,0 +1,63 @@
+"""
+page: one page of the log, immutable but for its expiry.
+
+Key: feed, page number. `body` is NDJSON (S) or deflated NDJSON (B), `append` tells whose write
+it is, `at` is the commit time in ms. `slots` are those of its entries, where some were left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.dynamodb.items.attributes import (
+    Item,
+    Value,
+    body,
+    body_of,
+    expiry,
+    expiry_ms,
+    number,
+    number_of,
+    text,
+    text_of,
+)
+from tidings.core.model.pages import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def key(feed: str, page: int) -> Item:
+    return {"feed": text(feed), "page": number(page)}
+
+
+def encode(feed: str, page: Page) -> Item:
+    return {
+        **key(feed, page.number),
+        "body": body(page.body),
+        "append": text(page.append_id),
+        "at": number(page.at_ms),
+        **expiry(page.expires_ms),
+        **({} if page.slots is None else {"slots": _slots(page.slots)}),
+    }
+
+
+def decode(item: Mapping[str, Any]) -> Page:
+    """A page from a whole item or from the attributes that readers ask for."""
+    return Page(
+        int(item["page"]["N"]),
+        body_of(item["body"]),
+        text_of(item, "append"),
+        number_of(item, "at"),
+        expiry_ms(item),
+        _slots_of(item["slots"]) if "slots" in item else None,
+    )
+
+
+def _slots(found: Sequence[int]) -> Value:
+    """As text: as a list of numbers they would take three times the room."""
+    return text(",".join(map(str, found)))
+
+
+def _slots_of(value: Value) -> tuple[int, ...]:
+    return tuple(map(int, value["S"].split(","))) if value["S"] else ()

@@ -1,0 +1,81 @@
+"""
+relay: how far a chained feed has come, and what its operator wants.
+
+Key: `relay`, feed. `document` is JSON of the fields that are not as they are by themselves, so
+that a version of the code that knows more of them reads what an older one wrote; `version` is
+what every write is conditional on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text, text_of
+from tidings.core.errors import BrokenRelay
+from tidings.core.replication.replica import Condition, Copy, Counts, Relay, Wanted
+from tidings.core.replication.source import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KIND = "relay"
+_ENUMS = {"wanted": Wanted, "condition": Condition, "role": Role}
+_NAMES = frozenset(each.name for each in fields(Relay)) - {"feed", "version"}
+
+
+def key(feed: str) -> Item:
+    return {"kind": text(KIND), "name": text(feed)}
+
+
+def encode(relay: Relay) -> Item:
+    said, plain = asdict(relay), asdict(Relay(relay.feed))
+    told = {name: said[name] for name in sorted(_NAMES) if said[name] != plain[name]}
+    return {
+        **key(relay.feed),
+        "document": text(json.dumps(told, default=_value, separators=(",", ":"))),
+        "version": number(relay.version),
+    }
+
+
+def decode(item: Mapping[str, Any]) -> Relay:
+    """
+    Raises:
+        BrokenRelay: it is none that `encode` made.
+    """
+    feed = text_of(item, "name")
+    try:
+        found = {
+            name: _read(name, value)
+            for name, value in json.loads(item["document"]["S"]).items()
+            if name in _NAMES
+        }
+        relay = Relay(feed, number_of(item, "version"), **found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BrokenRelay(feed, str(error)) from None
+    _check(relay)
+    return relay
+
+
+def _check(relay: Relay) -> None:
+    """What positions depend on: a text or a fraction would be compared, and be wrong."""
+    counted = relay.version, relay.checkpoint, relay.seconds, relay.low_watermark
+    if relay.version < 1 or not all(type(each) is int and each >= 0 for each in counted):
+        raise BrokenRelay(relay.feed, "a position is no whole number")
+
+
+def _value(found: object) -> object:
+    assert isinstance(found, Enum)
+    return found.value
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in _ENUMS:
+        return _ENUMS[name](value)
+    if name == "via":
+        return tuple(value)
+    if name == "counts":
+        return Counts(**value)
+    return Copy(**value) if name == "copy" and value is not None else value

@@ -1,0 +1,43 @@
+"""Records of the stream of an owner's table as writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.ingest.table_capture import Attributes, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_EVENTS = {"INSERT": "insert", "MODIFY": "update", "REMOVE": "delete"}
+
+
+def write_of(record: Mapping[str, Any]) -> Write:
+    change = record["dynamodb"]
+    return Write(
+        id=record["eventID"],
+        event=_EVENTS[record["eventName"]],
+        keys=_attributes(change["Keys"]),
+        before=_attributes(change.get("OldImage", {})),
+        after=_attributes(change.get("NewImage", {})),
+        at_ms=int(change["ApproximateCreationDateTime"] * 1000),
+    )
+
+
+def _attributes(item: Mapping[str, Any]) -> Attributes:
+    told = {name: _told(*value.items()) for name, value in item.items()}
+    return {name: value for name, value in told.items() if value}
+
+
+def _told(value: tuple[str, Any]) -> str | tuple[str, ...]:
+    """A text or number, or all of a list or set; empty for anything else."""
+    match value:
+        case "S" | "N", found:
+            return str(found)
+        case "SS" | "NS", found:
+            return tuple(sorted(found))  # DynamoDB tells a set in any order
+        case "L", found:
+            each = (_told(*inner.items()) for inner in found)
+            return tuple(one for one in each if one and isinstance(one, str))
+        case _:
+            return ()

@@ -1,0 +1,42 @@
+"""A bus of EventBridge, for what running pipelines say of themselves."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+SOURCE = "tidings.pipeline"
+_PATIENCE = Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 2})
+
+_log = logging.getLogger("tidings.pipelines")
+
+
+class EventBus:
+    """
+    Puts each event on the bus *name*, with its kind as the detail type.
+
+    One that is not taken is only logged: a pipeline does not wait for who watches it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, self._client = name, boto3.client("events", config=_PATIENCE)
+
+    def tell(self, event: dict[str, Any]) -> None:
+        entry = {
+            "Source": SOURCE,
+            "DetailType": event["kind"],
+            "Detail": json.dumps(event, separators=(",", ":")),
+            "EventBusName": self._name,
+        }
+        try:
+            answer = self._client.put_events(Entries=[entry])
+        except (BotoCoreError, ClientError) as error:
+            _log.warning("an event was not taken: %s", error)
+            return
+        if answer["FailedEntryCount"]:
+            _log.warning("an event was not taken: %s", answer["Entries"][0].get("ErrorMessage"))

@@ -1,0 +1,40 @@
+"""Waking functions through the Lambda API, without waiting for what they do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.gateway import stream_triggers
+from tidings.aws.runtime.aws_errors import translated
+from tidings.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mypy_boto3_lambda import LambdaClient
+    from tidings.core.followers.leases import Observation
+
+
+class LambdaBells:
+    """Implements `Bells`. *prefix* precedes the names of `deployment.FUNCTIONS`."""
+
+    def __init__(self, client: LambdaClient, prefix: str) -> None:
+        self._client, self._prefix = client, prefix
+
+    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+        self._wake(f"follow-{follower}", stream_triggers.payload(feed, observation))
+
+    def replay(self, connection_id: str) -> None:
+        self._wake("replay", {"replay": connection_id})
+
+    def _wake(self, function: str, payload: Mapping[str, Any]) -> None:
+        try:
+            with translated():
+                self._client.invoke(
+                    FunctionName=f"{self._prefix}{function}",
+                    InvocationType="Event",
+                    Payload=json.dumps(payload).encode(),
+                )
+        except Unavailable:
+            return  # a bell may be lost: the sweep rings again within a minute

@@ -1,0 +1,4 @@
+"""
+What every adapter stands on: clients of AWS, the clock, telemetry, threads, and how errors of AWS
+are translated.
+"""

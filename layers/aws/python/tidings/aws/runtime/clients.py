@@ -1,0 +1,93 @@
+"""
+boto3 clients, each made once per process with the time limits of its job.
+
+Endpoint, region and credentials come from the environment, as boto3 reads it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from tidings.aws.config import twin_keys
+from tidings.aws.dynamodb.transport import raw_query
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_s3 import S3Client
+    from tidings.aws.gateway.sigv4_client import SignedHttp
+
+_CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
+_READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
+_SOCKET_READ_S = 1  # four attempts at a stuck client must fit behind a follower's run
+_SEAT_READ_S = 1  # a quarter of the time that a seat is held
+_SEAT_ATTEMPTS = 2  # the second one finds a connection that the first one found dead
+_ATTEMPTS = 3
+_CONNECTIONS = 16  # threads that one process sends with, and some to spare
+
+
+def _config(attempts: int) -> Config:
+    return Config(
+        connect_timeout=_CONNECT_S,
+        read_timeout=_READ_S,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        tcp_keepalive=True,
+        max_pool_connections=_CONNECTIONS,
+        parameter_validation=False,  # it visits every attribute of a batch again; mypy checks them
+    )
+
+
+@cache
+def dynamodb() -> DynamoDBClient:
+    client = boto3.client("dynamodb", config=_config(_ATTEMPTS))
+    raw_query.read_items_raw(client)
+    return client
+
+
+@cache
+def dynamodb_once() -> DynamoDBClient:
+    """
+    Sends each request once. For writes without a condition: a first attempt that was given up
+    may still land after the second, and after what was written next.
+    """
+    client = boto3.client("dynamodb", config=_config(1))
+    raw_query.read_items_raw(client)
+    return client
+
+
+@cache
+def coordination(region: str, endpoint: str) -> DynamoDBClient:
+    """
+    Of a table that may be an ocean away. A seat is renewed every second, so that the answer to
+    one renewal is not waited for longer than the next one is due.
+    """
+    config = _config(_SEAT_ATTEMPTS).merge(Config(read_timeout=_SEAT_READ_S))
+    where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
+    if twin_keys.find(endpoint):  # another twin's, which ours does not open
+        where |= twin_keys.credentials(endpoint)
+    client = boto3.client("dynamodb", config=config, **where)
+    raw_query.read_items_raw(client)
+    return client
+
+
+@cache
+def functions() -> LambdaClient:
+    return boto3.client("lambda", config=_config(_ATTEMPTS))
+
+
+@cache
+def objects() -> S3Client:
+    return boto3.client("s3", config=_config(_ATTEMPTS))
+
+
+@cache
+def sockets(url: str) -> SignedHttp:
+    """Without retries of its own: the core counts the attempts of each message."""
+    from tidings.aws.gateway.sigv4_client import SignedHttp
+    from urllib3 import Timeout
+
+    timeout = Timeout(connect=_CONNECT_S, read=_SOCKET_READ_S)
+    return SignedHttp(url, "execute-api", timeout, _CONNECTIONS)

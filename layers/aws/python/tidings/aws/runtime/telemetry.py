@@ -1,0 +1,73 @@
+"""
+Logs and metrics of a function, by Powertools: JSON lines and CloudWatch's embedded format.
+The service they name is the stage's; Powertools reads it from `metrics.SERVICE_VARIABLE`.
+
+Logs name feeds, pages, counts and errors; never what operations hold, and no header.
+"""
+
+from __future__ import annotations
+
+from functools import cache, wraps
+from typing import TYPE_CHECKING, TypeVar
+
+from aws_lambda_powertools import Logger, Metrics
+from tidings.aws.config.metrics import METRICS, NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Event = TypeVar("Event")
+Answer = TypeVar("Answer")
+
+_UNITS = {metric.name: metric.unit for metric in METRICS}
+
+
+class UnknownMetric(Exception):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is not in tidings.aws.config.metrics.METRICS")
+
+
+@cache
+def logger() -> Logger:
+    return Logger()
+
+
+@cache
+def _metrics() -> Metrics:
+    return Metrics(namespace=NAMESPACE)
+
+
+def count(metric: str, value: int) -> None:
+    """
+    Implements `Count`; written at the end of the invocation.
+
+    Raises:
+        UnknownMetric: nobody would ever look at it.
+    """
+    if metric not in _UNITS:
+        raise UnknownMetric(metric)
+    if value:
+        _metrics().add_metric(name=metric, unit=_UNITS[metric], value=value)
+
+
+def flush() -> None:
+    """Write what was counted since the last time."""
+    if _metrics().provider.metric_set:
+        _metrics().flush_metrics()
+
+
+def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object], Answer]:
+    """A handler whose log lines name the request, whose errors are logged, whose counts written."""
+
+    @wraps(handler)
+    def handle(event: Event, context: object) -> Answer:
+        logger().append_keys(request=getattr(context, "aws_request_id", "-"))
+        try:
+            return handler(event, context)
+        except Exception:
+            logger().exception("the function failed")
+            raise
+        finally:
+            flush()
+
+    return handle

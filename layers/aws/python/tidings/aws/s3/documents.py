@@ -1,0 +1,40 @@
+"""JSON documents on S3: what the job of a sync says of itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+from tidings.aws.s3.objects import read_whole
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+# Of a missing object S3 says AccessDenied to who may not list the bucket.
+_MISSING = frozenset({"NoSuchKey", "AccessDenied"})
+DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # 100,000 parts are named in it; held whole
+
+
+class S3Documents:
+    def __init__(self, client: S3Client) -> None:
+        self._client = client
+
+    def read(self, bucket: str, key: str) -> dict[str, Any] | None:
+        """
+        None where there is no such object.
+
+        Raises:
+            TooLarge: it is larger than a function can hold.
+            Unavailable: S3 does not answer.
+        """
+        try:
+            text = read_whole(
+                self._client, bucket, key, what="document", bytes_max=DOCUMENT_BYTES_MAX
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                return None
+            raise
+        found: dict[str, Any] = json.loads(text)
+        return found

@@ -1,0 +1,183 @@
+"""
+Lists of changes as an ASGI app: `GET /changes`, `/changes/{id}`, also below `/feeds/{feed}`.
+
+A reply that has nothing waits for news, as long as the client would: many clients wait for one
+reader of the log's end, as streams do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from tidings.aws.gateway.http_events import headers_for, preflight_headers
+from tidings.aws.web import links
+from tidings.aws.web.changes import JSON, refusal_of, spelled
+from tidings.aws.web.stream import (
+    Message,
+    Receive,
+    Send,
+    disconnected,
+    headers_of,
+    in_thread,
+    send_body,
+    send_head,
+)
+from tidings.core import limits
+from tidings.core.auth.guard import credential_from
+from tidings.core.auth.permissions import READS
+from tidings.core.auth.rate_limit import free
+from tidings.core.changeagent.changes import ID_MAX
+from tidings.core.changeagent.list import Lister, Listing, Query, extended, parse
+from tidings.core.changeagent.users import Gate
+from tidings.core.errors import InvalidChange, TidingsError
+from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.model.numbers import whole
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from tidings.aws.web.tail_poller import Lookout
+    from tidings.core.auth.guard import Allowed
+    from tidings.core.auth.rate_limit import Charges, ReadCharge
+
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+Listed = Callable[[Query], Awaitable[Listing]]
+
+PATHS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
+
+
+class ChangeLists:
+    """The app. *lister* and *gate* are built when the first client comes."""
+
+    def __init__(
+        self,
+        lister: Callable[[], Lister],
+        gate: Callable[[], Gate],
+        feeds: frozenset[str],
+        origins: tuple[str, ...],
+        prefix: str = "",
+        charges: Charges = free,
+    ) -> None:
+        self._lister, self._gate = lister, gate
+        self._feeds, self._origins, self._prefix = feeds, origins, prefix
+        self._charges = charges
+        self._lookouts: dict[str, Lookout] = {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        headers, found = headers_of(scope), PATHS.fullmatch(scope["path"])
+        if found is None:  # or the request would not have come here
+            text = spelled(links.root(links.base_url(headers, self._prefix)))
+            await self._answer(send, headers, 200, {"content-type": JSON}, text)
+            return
+        if scope["method"] == "OPTIONS":
+            allowed = preflight_headers(headers.get("origin", ""), self._origins, ["GET", "POST"])
+            await self._answer(send, headers, 204, allowed, "")
+            return
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            text = await self._text(scope, headers, found, gone)
+            await self._answer(send, headers, 200, {"content-type": JSON}, text)
+        except TidingsError as error:
+            await self._answer(send, headers, *refusal_of(error))
+        finally:
+            gone.cancel()
+
+    async def _text(
+        self, scope: Message, headers: dict[str, str], found: re.Match[str], gone: Future[None]
+    ) -> str:
+        came_s = asyncio.get_running_loop().time()
+        feed, allowed = await in_thread(self._admit, found["feed"] or DEFAULT_FEED, headers)
+        if found["id"] is not None:
+            number = _number(found["id"])
+            return await in_thread(self._lister().one, feed, number, allowed.bound)
+        given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = replace(parse(given), bound=allowed.bound)
+        listed = partial(in_thread, self._list, feed, self._charges(feed, allowed.admission))
+        return (await self._awaited(feed, query, listed, gone, came_s)).told()
+
+    def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
+        feed = check_known(name, self._feeds)
+        given = credential_from(headers.get("authorization"))
+        return feed, self._gate().check(feed, READS, given)
+
+    def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
+        """Who asked gets it, whatever was read for it; what exceeds the rate are requests later."""
+        listing = self._lister().list(feed, query)
+        charge.add(listing.read)
+        return listing
+
+    async def _awaited(
+        self, feed: str, query: Query, listed: Listed, gone: Future[None], came_s: float
+    ) -> Listing:
+        """What there is, or what comes behind it while the client waits, who came at *came_s*."""
+        listing = await listed(query)
+        now_s = asyncio.get_running_loop().time
+        until_s = came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
+        if listing.waiting:  # what is behind the hole may be what the client has posted itself
+            until_s = max(until_s, now_s() + limits.CHANGES_HOLE_S)
+        lookout = self._lookout(feed)
+        while not listing.entries and query.limit and not gone.done() and now_s() < until_s:
+            if listing.at_end or listing.waiting:
+                await lookout.wait(listing.page, gone, until_s - now_s())
+            listing = await self._after(query, listed, listing, lookout)
+        return listing
+
+    async def _after(
+        self, query: Query, listed: Listed, listing: Listing, lookout: Lookout
+    ) -> Listing:
+        """From memory where the lookout's tail reaches, else from the log."""
+        tail = lookout.tail if listing.at_end or listing.waiting else None
+        if tail is not None and tail.reaches(listing.page):
+            pages = [each.page for each in tail.behind(listing.page)]
+            return extended(listing, query, pages) if pages else listing
+        later = replace(query, since=listing.next, strict=False)
+        found = await listed(later)
+        return replace(found, at_start=listing.at_start)
+
+    def _lookout(self, feed: str) -> Lookout:
+        from tidings.aws.web.tail_poller import Lookout
+
+        if feed not in self._lookouts:
+            self._lookouts[feed] = Lookout(partial(self._lister().reader.read, feed))
+        return self._lookouts[feed]
+
+    async def _answer(
+        self,
+        send: Send,
+        asked: dict[str, str],
+        status: int,
+        answer: dict[str, str],
+        body: str,
+    ) -> None:
+        headers = {**headers_for(asked.get("origin", ""), self._origins), **answer}
+        await send_head(send, status, headers)
+        await send_body(send, body, more=False)
+
+
+def _number(text: str) -> int:
+    try:
+        return whole(text, 0, ID_MAX)
+    except ValueError:
+        raise InvalidChange("Invalid ID", value=text) from None
+
+
+class ByPath:
+    """Hands each request to the app whose paths it is on, else to *others*."""
+
+    def __init__(self, changes: ChangeLists, others: App, prefix: str = "") -> None:
+        self._changes, self._others, self._prefix = changes, others, prefix
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if self._prefix and scope.get("path", "").startswith(f"{self._prefix}/"):
+            scope = {**scope, "path": scope["path"].removeprefix(self._prefix)}
+        is_ours = scope["type"] == "http" and (
+            PATHS.fullmatch(scope["path"])
+            or links.wants_links(scope["method"], scope["path"], headers_of(scope))
+        )
+        await (self._changes if is_ours else self._others)(scope, receive, send)

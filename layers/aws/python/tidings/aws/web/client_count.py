@@ -1,0 +1,114 @@
+"""
+Attendance: the streams of an ASGI app, counted for `/status` while it serves them.
+
+What is counted is written by a task of its own and never waited for, but for the last stream:
+behind its end a function is frozen, so the count goes out before the end does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+
+from tidings.aws.gateway.http_events import PATHS
+from tidings.aws.web.stream import Message, Receive, Send
+from tidings.core import limits
+from tidings.core.counters import Audience, Share, Tallies
+from tidings.core.effects import Clock
+from tidings.core.errors import TidingsError
+from tidings.core.model.feeds import DEFAULT_FEED
+
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_EVENT = b"\nevent: "  # in each block once, and never in its data, which is one line
+
+
+class Attendance:
+    """Serves *app*; *place* is the name of this process among those that count."""
+
+    def __init__(self, app: App, tallies: Callable[[], Tallies], clock: Clock, place: str) -> None:
+        self._app, self._tallies, self._clock, self._place = app, tallies, clock, place
+        self._audiences: defaultdict[str, Audience] = defaultdict(Audience)
+        self._writing = asyncio.Lock()
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        found = PATHS.fullmatch(scope.get("path", ""))
+        if scope["type"] != "http" or found is None:
+            await self._app(scope, receive, send)
+            return
+        visit = Visit(self, found["feed"] or DEFAULT_FEED, send)
+        try:
+            await self._app(scope, receive, visit.send)
+        finally:
+            await visit.leave()
+
+    def open(self, feed: str) -> None:
+        self._audiences[feed].open()
+        self._wake()
+
+    def send(self, feed: str, events: int) -> None:
+        self._audiences[feed].send(events)
+
+    async def close(self, feed: str) -> None:
+        self._audiences[feed].close()
+        if self._audiences[feed].has_left:
+            await self._write(feed)
+
+    def _wake(self) -> None:
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.ensure_future(self._tick())
+
+    async def _tick(self) -> None:
+        """Write what is due, for as long as there is anybody."""
+        while not all(audience.is_empty for audience in self._audiences.values()):
+            for feed, audience in list(self._audiences.items()):
+                if audience.is_due(self._clock()):
+                    await self._write(feed)
+            await asyncio.sleep(limits.TALLY_SOON_MS / 1000)
+
+    async def _write(self, feed: str) -> None:
+        async with self._writing:
+            share = self._audiences[feed].share(self._clock())
+            try:
+                await asyncio.to_thread(self._store, feed, share)
+            except TidingsError:
+                self._audiences[feed].give_back(share)
+                self._wake()
+
+    def _store(self, feed: str, share: Share) -> None:
+        until_ms = self._clock() + limits.PRESENCE_MS
+        self._tallies().attend(feed, self._place, share.clients, until_ms=until_ms)
+        if share.connections or share.sent:
+            self._tallies().serve(feed, connections=share.connections, sent=share.sent)
+
+
+class Visit:
+    """One request: it counts from its 200 on, and until its end."""
+
+    def __init__(self, attendance: Attendance, feed: str, send: Send) -> None:
+        self._attendance, self._feed, self._send = attendance, feed, send
+        self._there = False
+
+    async def send(self, message: Message) -> None:
+        """Stands for the server's own `send`."""
+        if message["type"] == "http.response.body" and self._there:
+            await self._pass(message)
+            return
+        await self._send(message)
+        if message.get("status") == 200:
+            self._there = True
+            self._attendance.open(self._feed)
+
+    async def _pass(self, message: Message) -> None:
+        self._attendance.send(self._feed, message.get("body", b"").count(_EVENT))
+        if not message.get("more_body", False):
+            await self.leave()
+        await self._send(message)
+
+    async def leave(self) -> None:
+        """The end, however it came; nothing happens the second time."""
+        if self._there:
+            self._there = False
+            await self._attendance.close(self._feed)

@@ -1,0 +1,82 @@
+"""Named consumers, entries of the log and parked messages as clients see them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.consumers import ack_ranges, position
+from tidings.core.model.operations import data_of, event_of
+
+if TYPE_CHECKING:
+    from tidings.core.consumers.consumer import Consumer, Parked
+    from tidings.core.consumers.log_view import Entry
+    from tidings.core.consumers.worker import Lag, Session
+
+Document = dict[str, Any]
+
+
+def entry_document(entry: Entry) -> Document:
+    """Where it stands, when it was committed, what happened, and to what."""
+    return {"id": entry.place.encode(), "at_ms": entry.at_ms, **_operation(entry.line)}
+
+
+def parked_document(parked: Parked) -> Document:
+    return {
+        "id": parked.id,
+        "at_ms": parked.at_ms,
+        "error": parked.error,
+        "attempts": parked.attempts,
+        **_operation(parked.line),
+    }
+
+
+def _operation(line: str) -> Document:
+    return {"event": event_of(line), "data": json.loads(data_of(line))}
+
+
+def session_document(session: Session, now_ms: int) -> Document:
+    """What a worker goes on with."""
+    consumer = session.consumer
+    return {
+        "fence": consumer.fence,
+        "lease_ms": max(0, consumer.until_ms - now_ms),
+        "cursor": session.cursor,
+        "copying": consumer.copying,
+        "acked": ack_ranges.spelled(consumer.acked),
+        "single_through": position.spelled(consumer.single),
+        "retries": list(consumer.retries),
+        "paused": consumer.paused,
+        **filter_document(consumer),
+    }
+
+
+def filter_document(consumer: Consumer) -> Document:
+    named = {"types": consumer.types, "parents": consumer.parents}
+    return {name: list(values) for name, values in named.items() if values is not None}
+
+
+def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
+    failure = consumer.failure
+    return {
+        "name": consumer.name,
+        "state": "fell-off" if lag.fell_off else consumer.state(now_ms),
+        "position": position.spelled(consumer.position),
+        "copying": consumer.copying,
+        "acked": ack_ranges.spelled(consumer.acked),
+        "lag_pages": lag.pages,
+        "lag_ms": lag.ms,
+        "parked": consumer.parked,
+        "retries": list(consumer.retries),
+        "single_through": position.spelled(consumer.single),
+        "failure": failure
+        and {
+            "id": failure.id or None,
+            "error": failure.error,
+            "at_ms": failure.at_ms,
+            "times": failure.times,
+        },
+        "paused": consumer.paused,
+        "worker": consumer.owner if consumer.held(now_ms) else None,
+        **filter_document(consumer),
+    }

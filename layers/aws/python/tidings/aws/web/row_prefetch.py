@@ -1,0 +1,78 @@
+"""
+Reading a copy ahead: while rows are sent, the next ones come from the store already.
+
+The order of what is read does not change, nor does what is read once a copy has begun: only
+when. A few copies at a time are read ahead, so that memory stays bounded; the others wait for
+each read.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.state.rows import Lines, Row
+
+if TYPE_CHECKING:
+    from tidings.core.state.stores import StateStore
+
+_COPIES = 8  # read ahead at a time; each holds three reads of a megabyte
+_BUCKETS = 2  # whose first rows are asked for beside those of the current one
+_THREADS = 4  # more queries at a time gain nothing (bench/replication.py)
+
+_Place = tuple[str, int, str | None]
+
+
+class ReadAhead:
+    """Lends itself to copies, as long as there are few."""
+
+    def __init__(self, copies: int = _COPIES) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ahead")
+        self._copies = BoundedSemaphore(copies)
+
+    def __call__(self, states: StateStore) -> StateStore:
+        """*states* for one copy: read ahead until its end, or until it is forgotten."""
+        if not self._copies.acquire(blocking=False):
+            return states
+        return _CopyAhead(states, self._threads, self._copies.release)
+
+
+class _CopyAhead:
+    """Implements `StateStore` for one reader that goes from bucket to bucket."""
+
+    def __init__(
+        self, states: StateStore, threads: ThreadPoolExecutor, release: Callable[[], None]
+    ) -> None:
+        self._states, self._threads = states, threads
+        self._begun: dict[_Place, Future[Lines]] = {}
+        self._end = weakref.finalize(self, release)
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        begun = self._begun.pop((feed, bucket, after), None)
+        if not self._end.alive:
+            return self._states.lines(feed, bucket, after)
+        for following in range(bucket + 1, min(bucket + 1 + _BUCKETS, limits.BUCKETS)):
+            self._begin((feed, following, None))
+        found = begun.result() if begun is not None else self._states.lines(feed, bucket, after)
+        if found.after is not None:
+            self._begin((feed, bucket, found.after))
+        elif bucket == limits.BUCKETS - 1:
+            self._end()
+        return found
+
+    def _begin(self, place: _Place) -> None:
+        if place not in self._begun:
+            self._begun[place] = self._threads.submit(self._states.lines, *place)
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        return self._states.read(feed, bucket, after)
+
+    def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
+        return self._states.find(feed, keys)
+
+    def write(self, feed: str, rows: Sequence[Row]) -> int:
+        return self._states.write(feed, rows)

@@ -1,0 +1,275 @@
+"""
+The SSE stream as a plain ASGI app: `GET /`, `/ops`, `/feeds/{feed}/ops`.
+
+Behind Lambda response streaming one process serves one client; the twin serves many.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qs
+
+from tidings.aws.gateway.http_events import (
+    Refusal,
+    check_routed,
+    feed_of,
+    headers_for,
+    preflight_headers,
+    refusal_of,
+)
+from tidings.core import limits
+from tidings.core.auth.guard import credential_from
+from tidings.core.catchup.sse import HEARTBEAT, RESUME, Chunk, Stream, Streamer
+from tidings.core.effects import Clock
+from tidings.core.errors import Rejected, TidingsError
+from tidings.core.ingest.oplog_compat import Manners
+from tidings.core.model.cursors import NOW
+from tidings.core.model.feeds import DEFAULT_FEED
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from tidings.aws.web.prefetch import Chunks
+    from tidings.aws.web.tail_poller import Lookout
+
+Result = TypeVar("Result")
+Message = MutableMapping[str, Any]
+Query = dict[str, list[str]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
+LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
+LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
+_LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
+EVENT_STREAM = "text/event-stream"
+
+
+class NotAcceptable(Rejected):
+    status = 406
+    code = "not_acceptable"
+
+
+class EventStreams:
+    """
+    The app. *streamer* and *manners* are built when the first client comes; *origins* are the
+    pages a browser may read from. A stream lasts *longest_ms*: Lambda does not say when a client
+    has left, so this is how long one who did holds a function.
+    """
+
+    def __init__(
+        self,
+        streamer: Callable[[], Streamer],
+        manners: Callable[[], Manners],
+        clock: Clock,
+        origins: tuple[str, ...],
+        longest_ms: int,
+    ) -> None:
+        self._streamer, self._manners = streamer, manners
+        self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
+        self._lookouts: dict[tuple[str, bool], Lookout] = {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = headers_of(scope)
+        if scope["method"] == "OPTIONS":
+            await self._permit(send, headers)
+            return
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        cursor = headers.get("last-event-id") or _first(query, "lastEventId") or ""
+        try:
+            stream = await in_thread(self._open, scope, headers, query, cursor)
+        except TidingsError as error:
+            as_oplog = await in_thread(self._as_oplog, scope["path"])
+            await self._refuse(send, refusal_of(error, as_oplog=as_oplog), headers)
+            return
+        try:
+            await self._answer(stream, cursor, headers, receive, send)
+        finally:
+            await self._let_go(stream)
+
+    async def _answer(
+        self, stream: Stream, cursor: str, headers: dict[str, str], receive: Receive, send: Send
+    ) -> None:
+        """The stream until its time is over; a client that takes nothing is cut soon after."""
+        import asyncio  # the server has loaded it; nobody else who imports this needs it
+
+        left = _left(headers, self._clock(), self._longest_ms)
+        with suppress(TimeoutError):
+            async with asyncio.timeout((self._longest_ms + LAST_MS) / 1000):
+                await self._start(send, stream, cursor, headers)
+                await self._serve(stream, receive, send, left)
+
+    def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
+        path = check_routed(scope["method"], scope["path"], "GET")
+        if not accepts_events(headers.get("accept", "")):
+            rule = f"must allow {EVENT_STREAM}"
+            raise NotAcceptable(rule, field="Accept", value=headers.get("accept"))
+        return self._streamer().open(
+            path["feed"] or DEFAULT_FEED,
+            cursor,
+            _first(query, "types"),
+            _first(query, "parents"),
+            _first(query, "leave"),
+            credential_from(headers.get("authorization")),
+        )
+
+    async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
+        import asyncio
+
+        from tidings.aws.web.prefetch import Chunks
+
+        gone = asyncio.ensure_future(disconnected(receive))
+        chunks = Chunks(stream, self._lookout(stream))
+        try:
+            await self._tell_until(stream, chunks, gone, send, left)
+        finally:
+            chunks.stop()
+            has_left = gone.done()
+            gone.cancel()
+        await self._let_go(stream)  # behind its end the function is frozen
+        if not has_left:
+            await send_body(send, "", more=False)
+
+    async def _tell_until(
+        self, stream: Stream, chunks: Chunks, gone: Future[None], send: Send, left: _Left
+    ) -> None:
+        spoke_ms = self._clock()
+        while not gone.done() and left.any(self._clock()):
+            try:
+                if stream.admission.may_end and await in_thread(stream.has_ended):
+                    break
+                chunk = await chunks.next()
+                if await self._tell(send, chunk, gone, left):
+                    spoke_ms = self._clock()
+                elif self._clock() >= spoke_ms + HEARTBEAT_MS:
+                    await send_body(send, HEARTBEAT, more=True)
+                    spoke_ms = self._clock()
+                if left.any(self._clock()):
+                    wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - self._clock()
+                    wait_ms = min(wait_ms, LOOK_AGAIN_MS) if stream.admission.may_end else wait_ms
+                    await chunks.rest(chunk, gone, max(0, wait_ms))
+            except TidingsError:
+                break  # the client resumes from its cursor, perhaps in better weather
+
+    async def _let_go(self, stream: Stream) -> None:
+        with suppress(TidingsError):  # then it ends by its time
+            await in_thread(stream.close)
+
+    async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], left: _Left) -> bool:
+        """Send the pieces while there is somebody, time and room; whether there was any."""
+        told = False
+        for piece in chunk.pieces():
+            if gone.done() or not left.any(self._clock()):
+                break
+            if not left.resume_told:  # inside an event: oplog's clients take a block without one
+                left.resume_told, piece = True, RESUME + piece  # for a broken stream
+            left.size -= await send_body(send, piece, more=True)
+            told = True
+        return told
+
+    def _lookout(self, stream: Stream) -> Lookout:
+        """The one of the stream's feed; where leaves are told, the end is another."""
+        from tidings.aws.web.tail_poller import Lookout  # loads asyncio
+
+        key = (stream.feed, stream.filter.leave)
+        if key not in self._lookouts:
+            read = partial(stream.catch_up.read, stream.feed, leave=stream.filter.leave)
+            self._lookouts[key] = Lookout(read)
+        return self._lookouts[key]
+
+    async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
+        answer = {
+            "content-type": f"{EVENT_STREAM}; charset=utf-8",
+            # Where it starts: a client cut before its first event resumes from here.
+            "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
+        }
+        await self._send_head(send, 200, answer, headers)
+        await send_body(send, "", more=True)
+
+    async def _permit(self, send: Send, headers: dict[str, str]) -> None:
+        """A browser asks first what a page may send; nothing else asks with OPTIONS."""
+        answer = preflight_headers(headers.get("origin", ""), self._origins, ["GET"])
+        await self._send_head(send, 204, answer, headers)
+        await send_body(send, "", more=False)
+
+    def _as_oplog(self, path: str) -> bool:
+        return self._manners().are_oplogs(feed_of(path))
+
+    async def _refuse(self, send: Send, refusal: Refusal, headers: dict[str, str]) -> None:
+        await self._send_head(send, refusal.status, refusal.headers, headers)
+        await send_body(send, refusal.body, more=False)
+
+    async def _send_head(
+        self, send: Send, status: int, answer: dict[str, str], headers: dict[str, str]
+    ) -> None:
+        await send_head(
+            send, status, {**headers_for(headers.get("origin", ""), self._origins), **answer}
+        )
+
+
+def accepts_events(accept: str) -> bool:
+    kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    return bool(kinds & {EVENT_STREAM, "text/*", "*/*"})
+
+
+@dataclass(slots=True)
+class _Left:
+    """When an answer has to end, how many bytes it may still have, and what it has to tell."""
+
+    end_ms: int
+    size: float
+    resume_told: bool = False
+
+    def any(self, now_ms: int) -> bool:
+        return now_ms < self.end_ms and self.size > 0
+
+
+def _left(headers: dict[str, str], now_ms: int, longest_ms: int) -> _Left:
+    """On Lambda less than its own bounds, where its deadline is told in a way we know."""
+    end_ms = now_ms + longest_ms
+    try:
+        deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return _Left(end_ms, inf)
+    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX)
+
+
+def headers_of(scope: Message) -> dict[str, str]:
+    """By name, in lower case as a server hands them over."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _first(query: Query, name: str) -> str | None:
+    return query[name][0] if name in query else None
+
+
+async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
+    """The stores wait for the network; the server must not."""
+    import asyncio
+
+    return await asyncio.to_thread(task, *arguments)
+
+
+async def disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+
+
+async def send_body(send: Send, text: str, *, more: bool) -> int:
+    """How many bytes it was."""
+    body = text.encode()
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+    return len(body)

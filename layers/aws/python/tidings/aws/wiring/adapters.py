@@ -1,0 +1,172 @@
+"""The adapters of the composition root: settings, stores and the ways to other services.
+
+Every part is built once per process, when it is first asked for. Imports stand inside the
+builders for the same reason: a function loads and connects only what it uses.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.aws.config.settings import Settings, from_environment
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+
+if TYPE_CHECKING:
+    from tidings.aws.dynamodb.connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
+    from tidings.aws.dynamodb.departures import DynamoDBDepartures
+    from tidings.aws.dynamodb.followers import DynamoDBFollowers
+    from tidings.aws.dynamodb.log import DynamoDBLog
+    from tidings.aws.dynamodb.state import DynamoDBState
+    from tidings.aws.dynamodb.tallies import DynamoDBTallies
+    from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+    from tidings.aws.gateway.invoker import LambdaBells
+    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+    from tidings.aws.s3.documents import S3Documents
+    from tidings.aws.s3.plan_parts import S3Parts
+    from tidings.core.log.reader import Reader
+    from tidings.core.settings.lookups import RecentProfiles
+    from tidings.core.state.removed_parents_reader import DepartureReader
+
+KEY_BYTES = 32  # as the digests that are made with it
+SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
+
+
+def count(metric: str, value: int) -> None:
+    """Implements `Count`; Powertools is loaded by the first metric, if no handler has."""
+    from tidings.aws.runtime.telemetry import count as add
+
+    add(metric, value)
+
+
+def new_id() -> str:
+    """Implements `NewId`; the module uuid would take 15 ms to import for the same."""
+    return os.urandom(16).hex()
+
+
+@cache
+def settings() -> Settings:
+    return from_environment()
+
+
+@cache
+def log() -> DynamoDBLog:
+    from tidings.aws.dynamodb.log import DynamoDBLog
+
+    return DynamoDBLog(clients.dynamodb(), settings().log_table, settings().control_table)
+
+
+@cache
+def followers() -> DynamoDBFollowers:
+    from tidings.aws.dynamodb.followers import DynamoDBFollowers
+
+    return DynamoDBFollowers(clients.dynamodb(), settings().control_table)
+
+
+@cache
+def profiles() -> RecentProfiles:
+    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+    from tidings.core.settings.lookups import RecentProfiles
+
+    stored = DynamoDBProfiles(clients.dynamodb(), settings().control_table)
+    return RecentProfiles(stored, now_ms)
+
+
+@cache
+def tallies() -> DynamoDBTallies:
+    from tidings.aws.dynamodb.tallies import DynamoDBTallies
+
+    return DynamoDBTallies(clients.dynamodb_once, settings().control_table)
+
+
+@cache
+def state() -> DynamoDBState:
+    from tidings.aws.dynamodb.state import DynamoDBState
+
+    return DynamoDBState(clients.dynamodb(), settings().state_table)
+
+
+@cache
+def tombstones() -> DynamoDBTombstones:
+    from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+
+    return DynamoDBTombstones(clients.dynamodb(), settings().control_table)
+
+
+@cache
+def departures() -> DynamoDBDepartures:
+    from tidings.aws.dynamodb.departures import DynamoDBDepartures
+
+    return DynamoDBDepartures(clients.dynamodb(), settings().state_table)
+
+
+@cache
+def departure_reader() -> DepartureReader:
+    from tidings.core.state.removed_parents_reader import DepartureReader
+
+    return DepartureReader(departures(), followers())
+
+
+@cache
+def connections() -> DynamoDBConnections:
+    from tidings.aws.dynamodb.connections import DynamoDBConnections
+
+    return DynamoDBConnections(clients.dynamodb(), settings().connections_table)
+
+
+@cache
+def inbox() -> DynamoDBInbox:
+    from tidings.aws.dynamodb.connections import DynamoDBInbox
+
+    return DynamoDBInbox(clients.dynamodb(), settings().connections_table)
+
+
+@cache
+def watches() -> DynamoDBWatches:
+    from tidings.aws.dynamodb.connections import DynamoDBWatches
+
+    return DynamoDBWatches(clients.dynamodb(), settings().connections_table)
+
+
+@cache
+def sockets() -> ApiGatewaySockets:
+    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+
+    return ApiGatewaySockets(clients.sockets(settings().sockets_url))
+
+
+@cache
+def bells() -> LambdaBells:
+    from tidings.aws.gateway.invoker import LambdaBells
+
+    return LambdaBells(clients.functions(), settings().function_prefix)
+
+
+@cache
+def parts() -> S3Parts:
+    from tidings.aws.s3.plan_parts import S3Parts
+
+    return S3Parts(clients.objects())
+
+
+@cache
+def documents() -> S3Documents:
+    from tidings.aws.s3.documents import S3Documents
+
+    return S3Documents(clients.objects())
+
+
+def checkpoint(feed: str) -> int:
+    """How far the follower `state` is: its rows show at least what was handled up to there."""
+    from tidings.core.followers.follower import STATE
+
+    return followers().checkpoints(feed).get(STATE, 0)
+
+
+@cache
+def reader() -> Reader:
+    from tidings.core.log.reader import Reader
+
+    return Reader(log(), log(), followers(), now_ms, count)

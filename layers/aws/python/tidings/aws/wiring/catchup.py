@@ -1,0 +1,34 @@
+"""The composition root's part for readers who come with a cursor."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.wiring import adapters
+
+if TYPE_CHECKING:
+    from tidings.core.catchup.catchup import CatchUp
+
+
+@cache
+def catch_up() -> CatchUp:
+    from tidings.aws.wiring import archive, chained
+    from tidings.core.catchup.catchup import CatchUp
+    from tidings.core.settings.lookups import Losses
+
+    kept = (
+        adapters.departure_reader(),
+        archive.reader(),
+        Losses(adapters.profiles()),
+        chained.copied_until(),
+    )
+    return CatchUp(
+        adapters.reader(),
+        adapters.state(),
+        adapters.followers(),
+        now_ms,
+        adapters.tombstones(),
+        *kept,
+    )

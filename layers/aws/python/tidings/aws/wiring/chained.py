@@ -1,0 +1,45 @@
+"""The composition root's part for what other parts ask about chained feeds."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.aws.runtime import clients
+from tidings.aws.wiring import adapters
+
+if TYPE_CHECKING:
+    from tidings.aws.dynamodb.relays import DynamoDBRelays
+    from tidings.core.replication.commit_times import CopiedUntil
+    from tidings.core.replication.write_guard import Masters
+
+
+@cache
+def store() -> DynamoDBRelays:
+    from tidings.aws.dynamodb.relays import DynamoDBRelays
+
+    settings = adapters.settings()
+    return DynamoDBRelays(clients.dynamodb(), settings.log_table, settings.control_table)
+
+
+def copied_until() -> CopiedUntil:
+    from tidings.core.replication.commit_times import CopiedUntil
+
+    return CopiedUntil(adapters.settings().sources, store())
+
+
+def masters() -> Masters:
+    """Keeps writers off chained feeds; only a refusal loads what tells where to post instead."""
+    from tidings.core.replication.write_guard import Masters
+
+    return Masters(adapters.settings().sources, _master)
+
+
+def _master(feed: str) -> str:
+    """As the relay of *feed* has heard; "" where it has not, or where nobody can tell now."""
+    from tidings.core.errors import TidingsError
+
+    try:
+        return store().relay(feed).master
+    except TidingsError:
+        return ""

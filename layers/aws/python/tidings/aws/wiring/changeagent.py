@@ -1,0 +1,105 @@
+"""
+The composition of what serves changes: users, lists, webhooks, the index, what operators ask.
+
+As `adapters`, on which it stands: built once per process, when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.wiring import adapters, auth, ingest
+
+if TYPE_CHECKING:
+    from tidings.aws.dynamodb.documents import DynamoDBSheets
+    from tidings.aws.dynamodb.tags import DynamoDBTags
+    from tidings.aws.web.admin import Administration
+    from tidings.core.changeagent.list import Lister
+    from tidings.core.changeagent.recent_documents import RecentSheets
+    from tidings.core.changeagent.submit import Proposer
+    from tidings.core.changeagent.tag_indexer import Indexer
+    from tidings.core.changeagent.users import Gate
+
+
+@cache
+def stored_sheets() -> DynamoDBSheets:
+    from tidings.aws.dynamodb.documents import DynamoDBSheets
+
+    return DynamoDBSheets(clients.dynamodb(), adapters.settings().control_table)
+
+
+@cache
+def sheets() -> RecentSheets:
+    from tidings.core.changeagent.recent_documents import RecentSheets
+
+    return RecentSheets(stored_sheets(), now_ms)
+
+
+@cache
+def gate() -> Gate:
+    from tidings.aws.external.bcrypt import matches
+    from tidings.core import limits
+    from tidings.core.auth.guessing_limit import Misses
+    from tidings.core.changeagent.users import Gate, UserVerifier
+
+    verifier = UserVerifier(matches, os.urandom(adapters.KEY_BYTES))
+    return Gate(sheets(), auth.guard(), verifier, Misses(now_ms, limits.USER_MISSES_MAX))
+
+
+@cache
+def tags() -> DynamoDBTags:
+    from tidings.aws.dynamodb.tags import DynamoDBTags
+
+    return DynamoDBTags(clients.dynamodb_once(), adapters.settings().state_table)
+
+
+@cache
+def proposer() -> Proposer:
+    from tidings.aws.external.webhooks import Webhooks
+    from tidings.core.changeagent.submit import Proposer
+
+    return Proposer(
+        ingest.appender(),
+        gate(),
+        sheets(),
+        Webhooks(private=adapters.settings().hooks_private),
+        adapters.settings().feeds,
+        now_ms,
+        adapters.new_id,
+        adapters.count,
+        adapters.tallies(),
+    )
+
+
+@cache
+def lister() -> Lister:
+    from tidings.core.changeagent.list import Lister
+    from tidings.core.settings.lookups import Losses
+
+    return Lister(
+        adapters.reader(), tags(), adapters.followers(), now_ms, Losses(adapters.profiles())
+    )
+
+
+@cache
+def indexer() -> Indexer:
+    from tidings.core.changeagent.tag_indexer import Indexer
+
+    return Indexer(tags(), adapters.reader(), now_ms, adapters.settings().page_ms)
+
+
+@cache
+def administration() -> Administration:
+    """On sheets as they are now, asked for once: health is to be told while a store is away."""
+    from tidings.aws.dynamodb.documents import DynamoDBSheets
+    from tidings.aws.web.admin import Administration
+    from tidings.core.changeagent.admin import Administrator
+
+    sheets = DynamoDBSheets(clients.dynamodb_once(), adapters.settings().control_table)
+    administrator = Administrator(sheets, gate(), adapters.settings().feeds)
+    where = {"stage": adapters.settings().stage, "prefix": adapters.settings().url_prefix}
+    return Administration(administrator, lister(), **where)

@@ -1,0 +1,71 @@
+"""The composition root's part for named consumers (PROTOCOL 14)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.wiring import adapters, auth
+
+if TYPE_CHECKING:
+    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+    from tidings.aws.web.consumers import Desk
+    from tidings.core.consumers.log_view import LogView
+    from tidings.core.consumers.repository import Book
+    from tidings.core.consumers.retention import ConsumerWatch, Holds
+    from tidings.core.consumers.worker import Watchers
+
+
+@cache
+def store() -> DynamoDBConsumers:
+    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+
+    return DynamoDBConsumers(clients.dynamodb(), adapters.settings().control_table, adapters.new_id)
+
+
+@cache
+def view() -> LogView:
+    from tidings.core.consumers.log_view import LogView
+
+    return LogView(adapters.log(), adapters.log(), adapters.reader(), adapters.followers())
+
+
+@cache
+def book() -> Book:
+    from tidings.core.consumers.repository import Book
+
+    return Book(store())
+
+
+@cache
+def watchers() -> Watchers:
+    from tidings.core.consumers.worker import Watchers
+
+    return Watchers(book(), view(), store(), now_ms)
+
+
+@cache
+def holds() -> Holds:
+    from tidings.core.consumers.retention import Holds
+
+    return Holds(store(), adapters.settings().consumer_cap)
+
+
+@cache
+def watch() -> ConsumerWatch:
+    from tidings.core.consumers.retention import ConsumerWatch
+
+    return ConsumerWatch(watchers(), adapters.settings().retention, adapters.count)
+
+
+@cache
+def desk() -> Desk:
+    from tidings.aws.web.consumers import Desk
+    from tidings.core.consumers.admin import Overseer
+    from tidings.core.consumers.worker import Workers
+
+    parts = book(), view(), store(), now_ms
+    guard, feeds = auth.guard(), adapters.settings().feeds
+    return Desk(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)

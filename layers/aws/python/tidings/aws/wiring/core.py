@@ -1,0 +1,233 @@
+"""
+The composition root: settings become adapters, adapters become what a handler calls.
+
+Every part is built once per process, when it is first asked for. Imports stand inside the
+builders for the same reason: a function loads and connects only what it uses.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.wiring import adapters, auth, catchup, ingest
+
+if TYPE_CHECKING:
+    from tidings.core.catchup.sse import Streamer
+    from tidings.core.followers.follower import Follower, Handler
+    from tidings.core.ingest.oplog_compat import Manners
+    from tidings.core.maintenance.status import Reporter
+    from tidings.core.maintenance.sweep import Sweeper
+    from tidings.core.websocket.receive import Receiver
+    from tidings.core.websocket.replay import Replayer
+    from tidings.core.websocket.send import Delivery
+
+
+@cache
+def manners() -> Manners:
+    from tidings.core.ingest.oplog_compat import Manners
+
+    return Manners(adapters.profiles(), adapters.settings().feeds)
+
+
+@cache
+def delivery() -> Delivery:
+    from tidings.core.websocket.send import Delivery
+
+    return Delivery(adapters.sockets(), adapters.connections(), sleep_ms, adapters.count)
+
+
+@cache
+def follower() -> Follower:
+    from tidings.aws.wiring import archive
+    from tidings.core.followers.follower import ARCHIVE, Follower
+
+    made = Follower(
+        adapters.followers(),
+        adapters.reader(),
+        ingest.filler(),
+        adapters.bells(),
+        now_ms,
+        sleep_ms,
+        adapters.new_id,
+        adapters.count,
+    )
+    return archive.with_habits(made) if adapters.settings().follower == ARCHIVE else made
+
+
+@cache
+def follower_handler() -> Handler:
+    """
+    What this function's follower does.
+
+    Raises:
+        WrongSetting: TIDINGS_FOLLOWER names none.
+    """
+    from tidings.aws.wiring import archive
+    from tidings.core.followers.follower import ARCHIVE, PUSH, STATE
+
+    known = {STATE: _projector, PUSH: _pusher, ARCHIVE: archive.handler}
+    build = known.get(adapters.settings().follower)
+    if build is None:
+        rule = f"must be {STATE}, {PUSH} or {ARCHIVE}"
+        raise WrongSetting("TIDINGS_FOLLOWER", adapters.settings().follower, rule)
+    return build()
+
+
+def _projector() -> Handler:
+    from tidings.core.state.projector import Projector
+
+    kept_ms = adapters.settings().tombstone_ms, adapters.settings().page_ms
+    return Projector(
+        adapters.state(),
+        adapters.departures(),
+        adapters.profiles(),
+        adapters.bells(),
+        now_ms,
+        adapters.tombstones(),
+        *kept_ms,
+    )
+
+
+def _pusher() -> Handler:
+    from tidings.aws.runtime.thread_pool import Threads
+    from tidings.core.websocket.push import Pusher
+
+    return Pusher(
+        adapters.connections(),
+        adapters.inbox(),
+        adapters.watches(),
+        delivery(),
+        adapters.reader(),
+        Threads(adapters.SPREAD_WORKERS),
+        adapters.departure_reader(),
+        adapters.profiles(),
+        adapters.settings().sources,
+    )
+
+
+@cache
+def receiver() -> Receiver:
+    from tidings.aws.wiring.triton import registrar
+    from tidings.core.websocket.receive import Receiver
+
+    return Receiver(
+        adapters.connections(),
+        adapters.inbox(),
+        adapters.sockets(),
+        adapters.bells(),
+        catchup.catch_up(),
+        adapters.new_id,
+        adapters.settings().feeds,
+        auth.guard(),
+        registrar(),
+    )
+
+
+@cache
+def replayer() -> Replayer:
+    from tidings.aws.wiring.auth import charge_for
+    from tidings.core.websocket.replay import Replayer
+
+    return Replayer(
+        adapters.connections(),
+        adapters.inbox(),
+        delivery(),
+        adapters.bells(),
+        catchup.catch_up(),
+        now_ms,
+        adapters.new_id,
+        adapters.profiles(),
+        charge_for,
+    )
+
+
+@cache
+def streamer() -> Streamer:
+    from tidings.aws.web.row_prefetch import ReadAhead
+    from tidings.aws.wiring.auth import charge_for, holding
+    from tidings.core.catchup.sse import Streamer
+
+    return Streamer(
+        catchup.catch_up(),
+        adapters.settings().feeds,
+        auth.guard(),
+        holding(),
+        ReadAhead(),
+        charge_for,
+    )
+
+
+@cache
+def sweeper() -> Sweeper:
+    from tidings.aws.dynamodb.renewals import DynamoDBRenewals
+    from tidings.aws.runtime.thread_pool import Threads
+    from tidings.aws.wiring import changeagent, consumers, replication
+    from tidings.core.changeagent.config import Purges
+    from tidings.core.log.renewal import Renewer
+    from tidings.core.maintenance.retention import Trimmer
+    from tidings.core.maintenance.sweep import Sweeper
+    from tidings.core.settings.lookups import MaxAges
+
+    renewals = DynamoDBRenewals(
+        clients.dynamodb(), adapters.settings().log_table, adapters.settings().control_table
+    )
+    threads = Threads(adapters.SPREAD_WORKERS)
+    renewer = Renewer(renewals, threads, now_ms, adapters.count, adapters.settings().page_ms)
+    ages = Purges(changeagent.sheets()), MaxAges(adapters.profiles())
+    archives = adapters.settings().archive != ""
+    kept = (
+        adapters.settings().retention,
+        now_ms,
+        adapters.count,
+        renewer,
+        *ages,
+        consumers.holds(),
+        archives,
+    )
+    trimmer = Trimmer(
+        adapters.log(), adapters.log(), adapters.followers(), adapters.reader(), *kept
+    )
+    return Sweeper(
+        adapters.log(),
+        adapters.followers(),
+        trimmer,
+        adapters.connections(),
+        adapters.inbox(),
+        delivery(),
+        adapters.bells(),
+        now_ms,
+        adapters.new_id,
+        adapters.count,
+        adapters.tallies(),
+        threads,
+        consumers.watch(),
+        archives,
+        replication.watch(),
+        adapters.profiles(),
+    )
+
+
+@cache
+def reporter() -> Reporter:
+    """On stores that ask once: a report is to say that they do not answer while it is asked."""
+    from tidings.aws.dynamodb.followers import DynamoDBFollowers
+    from tidings.aws.dynamodb.log import DynamoDBLog
+    from tidings.core.log.reader import Reader
+    from tidings.core.maintenance.status import Reporter
+
+    client, control = clients.dynamodb_once(), adapters.settings().control_table
+    log = DynamoDBLog(client, adapters.settings().log_table, control)
+    followers = DynamoDBFollowers(client, control)
+    has = adapters.settings().feeds, adapters.settings().archive != "", adapters.settings().sources
+    return Reporter(
+        log,
+        followers,
+        adapters.tallies(),
+        Reader(log, log, followers, now_ms, adapters.count),
+        now_ms,
+        *has,
+    )

@@ -1,0 +1,34 @@
+"""The composition root's part for corrections of a sync."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.wiring import adapters, ingest
+
+if TYPE_CHECKING:
+    from tidings.core.sync.apply import Corrector
+
+
+@cache
+def corrector() -> Corrector:
+    from tidings.aws.wiring import chained
+    from tidings.core.sync.apply import Corrector
+
+    return Corrector(
+        adapters.log(),
+        adapters.state(),
+        adapters.followers(),
+        adapters.reader(),
+        ingest.filler(),
+        now_ms,
+        sleep_ms,
+        adapters.new_id,
+        adapters.count,
+        adapters.settings().feeds,
+        adapters.settings().page_ms,
+        adapters.tombstones(),
+        chained.masters(),
+    )

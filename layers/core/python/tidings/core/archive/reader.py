@@ -1,0 +1,137 @@
+"""
+Reading the archive: what follows a page, as far as parts hold it without a hole.
+
+Parts may overlap, be compacted or merged while they are read: whichever holds a page says the
+same of it, or what compaction left. So what was listed or read a while ago is still good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.archive.segments import decode
+from tidings.core.errors import BrokenPart, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tidings.core.archive.segments import Span
+    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.effects import Count
+    from tidings.core.model.pages import Page
+
+
+@dataclass(slots=True)
+class ArchiveReader:
+    """Remembers the part it read last, and the parts it listed last, of each feed."""
+
+    store: ArchiveStore
+    count: Count
+    _listed: dict[str, Sequence[Span]] = field(default_factory=dict)
+    _recent: tuple[str, Span, Sequence[Page]] | None = None
+
+    def read(self, feed: str, after: int, until: int) -> Sequence[Page]:
+        """
+        Some of the pages behind *after* up to *until*, without a hole; none where one is next.
+        """
+        found: list[Page] = []
+        size = 0
+        for page in self._part(feed, after + 1) if after < until else ():
+            if after < page.number <= until and size < limits.ARCHIVE_STEP_BYTES:
+                found.append(page)
+                size += len(page.text)
+        return found
+
+    def at(self, feed: str, number: int) -> Page | None:
+        """The page *number*, if it is in the archive; of one that was compacted what is left."""
+        found = self.read(feed, number - 1, number) if number > 0 else ()
+        return found[0] if found else None
+
+    def reaches(self, feed: str, after: int, until: int) -> bool:
+        """
+        Whether every page behind *after* up to *until* is there.
+
+        A hole that is farther away than `limits.ARCHIVE_LISTS_MAX` shows on the way.
+        """
+        for _ in range(limits.ARCHIVE_LISTS_MAX):
+            if after >= until:
+                return True
+            reached = covered(self._list(feed, after), after)
+            if reached == after:
+                return False
+            after = reached
+        return True
+
+    def begins(self, feed: str, until: int) -> int:
+        """The first page from which on all up to *until* are there, if only the one behind it."""
+        first = until + 1
+        for span in sorted(all_spans(self.store, feed), reverse=True):
+            if span.last >= first - 1:
+                first = min(first, span.first)
+        return first
+
+    def _part(self, feed: str, number: int) -> Sequence[Page]:
+        """The pages of a part that holds the page *number*; none where no part does."""
+        recent = self._recent
+        if recent is not None and recent[0] == feed and recent[1].holds(number):
+            return recent[2]
+        for span in self._holders(feed, number):
+            pages = self._read(feed, span)
+            if pages:
+                self._recent = (feed, span, pages)
+                return pages
+        return ()
+
+    def _holders(self, feed: str, number: int) -> Iterator[Span]:
+        """Parts that should hold it: of those listed before, and then of those that are there."""
+        yield from (span for span in self._listed.get(feed, ()) if span.holds(number))
+        yield from (span for span in self._list(feed, number - 1) if span.holds(number))
+
+    def _list(self, feed: str, after: int) -> Sequence[Span]:
+        found = self.store.list(feed, after, limits.ARCHIVE_LISTED)
+        self._listed[feed] = found
+        return found
+
+    def _read(self, feed: str, span: Span) -> Sequence[Page]:
+        """Nothing where it was removed, or cannot be read: that is as good as a hole."""
+        try:
+            body = self.store.get(feed, span)
+            if body is None:
+                return ()
+            pages = decode(body)
+        except (BrokenPart, TooLarge):
+            pages = []
+        if [each.number for each in pages] != list(range(span.first, span.last + 1)):
+            self.count("PartsBroken", 1)
+            return ()
+        return pages
+
+
+def all_spans(store: ArchiveStore, feed: str) -> Iterator[Span]:
+    """Those that end with the same page as the last of a listing are not forgotten."""
+    after = 0
+    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
+        cut = len(found) == limits.ARCHIVE_LISTED and found[0].last < found[-1].last
+        after = found[-1].last - 1 if cut else found[-1].last
+        yield from (span for span in found if span.last <= after)
+
+
+def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """First and last page of each stretch between *spans* that none of them holds."""
+    found: list[tuple[int, int]] = []
+    last = 0
+    for span in sorted(spans, key=lambda each: each.first):
+        if last and span.first > last + 1:
+            found.append((last + 1, span.first - 1))
+        last = max(last, span.last)
+    return found
+
+
+def covered(spans: Sequence[Span], after: int) -> int:
+    """The last page up to which *spans*, in their order, hold everything behind page *after*."""
+    for span in spans:
+        if span.first <= after + 1:
+            after = max(after, span.last)
+    return after

@@ -1,0 +1,159 @@
+"""
+The archive: the pages of a log for as long as somebody pays for them, many in one part.
+
+A part is gzipped NDJSON. Of each page a line that says which it is, then its entries as they
+are in the log: `{"page":12,"at":1767225600000,"lines":2}`. Where not all of a page's entries are
+there `"slots":[0,4]` says which: what compaction left, or, with `"selected":true`, all that a
+chained feed copied.
+
+Pages never change, so parts may overlap: what two of them hold of a page is the same, or what
+compaction left of it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.errors import BrokenPart
+from tidings.core.model.pages import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_LEVEL = 6
+# Thirteen digits hold any page an event id can name.
+_NAME = re.compile(r"(\d{13})-(\d{13})\.ndjson\.gz", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Which pages a part holds, each of them from *first* to *last*; ordered by *last*."""
+
+    last: int
+    first: int
+
+    def __post_init__(self) -> None:
+        assert 0 < self.first <= self.last
+
+    @property
+    def name(self) -> str:
+        """
+        The end of its object's key, by the last page first.
+
+        So the part that holds a page is found by one listing: keys are listed in their order
+        from a given one on, and the first that ends at the page or behind it holds it.
+        """
+        return f"{self.last:013d}-{self.first:013d}.ndjson.gz"
+
+    def holds(self, page: int) -> bool:
+        return self.first <= page <= self.last
+
+
+def span_of(name: str) -> Span | None:
+    """What the end of a key says; None for what is no part."""
+    found = _NAME.fullmatch(name)
+    return Span(last=int(found[1]), first=int(found[2])) if found else None
+
+
+def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
+    """
+    The part that holds *pages*, which follow each other without a hole.
+
+    The same pages make the same bytes.
+    """
+    span = Span(last=pages[-1].number, first=pages[0].number)
+    assert len(pages) == span.last - span.first + 1
+    return span, gzip.compress(text_of(pages).encode(), _LEVEL, mtime=0)
+
+
+def decode(body: bytes) -> list[Page]:
+    """
+    The pages of a part, in order.
+
+    Raises:
+        BrokenPart: not gzip, its end is missing, or a line is not what it must be.
+    """
+    try:
+        text = gzip.decompress(body).decode()
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise BrokenPart(f"a part of the archive is no whole gzip file: {error}") from None
+    return list(pages_of(text))
+
+
+def text_of(pages: Iterable[Page]) -> str:
+    return "".join(map(_told, pages))
+
+
+def pages_of(text: str) -> Iterator[Page]:
+    """
+    What `text_of` made, page by page.
+
+    Raises:
+        BrokenPart: it ends early, or a line is not what it must be.
+    """
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines) - 1:
+        head = _head(lines[at])
+        behind = at + 1 + head["lines"]
+        if behind >= len(lines):
+            break
+        slots = head.get("slots")
+        yield Page(
+            head["page"],
+            "\n".join(lines[at + 1 : behind]),
+            "",
+            head["at"],
+            slots=None if slots is None else tuple(slots),
+            compacted=slots is not None and not head.get("selected"),
+        )
+        at = behind
+    if at < len(lines) - 1 or lines[at]:
+        raise BrokenPart("what should be whole pages ends within one")
+
+
+def _told(page: Page) -> str:
+    text = page.text
+    lines = text.count("\n") + 1 if text else 0
+    head: dict[str, Any] = {"page": page.number, "at": page.at_ms, "lines": lines}
+    if page.slots is not None:
+        head["slots"] = page.slots
+        if not page.compacted:
+            head["selected"] = True
+    line = json.dumps(head, separators=(",", ":"))
+    return f"{line}\n{text}\n" if text else f"{line}\n"
+
+
+def _head(line: str) -> dict[str, Any]:
+    try:
+        head: dict[str, Any] = json.loads(line)
+        assert head["page"] > 0 and head["lines"] >= 0 and head["at"] >= 0
+        assert "slots" not in head or _are_slots(head["slots"], head["lines"])
+    except (ValueError, KeyError, TypeError, AssertionError):
+        raise BrokenPart("a part of the archive says nothing of a page", value=line) from None
+    return head
+
+
+def _are_slots(found: list[int], count: int) -> bool:
+    """Whether they ascend, so that ids of entries do."""
+    ascend = all(low < high for low, high in pairwise([-1, *found, limits.REQUEST_OPERATIONS_MAX]))
+    return len(found) == count and ascend
+
+
+def compacted(pages: Sequence[Page], wanted: set[tuple[int, int]]) -> list[Page]:
+    """*pages* with those of their entries alone whose (page, slot) is *wanted*."""
+    return [_left_of(page, wanted) for page in pages]
+
+
+def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
+    left = [each for each in page.entries() if (page.number, each[0]) in wanted]
+    if len(left) == len(page.lines):
+        return page
+    return replace(page.only(left), compacted=True)

@@ -1,0 +1,51 @@
+"""
+Misses: how often somebody showed what opens nothing, so that guessing is bounded.
+
+The throttle of an API does not stand before the address of streams, and each guess costs a slow
+hash or two reads of the store. So each process counts the misses of a feed, and where there were
+too many it refuses what it does not know yet, before anything is read or hashed. Who is known to
+this process is let in meanwhile.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import TooManyRequests
+
+if TYPE_CHECKING:
+    from tidings.core.effects import Clock
+
+
+class Misses:
+    """At most *most* in each `limits.MISSES_MS`; it is asked for feeds that are known to be."""
+
+    def __init__(self, clock: Clock, most: int) -> None:
+        self._clock, self._most = clock, most
+        self._counted: dict[str, tuple[int, int]] = {}  # window and misses of each feed
+        self._lock = Lock()
+
+    def check(self, feed: str) -> None:
+        """
+        Return if one more may be tried.
+
+        Raises:
+            TooManyRequests: there were too many misses.
+        """
+        now = self._clock()
+        if self._in(feed, now // limits.MISSES_MS) >= self._most:
+            rest_s = -(-(limits.MISSES_MS - now % limits.MISSES_MS) // 1000)
+            rule = f"cannot be checked now: {self._most} wrong ones came just before"
+            raise TooManyRequests(rule, retry_after_s=rest_s)
+
+    def add(self, feed: str) -> None:
+        """What was shown opens nothing."""
+        window = self._clock() // limits.MISSES_MS
+        with self._lock:
+            self._counted[feed] = (window, self._in(feed, window) + 1)
+
+    def _in(self, feed: str, window: int) -> int:
+        last, count = self._counted.get(feed, (window, 0))
+        return count if last == window else 0

@@ -1,0 +1,150 @@
+"""
+Passwords of a feed: kept as salted scrypt hashes, checked once per process.
+
+A password travels with every request, and scrypt is slow on purpose. So what was checked with
+success is remembered, as a digest under a key that only this process knows.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SALT_BYTES = 16  # two equal passwords must not be seen to be equal
+_NAME = "scrypt"
+_LOG_N, _R, _P = 12, 8, 1  # 4 MB and 15 ms of a core; some 50 ms of a function with 512 MB
+_KEY_BYTES = 32  # as the hash function within scrypt
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Hash:
+    """What a stored text says. *log_n*, *r* and *p* are its own, so that ours may change."""
+
+    log_n: int
+    r: int
+    p: int
+    set_ms: int
+    salt: bytes
+    key: bytes
+
+
+def check_password(password: str) -> str:
+    """
+    *password* if it may be set.
+
+    Raises:
+        InvalidSetting: too short, too long, or with a character that only a slip puts there.
+    """
+    size = len(_bytes(password))
+    if not limits.PASSWORD_BYTES_MIN <= size <= limits.PASSWORD_BYTES_MAX:
+        bounds = f"{limits.PASSWORD_BYTES_MIN} to {limits.PASSWORD_BYTES_MAX} bytes"
+        raise InvalidSetting(f"must have {bounds}, has {size}", field="password")
+    if _CONTROL.search(password):
+        raise InvalidSetting("must not hold control characters", field="password")
+    return password
+
+
+def from_line(text: str) -> str:
+    """
+    The password on the one line that *text* is; the end of the line does not count.
+
+    Raises:
+        InvalidSetting: it may not be set.
+    """
+    return check_password(text.removesuffix("\n").removesuffix("\r"))
+
+
+def hashed(password: str, *, salt: bytes, now_ms: int) -> str:
+    """The text to store for *password*; *salt* must be fresh and random."""
+    key = _derived(_bytes(password), salt, _LOG_N, _R, _P)
+    return "$".join((_NAME, f"{_LOG_N}", f"{_R}", f"{_P}", f"{now_ms}", _text(salt), _text(key)))
+
+
+def set_at_ms(stored: str) -> int:
+    """When the password behind *stored* was set."""
+    return _parsed(stored).set_ms
+
+
+class Verifier:
+    """
+    Compares passwords with stored hashes. *key* is random and belongs to this process.
+
+    Only success is remembered: wrong passwords, of which there is no end, cannot push it out.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = Lock()
+
+    def remembers(self, password: str, stored: Sequence[str]) -> bool:
+        """True if it was found to be behind one of *stored* before; it takes microseconds."""
+        given = _bytes(password)
+        return any([self._remembered(self._digest(given, each)) for each in stored])
+
+    def matches(self, password: str, stored: Sequence[str]) -> bool:
+        """True if *password* is behind one of the *stored* hashes."""
+        given = _bytes(password)
+        if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
+            return False  # scrypt fills a short password up with NULs: they would be overlooked
+        digests = [self._digest(given, each) for each in stored]
+        return any(map(self._remembered, digests)) or any(
+            [self._verified(given, *pair) for pair in zip(stored, digests, strict=True)]
+        )
+
+    def _verified(self, given: bytes, stored: str, digest: bytes) -> bool:
+        found = _parsed(stored)
+        key = _derived(given, found.salt, found.log_n, found.r, found.p)
+        if not hmac.compare_digest(key, found.key):
+            return False
+        with self._lock:
+            self._known[digest] = None
+            while len(self._known) > limits.VERIFIED_MAX:
+                self._known.popitem(last=False)
+        return True
+
+    def _remembered(self, digest: bytes) -> bool:
+        with self._lock:
+            if digest not in self._known:
+                return False
+            self._known.move_to_end(digest)
+            return True
+
+    def _digest(self, given: bytes, stored: str) -> bytes:
+        """Of both, so that nothing is remembered of a hash that was replaced."""
+        return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
+
+
+def _derived(password: bytes, salt: bytes, log_n: int, r: int, p: int) -> bytes:
+    return hashlib.scrypt(password, salt=salt, n=1 << log_n, r=r, p=p, dklen=_KEY_BYTES)
+
+
+def _parsed(stored: str) -> _Hash:
+    _, log_n, r, p, set_ms, salt, key = stored.split("$")
+    return _Hash(int(log_n), int(r), int(p), int(set_ms), _raw(salt), _raw(key))
+
+
+def _bytes(password: str) -> bytes:
+    """Lone surrogates, which JSON can spell, become what no other text does."""
+    return password.encode("utf-8", "surrogatepass")
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def _raw(text: str) -> bytes:
+    return base64.b64decode(text)

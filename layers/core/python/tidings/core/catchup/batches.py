@@ -1,0 +1,99 @@
+"""
+Parts: what a catch-up sends, left as it was read until a transport asks for it.
+
+What nobody filtered becomes SSE text by slicing its lines: no JSON is parsed and no event is
+built, which is most of what a replay would cost otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core.model.events import Event, of_line, to_sse
+from tidings.core.model.operations import data_of, event_of
+from tidings.core.model.pages import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tidings.core.model.pages import Page
+
+
+class Part(Protocol):
+    """Events that follow each other; either form may be asked for, once."""
+
+    def events(self) -> Iterable[Event]: ...
+
+    def sse(self) -> str:
+        """The same as blocks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Events picked one by one: a filter's, `reset`, `live`."""
+
+    told: Sequence[Event]
+
+    def events(self) -> Iterable[Event]:
+        return self.told
+
+    def sse(self) -> str:
+        return "".join(map(to_sse, self.told))
+
+
+@dataclass(frozen=True, slots=True)
+class PageSlice:
+    """Every operation of *page* from slot *first* on."""
+
+    page: Page
+    first: int = 0
+
+    def events(self) -> Iterable[Event]:
+        prefix = self.page.id_prefix
+        for slot, line in self.page.entries(self.first):
+            yield of_line(prefix, slot, line)
+
+    def sse(self) -> str:
+        prefix = self.page.id_prefix
+        lines = lines_of(self.page.text)
+        return "".join(
+            [
+                f"id: {prefix}{slot:06x}\nevent: {event_of(line)}\ndata: {data_of(line)}\n\n"
+                for slot, line in self.page.numbered(lines, self.first)
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Living objects of one bucket, by their *lines*; they share the *cursor* as their id."""
+
+    cursor: str
+    lines: Sequence[str]
+
+    def events(self) -> Iterable[Event]:
+        return (Event(self.cursor, "insert", data_of(line)) for line in self.lines)
+
+    def sse(self) -> str:
+        head = f"id: {self.cursor}\nevent: insert\ndata: "
+        return "".join([f"{head}{data_of(line)}\n\n" for line in self.lines])
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """A part that many ask for: its text is made once."""
+
+    part: Part
+
+    def events(self) -> Iterable[Event]:
+        return self.part.events()
+
+    def sse(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        return self.part.sse()

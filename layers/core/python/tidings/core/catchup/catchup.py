@@ -1,0 +1,411 @@
+"""
+Catching up: from any cursor to the frontier.
+
+From the log where it reaches, else from the state, which tells the latest operation of each
+object while it remembers the deleted ones, else from the archive. `start` finds out what stands
+behind a cursor, `step` yields the next events and the progress behind them. The same steps serve
+SSE streams and WebSocket replays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.catchup.batches import Chosen, Rows
+from tidings.core.catchup.bucket_copy import behind, in_copy, in_parts
+from tidings.core.catchup.matching import page_part, row_name
+from tidings.core.catchup.progress import Progress as Progress
+from tidings.core.catchup.progress import Step as Step
+from tidings.core.catchup.progress import in_log as in_log
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import PagesLost, Run
+from tidings.core.model.cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
+from tidings.core.model.events import Event
+from tidings.core.model.operations import data_of, event_of, parse_line
+from tidings.core.state.tombstones import forgotten, known_since
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tidings.core.archive.reader import ArchiveReader
+    from tidings.core.catchup.batches import Part
+    from tidings.core.effects import Clock
+    from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import Checkpoints
+    from tidings.core.model.filters import Filter
+    from tidings.core.model.pages import Page
+    from tidings.core.state.removed_parents_reader import DepartureReader
+    from tidings.core.state.rows import Row
+    from tidings.core.state.stores import StateStore
+    from tidings.core.state.tombstones import TombstoneStore
+
+RESET = "reset"
+LIVE = "live"
+
+
+def margin(seconds: int) -> int:
+    """Since when objects are wanted by who was here at *seconds*."""
+    return max(0, seconds - limits.STAMP_DISORDER_MS // 1000)
+
+
+def _asked_from(progress: Progress) -> int:
+    """The second that `margin` was given for a copy by time; 0 for another copy."""
+    if not progress.tombstones:
+        return 0
+    return (progress.since_ms + limits.STAMP_DISORDER_MS) // 1000
+
+
+def _reset(progress: Progress) -> Step:
+    """
+    The beginning of a copy of everything: nobody is given its cursor without being told so.
+
+    Who had the cursor alone when the connection broke would go on behind it, and keep what was
+    deleted meanwhile.
+    """
+    return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
+
+
+def _nothing(feed: str, cursor: Cursor) -> bool:
+    return False
+
+
+def _not_chained(feed: str, page: int) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """
+    *tombstones* tell since when deletions are remembered. *lost* says whether who comes with a
+    cursor may have heard of what a restore lost. *copied_until* tells the second of a page of a
+    chained feed: see `CopiedUntil`.
+    """
+
+    reader: Reader
+    states: StateStore
+    checkpoints: Checkpoints
+    clock: Clock
+    tombstones: TombstoneStore
+    departures: DepartureReader
+    archive: ArchiveReader | None = None
+    lost: Callable[[str, Cursor], bool] = _nothing
+    copied_until: Callable[[str, int], int | None] = _not_chained
+
+    def start(self, feed: str, cursor: Cursor) -> Progress:
+        """What stands behind *cursor*. Never fails: the worst case is `reset` and everything."""
+        if self.lost(feed, cursor):
+            return self._everything(feed)
+        match cursor:
+            case Now():
+                return in_log(self._end(feed))
+            case Since(ms=0):
+                return self._everything(feed)
+            case Since(ms=ms):
+                return self._copy(feed, since_ms=max(0, ms), tombstones=False)
+            case Replication():
+                return self._go_on_copying(feed, cursor)
+            case Place():
+                return self._from_place(feed, cursor)
+
+    def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        """The next events behind *progress* that *wanted* matches."""
+        if wanted.veiled and progress.tombstones:  # it is not told what left meanwhile: all anew
+            progress = self._everything(feed)
+        if progress.resets:
+            return _reset(progress)
+        if progress.copying:
+            return self._copy_step(feed, progress, wanted)
+        return self._log_step(feed, progress, wanted)
+
+    def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
+        """
+        What follows page *after*; where leaves are told, as far as departures are settled.
+
+        But for page *begun*, whose rest is due at once: a producer may resume from the id of an
+        operation it has just posted, and a hand-over knows whole pages only.
+        """
+        if not leave:
+            return self.reader.read(feed, after)
+        until = max(self.departures.until(feed), begun)
+        if until <= after:
+            return Run([])
+        run = self.reader.read(feed, after, until - after)
+        return replace(run, more=run.more and run.pages[-1].number < until)
+
+    def _end(self, feed: str) -> Place:
+        """The end of the log, also where its last page was trimmed."""
+        end = self.reader.frontier(feed, self._projected(feed))
+        return end if end.seconds or not end.page else self._last(feed, end.page)
+
+    def _last(self, feed: str, page: int) -> Place:
+        """Behind *page*, which is gone, and the last one: what follows is written from now on."""
+        seconds = self.copied_until(feed, page)
+        return Place(page, PAGE_END, self.clock() // 1000 if seconds is None else seconds)
+
+    def _from_place(self, feed: str, place: Place) -> Progress:
+        if place.page == 0 and place.seconds == 0 and place.slot == PAGE_END:
+            return in_log(START)  # given to those who came before the first page
+        page = self.reader.at(feed, place.page)
+        if page is not None and page.seconds == place.seconds:
+            return in_log(place)
+        if self._forgotten(feed, margin(place.seconds)) and self._archived(feed, place):
+            return replace(in_log(place), archived=True)
+        return self._by_time(feed, place.seconds)
+
+    def _archived(self, feed: str, place: Place) -> bool:
+        """Whether the archive has the page of *place*, and what follows it up to the log."""
+        page = self.archive.at(feed, place.page) if self.archive else None
+        return page is not None and page.seconds == place.seconds and self._told(feed, place.page)
+
+    def _told(self, feed: str, page: int) -> bool:
+        """Whether every operation behind *page* is in the log, or in the archive and the log."""
+        run = self.reader.read_on(feed, page, 1)
+        if not run.trimmed:
+            return True
+        return self.archive is not None and self.archive.reaches(feed, page, run.floor - 1)
+
+    def _by_time(self, feed: str, seconds: int) -> Progress:
+        """The latest of each object changed since, while its deletion would be remembered."""
+        since_s = margin(seconds)
+        if since_s == 0 or self._forgotten(feed, since_s):
+            return self._everything(feed)
+        return self._copy(feed, since_ms=since_s * 1000, tombstones=True)
+
+    def _forgotten(self, feed: str, since_s: int) -> bool:
+        return forgotten(since_s, known_since(self.tombstones, feed, self.clock()))
+
+    def _everything(self, feed: str) -> Progress:
+        return replace(self._copy(feed, since_ms=0, tombstones=False), resets=True)
+
+    def _copy(self, feed: str, *, since_ms: int, tombstones: bool) -> Progress:
+        return Progress(
+            self._projected(feed),
+            copying=True,
+            since_ms=since_ms,
+            tombstones=tombstones,
+            announces=True,
+        )
+
+    def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
+        """Only while all since it began can be told, and deletions before are remembered."""
+        ours = cursor.page <= self._projected(feed)
+        if cursor.tombstones and self._forgotten(feed, cursor.since_s):
+            return self._everything(feed)
+        if ours and self._told(feed, cursor.page):
+            since_ms = cursor.since_s * 1000
+            started = self._copy(feed, since_ms=since_ms, tombstones=cursor.tombstones)
+            passed = self._passed(feed, cursor)
+            at = replace(started, page=cursor.page, bucket=cursor.bucket)
+            return replace(at, passed=passed, skips=passed)
+        return self._by_time(feed, cursor.since_s)
+
+    def _passed(self, feed: str, cursor: Replication) -> int:
+        """
+        How many objects of the bucket are not told again.
+
+        What lived when they were counted lives, or was deleted behind the page and has its
+        tombstone; so they are found again as long as no such tombstone is forgotten.
+        """
+        run = self.reader.read(feed, cursor.page, 1)
+        seconds = run.pages[0].seconds if run.pages else self.clock() // 1000
+        if run.trimmed or self._forgotten(feed, margin(seconds)):
+            return 0
+        return cursor.part * limits.COPY_PART_ROWS
+
+    def _projected(self, feed: str) -> int:
+        """The state holds at least everything up to this page."""
+        return self.checkpoints.checkpoints(feed).get(STATE, 0)
+
+    def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        """Rows of as many buckets as make a step worth sending."""
+        if progress.skips:
+            return self._skip(feed, progress)
+        parts: list[Part] = []
+        seen = size = 0
+        whole = progress.since_ms == 0 and not progress.tombstones
+        read = self._read_lines if whole else self._read_rows
+        while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
+            if size >= limits.KEY_READ_SIZE:  # large rows fill messages sooner
+                break
+            found, texts, progress = read(feed, progress, wanted)
+            parts += found
+            seen, size = seen + len(texts), size + sum(map(len, texts))
+        if progress.bucket == limits.BUCKETS:
+            progress = self._copied(feed, progress)
+        return Step(parts, progress, size=size)
+
+    def _skip(self, feed: str, progress: Progress) -> Step:
+        """
+        Nearer to where a copy goes on, a read at a time: a large bucket takes several.
+
+        Where fewer objects are found than were told, as after a repair, the bucket begins anew.
+        """
+        rows = self.states.read(feed, progress.bucket, progress.after_key)
+        if not rows:
+            return Step([], replace(progress, after_key=None, passed=0, skips=0))
+        size = sum(len(row.line) for row in rows)
+        for row in rows:
+            if not row.deleted or row.page > progress.page:
+                progress = replace(progress, skips=progress.skips - 1)
+            if not progress.skips:
+                return Step([], replace(progress, after_key=row.key), size=size)
+        return Step([], replace(progress, after_key=rows[-1].key), size=size)
+
+    def _read_lines(
+        self, feed: str, progress: Progress, wanted: Filter
+    ) -> tuple[list[Part], Sequence[str], Progress]:
+        """Of a copy of all that lives; which lines were read and how far it is then."""
+        found = self.states.lines(feed, progress.bucket, progress.after_key)
+        living = [line for line in found.lines if event_of(line) != "delete"]
+        parts: list[Part] = []
+        for cursor, lines in in_parts(progress, living):
+            if not wanted.is_everything:
+                lines = [
+                    line
+                    for line in lines
+                    if wanted.may_match(line) and wanted.matches(parse_line(line))
+                ]
+            parts.append(Rows(cursor, lines))
+        return parts, found.lines, behind(progress, found.after, len(living))
+
+    def _read_rows(
+        self, feed: str, progress: Progress, wanted: Filter
+    ) -> tuple[list[Part], Sequence[str], Progress]:
+        """As `_read_lines`, where time or expiry of a row decide."""
+        rows = self.states.read(feed, progress.bucket, progress.after_key)
+        events = list(self._row_events(rows, progress, wanted))
+        living = sum(not row.deleted for row in rows)
+        after = rows[-1].key if rows else None
+        return [Chosen(events)], [row.line for row in rows], behind(progress, after, living)
+
+    def _copied(self, feed: str, progress: Progress) -> Progress:
+        """The copy is complete; the log goes on behind its page."""
+        number = progress.page
+        page = self.reader.at(feed, number)
+        if page is None and self.archive:
+            page = self.archive.at(feed, number)
+        seconds = page.seconds if page else self._seconds_behind(feed, progress)
+        return replace(in_log(Place(number, PAGE_END, seconds)), announces=True)
+
+    def _seconds_behind(self, feed: str, progress: Progress) -> int:
+        """
+        Since when pages behind the page of *progress*, which is gone, were written.
+
+        The next page tells. Where it is still to come, its writer had its number before the page
+        behind it was written, and may be late by a request. Where it is gone too, what a copy by
+        time was asked from holds for what follows. 0 where nobody knows.
+        """
+        number = progress.page
+        run = self.reader.read_on(feed, number, 1)
+        if number == 0:
+            return 0
+        if run.trimmed:
+            return _asked_from(progress)
+        beyond = self.reader.next(feed, number + 1) if run.waiting else None
+        if beyond:
+            return max(0, beyond.seconds - limits.WRITE_MS_MAX // 1000)
+        return run.pages[0].seconds if run.pages else self._last(feed, number).seconds
+
+    def _row_events(
+        self, rows: Iterable[Row], progress: Progress, wanted: Filter
+    ) -> Iterator[Event]:
+        now_ms = self.clock()
+        since_ms, tombstones = progress.since_ms, progress.tombstones
+        for row in rows:
+            cursor = progress.cursor
+            if not row.deleted:
+                progress = replace(progress, passed=progress.passed + 1)
+            if not in_copy(row, since_ms=since_ms, tombstones=tombstones, now_ms=now_ms):
+                continue
+            name = row_name(row, wanted, changed=progress.since_ms > 0)
+            if name:
+                yield Event(cursor, name, data_of(row.line))
+
+    def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        whole = progress.slot >= PAGE_END
+        after = progress.page if whole else progress.page - 1
+        floor = self.reader.trim.floor(feed) if progress.archived else 0
+        if after + 1 < floor:
+            return self._archive_step(feed, progress, wanted, after, floor)
+        try:
+            run = self.read(feed, after, leave=wanted.leave, begun=0 if whole else progress.page)
+        except PagesLost as lost:
+            return self._lost_step(feed, progress, wanted, after, lost)
+        if run.trimmed:
+            return self._trimmed_step(feed, progress, wanted, after, run.floor)
+        if not run.pages:
+            return self._frontier_step([], progress)
+        parts = self._parts(feed, run.pages, progress, wanted)
+        last = run.pages[-1]
+        moved = Progress(last.number, seconds=last.seconds, announces=progress.announces)
+        size = sum(page.size for page in run.pages)
+        if run.more:
+            return Step(parts, moved, size=size)
+        return replace(self._frontier_step(parts, moved), size=size)
+
+    def _lost_step(
+        self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
+    ) -> Step:
+        """
+        As behind pages that were given up, where the archive or the state has what they held.
+
+        Raises:
+            PagesLost: neither does.
+        """
+        step = self._archive_step(feed, progress, wanted, after, lost.beyond)
+        if self._leads_back(feed, step, lost.beyond):
+            raise lost
+        return step
+
+    def _trimmed_step(
+        self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
+    ) -> Step:
+        """
+        What the archive or the state has in place of pages that were given up.
+
+        Raises:
+            Unavailable: the state is not there yet, as in the moment when a chained feed is put
+                behind its copy.
+        """
+        step = self._archive_step(feed, progress, wanted, after, floor)
+        if self._leads_back(feed, step, floor):
+            raise Unavailable(f"{feed}: the state stands before page {floor}, where the log begins")
+        return step
+
+    def _leads_back(self, feed: str, step: Step, floor: int) -> bool:
+        """Whether it is a copy of a state that ends where it began, below the *floor*."""
+        return step.progress.copying and self._projected(feed) < floor - 1
+
+    def _archive_step(
+        self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
+    ) -> Step:
+        """What the archive has below the *floor* of the log; where it has a hole, by the time."""
+        pages = self.archive.read(feed, after, floor - 1) if self.archive else ()
+        if not pages:
+            copy = self._by_time(feed, progress.seconds)
+            return _reset(copy) if copy.resets else Step([], copy)
+        parts = self._parts(feed, pages, progress, wanted)
+        moved = replace(in_log(pages[-1].end), announces=progress.announces, archived=True)
+        return Step(parts, moved, size=sum(page.size for page in pages))
+
+    def _parts(
+        self, feed: str, pages: Sequence[Page], progress: Progress, wanted: Filter
+    ) -> list[Part]:
+        """What *wanted* picks of *pages*, which begin with that of *progress* or behind it."""
+        lefts = self.departures.left(feed, pages) if wanted.leave else {}
+        parts: list[Part] = []
+        for page in pages:
+            first = 0 if page.number != progress.page else progress.slot + 1
+            parts.append(page_part(page, wanted, first, lefts.get(page.number)))
+        return parts
+
+    def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
+        """Arrived, in the same step as the last pages: a busy feed has no quiet moment."""
+        if not progress.announces:
+            return Step(parts, progress, at_frontier=True)
+        arrived = replace(progress, announces=False)
+        live = Chosen([Event(arrived.cursor, LIVE, "")])
+        return Step([*parts, live], arrived, at_frontier=True)

@@ -1,0 +1,181 @@
+"""
+Streaming: a catch-up that never ends, as SSE text.
+
+A stream is a state machine without a socket: `take` and `next` give what to send now, from
+memory or from the stores. Whoever serves it decides how long to wait when there is nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.auth.permissions import READS
+from tidings.core.auth.rate_limit import ReadCharge, free
+from tidings.core.catchup import links
+from tidings.core.catchup.catchup import Progress
+from tidings.core.catchup.matching import page_part
+from tidings.core.model import cursors, feeds, filters
+from tidings.core.settings.feed import endings_of
+from tidings.core.settings.revocations import FOR_GOOD, may_be_forgotten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tidings.core.auth.guard import Credential, Guard
+    from tidings.core.auth.rate_limit import Charges
+    from tidings.core.auth.stream_limit import Hold, Holding
+    from tidings.core.catchup.batches import Part
+    from tidings.core.catchup.catchup import CatchUp
+    from tidings.core.catchup.tail_cache import Tail
+    from tidings.core.model.filters import Filter
+    from tidings.core.settings.revocations import Admission
+    from tidings.core.settings.stores import Profiles
+    from tidings.core.state.stores import StateStore
+
+HEARTBEAT = ":\n"
+# A field of the first event of a stream: a browser waits so long before it resumes, instead of
+# three to five seconds.
+RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """*at_frontier*: nothing more for now. *wait_ms*: nothing is read before that is over."""
+
+    parts: Sequence[Part]
+    at_frontier: bool
+    wait_ms: int = 0
+
+    def pieces(self) -> Iterator[str]:
+        """The text, cut between two blocks; each piece is made when it is asked for."""
+        piece: list[str] = []
+        size = 0
+        for part in self.parts:
+            text = part.sse()
+            if text:
+                piece.append(text)
+                size += len(text)
+            if size >= limits.PIECE_CHARS:
+                yield "".join(piece)
+                piece, size = [], 0
+        if piece:
+            yield "".join(piece)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces())
+
+
+@dataclass(slots=True)
+class Stream:
+    """
+    One consumer's way through *feed*.
+
+    *template* is the one of `catchup.links` when it was opened: no stream lives long enough to miss
+    it. *admission*, of *since_ms*, may end meanwhile, which is in the feed's profile. *hold* is let
+    go by `close`. *charge* is for what is read.
+    """
+
+    catch_up: CatchUp
+    feed: str
+    filter: Filter
+    progress: Progress
+    template: str = ""
+    admission: Admission = FOR_GOOD
+    profiles: Profiles | None = None
+    since_ms: int = 0
+    hold: Hold | None = None
+    charge: ReadCharge = field(default_factory=ReadCharge)
+
+    def has_ended(self) -> bool:
+        """Whether its consumer may not hear more: its key was revoked, or has expired."""
+        if self.profiles is None or not self.admission.may_end:
+            return False
+        endings = endings_of(self.profiles.profile(self.feed))
+        now = self.catch_up.clock()
+        if self.admission.key and may_be_forgotten(endings, self.since_ms, now):
+            return True
+        return self.admission.has_ended(endings, now)
+
+    def close(self) -> None:
+        """Nobody is served any more."""
+        if self.hold:
+            self.hold.let_go()
+
+    def take(self, tail: Tail) -> Chunk | None:
+        """What follows, from memory alone; None where the stores have to be read."""
+        if self.filter.leave or not self.progress.in_step or not tail.reaches(self.progress.page):
+            return None
+        held = tail.behind(self.progress.page)
+        if held:
+            last = held[-1].page
+            self.progress = Progress(last.number, seconds=last.seconds)
+        if self.filter.is_everything:
+            parts: Sequence[Part] = [each.part for each in held]
+        else:
+            parts = [page_part(each.page, self.filter) for each in held]
+        return Chunk(links.with_refs(parts, self.template), at_frontier=True)
+
+    def next(self) -> Chunk:
+        """What follows, from the stores; nothing while the rate of its key is exceeded."""
+        wait_ms = self.charge.wait_ms()
+        if wait_ms:
+            return Chunk((), at_frontier=False, wait_ms=wait_ms)
+        step = self.catch_up.step(self.feed, self.progress, self.filter)
+        self.progress = step.progress
+        self.charge.add(step.size)
+        return Chunk(links.with_refs(step.parts, self.template), step.at_frontier)
+
+
+def _as_it_is(states: StateStore) -> StateStore:
+    return states
+
+
+@dataclass(frozen=True, slots=True)
+class Streamer:
+    """
+    *for_copy* may prepare the state for the one who is about to copy it. *charges* are for what is
+    read.
+    """
+
+    catch_up: CatchUp
+    feeds: frozenset[str]
+    guard: Guard
+    holding: Holding
+    for_copy: Callable[[StateStore], StateStore] = _as_it_is
+    charges: Charges = free
+
+    def open(
+        self,
+        feed: str,
+        cursor: str,
+        types: str | None,
+        parents: str | None,
+        leave: str | None = None,
+        given: Credential | None = None,
+    ) -> Stream:
+        """
+        The stream of *feed* behind *cursor*.
+
+        Raises:
+            InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
+                TooManyRequests, InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the
+                error.
+        """
+        name = feeds.check_known(feed, self.feeds)
+        since_ms = self.catch_up.clock()
+        allowed = READS.admit(self.guard, name, given)
+        at, asked = cursors.parse(cursor), filters.parse(types, parents, leave)
+        wanted = allowed.narrowed(asked, leave=leave == "true")
+        self.guard.check_leave(name, wanted)
+        profiles = self.guard.profiles
+        template = profiles.profile(name).object_url
+        progress = self.catch_up.start(name, at)
+        catch_up = self.catch_up
+        if progress.copying:
+            catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
+        told = wanted, progress, template, allowed.admission, profiles, since_ms
+        hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
+        return Stream(catch_up, name, *told, hold, charge)

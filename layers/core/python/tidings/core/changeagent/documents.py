@@ -1,0 +1,24 @@
+"""
+Sheets: what an operator writes down for a feed or the whole deployment, each a text.
+
+Its configuration, its users, whether it is up. A change counts within seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
+DEPLOYMENT = "-"  # stands for all feeds; no feed can be named so
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """*text* is empty where nothing was ever written. *version* guards every update."""
+
+    text: str = field(default="", repr=False)
+    version: int = 0

@@ -1,0 +1,351 @@
+"""
+Listing: the changes behind an id, as many as a reply holds.
+
+A reply is bounded by the limit and by bytes, never by what was skipped: its `next` lies behind
+everything that was looked at. With tags, the index says which pages need not be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.changeagent.changes import (
+    ID_MAX,
+    end_of,
+    may_hold,
+    number_of,
+    place_of,
+    tags_of,
+    told,
+)
+from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
+from tidings.core.log.reader import PagesLost
+from tidings.core.model.cursors import Place
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.numbers import whole
+from tidings.core.model.operations import parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tidings.core.changeagent.stores import TagStore
+    from tidings.core.effects import Clock
+    from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import Checkpoints
+    from tidings.core.model.cursors import Cursor
+    from tidings.core.model.pages import Page
+
+_GROWTH = 4  # of each read over the one before
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """
+    What a client asks for; without *tags* everything. *block_s* is how long it would wait.
+
+    *bound* is what it may have; everything else is as if it were not there.
+    """
+
+    since: int = 0
+    limit: int = limits.CHANGES_LIMIT
+    block_s: int = 0
+    tags: frozenset[str] = frozenset()
+    strict: bool = False
+    bound: Filter = EVERYTHING
+
+    @property
+    def is_selective(self) -> bool:
+        return bool(self.tags) or not self.bound.is_everything
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """
+    *entries* are JSON. *page* is the last one that was looked at, never beyond the frontier, and
+    *waiting* says that one behind it is still being written although later ones are there.
+    *lost*: who asked may have heard of what a restore lost. *read* is the size of the pages that
+    were read for it, as `limits.KEY_READ_SIZE` counts.
+    """
+
+    entries: list[str]
+    at_start: bool
+    at_end: bool
+    floor: int
+    head: int
+    next: int
+    page: int
+    waiting: bool = False
+    lost: bool = False
+    read: int = 0
+
+    def told(self) -> str:
+        """The reply, in JSON."""
+        flags = [str(flag).lower() for flag in (self.at_start, self.at_end)]
+        lost = ',"lost":true' if self.lost else ""
+        return (
+            f'{{"changes":[{",".join(self.entries)}],"atStart":{flags[0]},"atEnd":{flags[1]},'
+            f'"floor":{self.floor},"head":{self.head},"next":{self.next}{lost}}}'
+        )
+
+
+def parse(query: Mapping[str, Sequence[str]]) -> Query:
+    """
+    A query string's values by name; the first one counts, but for `tag`.
+
+    Raises:
+        InvalidChange: one of them breaks its rule.
+    """
+    return Query(
+        since=_whole(query, "since", 0, ID_MAX),
+        limit=_whole(query, "limit", limits.CHANGES_LIMIT, limits.CHANGES_LIMIT_MAX),
+        block_s=_whole(query, "block", 0, limits.CHANGES_LIMIT_MAX),
+        tags=_tags(query.get("tag", ())),
+        strict=_switch(query, "strict"),
+    )
+
+
+def _whole(query: Mapping[str, Sequence[str]], name: str, default: int, most: int) -> int:
+    text = (query.get(name) or [""])[0]
+    try:
+        return whole(text, 0, most) if text else default
+    except ValueError:
+        raise InvalidChange(f"Invalid {name}", value=text) from None
+
+
+def _switch(query: Mapping[str, Sequence[str]], name: str) -> bool:
+    text = (query.get(name) or ["false"])[0]
+    if text not in ("true", "false"):
+        raise InvalidChange(f"Invalid {name}", value=text)
+    return text == "true"
+
+
+def _tags(given: Sequence[str]) -> frozenset[str]:
+    if len(set(given)) > limits.FILTER_VALUES_MAX:
+        raise InvalidChange(f"Invalid tag: at most {limits.FILTER_VALUES_MAX} of them")
+    return frozenset(given)
+
+
+@dataclass(slots=True)
+class Scan:
+    """
+    What one reply takes from the pages it is shown, in their order, behind *next*.
+
+    *full*: one more would not fit. *page* is the last page it was shown, *read* the size of all.
+    """
+
+    query: Query
+    next: int
+    page: int
+    entries: list[str] = field(default_factory=list)
+    full: bool = False
+    head: int = 0
+    read: int = 0
+    _size: int = 0
+    _pages: int = 0
+
+    def wanting(self) -> int:
+        """As many pages as have to be read for the rest, if they are like those before."""
+        if self.query.is_selective or not self.entries:
+            return limits.READ_ITEMS_MAX
+        rest = self.query.limit + 1 - len(self.entries)
+        return -(-rest * self._pages // len(self.entries))
+
+    def show(self, pages: Iterable[Page]) -> None:
+        """*pages* were read; what is wanted of them is taken until it is *full*."""
+        for page in pages:
+            self.read += page.size
+            if not self.full:
+                self._take(page)
+
+    def _take(self, page: Page) -> None:
+        """Everything of *page* that is wanted and fits."""
+        self._pages += 1
+        tags = self.query.tags
+        may_be = not tags or may_hold(page.text, tags)
+        if may_be and self.query.bound.may_match(page.text):
+            for slot, line in page.entries():
+                number = number_of(page.number, slot)
+                if number > self.next and self._wants(line):
+                    self._add(told(line, number=number, at_ms=page.at_ms), number)
+                if self.full:
+                    return
+        self.skip(page.number)
+        self.head = _last(page)
+
+    def skip(self, page: int) -> None:
+        """Nothing up to *page*, or nothing more, is wanted."""
+        self.next, self.page = max(self.next, end_of(page)), page
+
+    def _wants(self, line: str) -> bool:
+        tags, bound = self.query.tags, self.query.bound
+        if tags and tags.isdisjoint(tags_of(line)):
+            return False
+        return bound.is_everything or bound.matches(parse_line(line))
+
+    def _add(self, entry: str, number: int) -> None:
+        size = self._size + len(entry.encode()) + 1
+        count = len(self.entries)
+        if count == self.query.limit or (count and size > limits.CHANGES_BYTES_MAX):
+            self.full, self.next = True, max(self.next, number - 1)
+            return
+        self.entries.append(entry)
+        self._size = size
+
+
+def _nothing(feed: str, cursor: Cursor) -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class Lister:
+    """
+    *lost* says whether who comes with a cursor may have heard of what a restore lost. The head of
+    each feed is remembered for `limits.HEAD_AGE_MS`.
+    """
+
+    reader: Reader
+    index: TagStore
+    checkpoints: Checkpoints
+    clock: Clock
+    lost: Callable[[str, Cursor], bool] = _nothing
+    _heads: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def list(self, feed: str, query: Query) -> Listing:
+        """
+        What *query* asks of *feed*, without waiting.
+
+        Raises:
+            BelowFloor: a strict reader stands below the floor, or at what a restore lost.
+        """
+        lost = self.lost(feed, Place(*place_of(query.since), seconds=0))
+        floor = self.reader.trim.floor(feed)
+        gone = end_of(floor - 1)
+        if query.strict and query.since < gone:
+            raise BelowFloor(query.since, gone)
+        if query.strict and lost:
+            raise BelowFloor(query.since, gone, "is of what a restore lost: begin anew")
+        first = max(place_of(query.since)[0], floor) - 1
+        scan = Scan(query, max(query.since, gone), max(0, first))
+        reached, waiting = self._read(feed, scan)
+        head = self._head(feed, scan, reached=reached, gone=gone)
+        return Listing(
+            scan.entries,
+            at_start=query.since < number_of(floor, 0),
+            at_end=reached and not waiting,
+            floor=gone,
+            head=head,
+            next=scan.next,
+            page=scan.page if scan.head else min(scan.page, place_of(head)[0]),
+            waiting=waiting,
+            lost=lost,
+            read=scan.read,
+        )
+
+    def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
+        """
+        The change with this id, in JSON.
+
+        Raises:
+            UnknownChange: there is none in the log, or it is outside of *bound*.
+        """
+        page_number, slot = place_of(number)
+        page = None
+        if page_number >= self.reader.trim.floor(feed):
+            page = self.reader.at(feed, page_number)
+        line = page.at(slot) if page is not None else None
+        if page is None or line is None or not bound.matches(parse_line(line)):
+            raise UnknownChange("Not found", value=number)
+        return told(line, number=number, at_ms=page.at_ms)
+
+    def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
+        """Fill *scan*; whether the end was reached, and whether somebody writes there."""
+        until = self.clock() + limits.CHANGES_SCAN_MS
+        if scan.query.tags:
+            self._read_by_index(feed, scan, until)
+        size = limits.CHANGES_FIRST_PAGES
+        while not scan.full and self.clock() < until:
+            try:
+                run = self.reader.read(feed, scan.page, size)
+            except PagesLost as lost:
+                gone = end_of(lost.beyond - 1)
+                if scan.next > scan.query.since:
+                    return False, False  # what came before them is told; the next request is not
+                if scan.query.since < gone:
+                    raise BelowFloor(scan.query.since, gone) from lost
+                scan.skip(lost.beyond - 1)
+                continue
+            scan.show(run.pages)
+            if run.trimmed:
+                scan.skip(run.floor - 1)
+            elif not (run.more or scan.full or (run.waiting and run.pages)):
+                return True, run.waiting
+            size = max(1, min(size * _GROWTH, scan.wanting(), limits.READ_ITEMS_MAX))
+        return False, False
+
+    def _read_by_index(self, feed: str, scan: Scan, until: int) -> None:
+        """What is summed up; where the index has a gap, all of it."""
+        size = limits.CHANGES_FIRST_SUMMARIES
+        while not scan.full and self.clock() < until:
+            found = self.index.read(feed, scan.page, size)
+            if not found:
+                return
+            for summary in found:
+                self._read_to(feed, scan, summary.first - 1)
+                if summary.may_hold(scan.query.tags):
+                    self._read_to(feed, scan, summary.last)
+                elif not scan.full:
+                    scan.skip(summary.last)
+            size = min(size * _GROWTH, limits.READ_ITEMS_MAX)
+
+    def _read_to(self, feed: str, scan: Scan, last: int) -> None:
+        """Pages that are in the log for good, up to *last*; what is trimmed meanwhile is gone."""
+        while not scan.full and scan.page < last:
+            run = self.reader.read(feed, scan.page, last - scan.page)
+            if not run.pages:
+                scan.skip(min(last, max(scan.page + 1, run.floor - 1)))
+            scan.show(run.pages)
+
+    def _head(self, feed: str, scan: Scan, *, reached: bool, gone: int) -> int:
+        """
+        The id of the last entry that can be read, or of one shortly before it.
+
+        Never of one that cannot be read yet: who starts there would miss what comes before it.
+        """
+        now = self.clock()
+        made_ms, known = self._heads.get(feed, (0, 0))
+        if reached and scan.head:
+            self._heads[feed] = (now, max(known, scan.head))
+        elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
+            page = 0 if reached else scan.page  # who asks beyond the end says nothing of it
+            self._heads[feed] = (now, max(known, self._look(feed, page)))
+        return max(gone, self._heads[feed][1])
+
+    def _look(self, feed: str, page: int) -> int:
+        stand = max([page, *self.checkpoints.checkpoints(feed).values()])
+        run = self.reader.read(feed, max(0, stand - 1), limits.HEAD_PAGES_MAX)
+        if not run.pages:
+            return 0
+        last = run.pages[-1]
+        return _last(last)
+
+
+def _last(page: Page) -> int:
+    """The id of its last entry, or behind it where it has none."""
+    return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
+
+
+def extended(listing: Listing, query: Query, pages: Sequence[Page]) -> Listing:
+    """*listing*, which found nothing, with what *pages* behind it hold."""
+    scan = Scan(query, listing.next, listing.page)
+    scan.show(pages)
+    return replace(
+        listing,
+        entries=scan.entries,
+        at_end=not scan.full,
+        head=max(listing.head, scan.head),
+        next=scan.next,
+        page=scan.page,
+        waiting=False,
+    )

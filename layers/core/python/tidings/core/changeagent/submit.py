@@ -1,0 +1,92 @@
+"""Proposing: a change is checked, its webhooks are asked, and then it is appended."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidings.core.auth.permissions import POSTS
+from tidings.core.changeagent import config, webhooks
+from tidings.core.changeagent.changes import change_from, line_of, number_of
+from tidings.core.changeagent.documents import CONFIGURATION
+from tidings.core.errors import InvalidChange, Rejected, TooLarge, Unavailable, WrongContentType
+from tidings.core.ingest.ingest import check_key, check_within
+from tidings.core.model import feeds
+
+if TYPE_CHECKING:
+    from tidings.core.auth.guard import Credential
+    from tidings.core.changeagent.stores import AskHooks, Sheets
+    from tidings.core.changeagent.users import Gate
+    from tidings.core.counters import Tallies
+    from tidings.core.effects import Clock, Count, NewId
+    from tidings.core.log.append import Appender
+
+_JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """*key* is the Idempotency-Key, None where there is none."""
+
+    feed: str
+    body: bytes = field(repr=False)
+    content_type: str
+    key: str | None = None
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposer:
+    appender: Appender
+    gate: Gate
+    sheets: Sheets
+    ask: AskHooks
+    feeds: frozenset[str]
+    clock: Clock
+    new_id: NewId
+    count: Count
+    tallies: Tallies
+
+    def accept(self, proposal: Proposal) -> int:
+        """
+        Append the change of *proposal*; its id.
+
+        Raises:
+            Rejected: one of its subclasses; nothing was written.
+            Unavailable: nobody knows whether it was written.
+        """
+        try:
+            return self._accept(proposal)
+        except Rejected as error:
+            self.count("RequestsRejected", 1)
+            if isinstance(error, InvalidChange | TooLarge):
+                with suppress(Unavailable):  # never instead of the answer
+                    self.tallies.refuse(proposal.feed)
+            raise
+
+    def _accept(self, proposal: Proposal) -> int:
+        feed = feeds.check_known(proposal.feed, self.feeds)
+        allowed = self.gate.check(feed, POSTS, proposal.credential)
+        self.appender.check_writable(feed)  # before any webhook is asked
+        if not _JSON.fullmatch(proposal.content_type):
+            raise WrongContentType("Unsupported content type", value=proposal.content_type)
+        key = None if proposal.key is None else check_key(proposal.key)
+        change = change_from(proposal.body)
+        line = line_of(change, name=self.new_id(), now_ms=self.clock())
+        check_within(allowed, [line])
+        asked = config.stored(self.sheets.sheet(feed, CONFIGURATION).text).hooks
+        if asked:
+            webhooks.check(self.ask(asked, change.data))
+        return self._append(feed, line, key and allowed.own(key), proposal.body)
+
+    def _append(self, feed: str, line: str, key: str | None, body: bytes) -> int:
+        if key is None:
+            page = self.appender.append(feed, [line])
+        else:
+            fingerprint = hashlib.sha256(body).hexdigest()
+            page = self.appender.append_once(feed, [line], key, fingerprint)
+        self.count("OperationsIngested", 1)
+        return number_of(page.number, 0)

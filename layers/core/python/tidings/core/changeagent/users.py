@@ -1,0 +1,156 @@
+"""
+The users of a feed: an htpasswd file with bcrypt hashes, and who is one of them.
+
+A feed without users is guarded by its passwords alone (`auth.guard`). bcrypt is slow on purpose:
+what was checked with success is remembered, as a digest under a key of this process.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.auth.guard import ALL
+from tidings.core.changeagent.documents import USERS
+from tidings.core.errors import InvalidSetting, WrongUser
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidings.core.auth.guard import Allowed, Credential, Guard
+    from tidings.core.auth.guessing_limit import Misses
+    from tidings.core.auth.permissions import Need
+    from tidings.core.changeagent.stores import CheckBcrypt, Sheets
+
+_HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
+_COST_MIN = 4
+_BCRYPT_BYTES = 72  # bcrypt looks at no more of a password
+
+
+def users_from(text: str) -> dict[str, str]:
+    """
+    The hash of each user in an htpasswd file. Blank lines and `#` comments say nothing.
+
+    Raises:
+        InvalidSetting: with the line that breaks a rule; hashes are never told.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > limits.SHEET_BYTES_MAX:
+        raise InvalidSetting(f"holds at most {limits.SHEET_BYTES_MAX} bytes", field="file")
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            name, stored = _user(line.strip(), f"line {number}")
+            if name in found:
+                raise InvalidSetting("this user comes twice", field=f"line {number}", value=name)
+            found[name] = stored
+    if not found:
+        raise InvalidSetting("holds no user", field="file")
+    if len(found) > limits.USERS_MAX:
+        raise InvalidSetting(f"holds at most {limits.USERS_MAX} users", field="file")
+    return found
+
+
+def _user(line: str, where: str) -> tuple[str, str]:
+    name, colon, stored = line.partition(":")
+    if not (name and colon):
+        raise InvalidSetting("must be a user, a colon and a hash", field=where)
+    hashed = _HASH.fullmatch(stored)
+    if hashed is None:
+        raise InvalidSetting("must be a bcrypt hash ($2a$, $2b$ or $2y$)", field=where, value=name)
+    if not _COST_MIN <= int(hashed[1]) <= limits.BCRYPT_COST_MAX:
+        rule = f"must have a cost of {_COST_MIN} to {limits.BCRYPT_COST_MAX}, has {hashed[1]}"
+        raise InvalidSetting(rule, field=where, value=name)
+    return name, stored
+
+
+def spelled(users: dict[str, str]) -> str:
+    """As they are kept in a sheet: an htpasswd file without comments."""
+    return "".join(f"{name}:{stored}\n" for name, stored in users.items())
+
+
+class UserVerifier:
+    """Compares passwords with bcrypt hashes. *key* is random and belongs to this process."""
+
+    def __init__(self, bcrypt: CheckBcrypt, key: bytes) -> None:
+        self._bcrypt, self._key = bcrypt, key
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = Lock()
+
+    def remembers(self, password: str, stored: str) -> bool:
+        """Whether it was found to match before; it takes microseconds."""
+        given = password.encode("utf-8", "surrogatepass")
+        with self._lock:
+            return self._digest(given, stored) in self._known
+
+    def some(self, name: str, hashes: Sequence[str]) -> str:
+        """One of *hashes*, always the same for *name*: what takes as long for who is not there."""
+        digest = hmac.digest(self._key, name.encode("utf-8", "surrogatepass"), "sha256")
+        return hashes[int.from_bytes(digest[:8]) % len(hashes)]
+
+    def _digest(self, given: bytes, stored: str) -> bytes:
+        return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
+
+    def matches(self, password: str, stored: str) -> bool:
+        given = password.encode("utf-8", "surrogatepass")
+        if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
+            return False
+        digest = self._digest(given, stored)
+        with self._lock:
+            if digest in self._known:
+                self._known.move_to_end(digest)
+                return True
+        if not self._bcrypt(given[:_BCRYPT_BYTES], stored.encode()):
+            return False
+        with self._lock:
+            self._known[digest] = None
+            while len(self._known) > limits.VERIFIED_MAX:
+                self._known.popitem(last=False)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """
+    Who may ask for changes: the feed's users where it has any, else who has its password.
+
+    And in either case who has a key. Who is no user is found out as slowly as a wrong password of
+    one, and either is a miss.
+    """
+
+    sheets: Sheets
+    guard: Guard
+    verifier: UserVerifier
+    misses: Misses
+
+    def check(self, feed: str, need: Need, given: Credential | None) -> Allowed:
+        """
+        What *given* allows who has this *need*: everything to a user.
+
+        Raises:
+            WrongUser: the feed has users, and it is none of them.
+            TooManyRequests: so it was too often just before.
+            NoPasswordSet, WrongPassword: it has none; see `Guard`, also for keys.
+        """
+        text = self.sheets.sheet(feed, USERS).text
+        if not text or self.guard.knows(given):
+            return need.admit(self.guard, feed, given)
+        stored = dict(line.split(":", 1) for line in text.splitlines())
+        if given is None or not self._is_one(feed, stored, given):
+            raise WrongUser("must be a user of the feed with their password", field="user")
+        return ALL
+
+    def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:
+        known = stored.get(given.user)
+        if known is not None and self.verifier.remembers(given.secret, known):
+            return True
+        self.misses.check(feed)
+        against = known or self.verifier.some(given.user, list(stored.values()))
+        if self.verifier.matches(given.secret, against) and known is not None:
+            return True
+        self.misses.add(feed)
+        return False

@@ -1,0 +1,146 @@
+"""
+Webhooks: who is asked before a change is appended, and what their answers mean.
+
+All are asked at once and all have to accept. A hook lives where its operator says, but not on
+our own network unless the deployment allows it: its answers would tell what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tidings.core import limits
+from tidings.core.errors import InvalidSetting, RefusedByHook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SCHEMES = ("http", "https")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
+# A gateway or the kernel makes an IPv4 address of the last four bytes.
+_LAST_FOUR = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
+_LOW_MAX = 0xFFFF  # :: and ::1 are themselves, and nobody has the first addresses of IPv4
+# Refused even where private ones are allowed: metadata and credentials of machines, tasks and pods
+# are at link-local addresses and those of AWS's own; and where a network hides IPv4 in its own way.
+_NEVER = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "64:ff9b:1::/48")))
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """*headers* are sent with each request; they may hold secrets."""
+
+    uri: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a hook said: the *status* of its answer, or why there is none."""
+
+    status: int = 0
+    failure: str = ""
+
+    @property
+    def accepts(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def refuses(self) -> bool:
+        """It looked at the change and said no; anything else is a hook that does not work."""
+        return 400 <= self.status < 500
+
+    def __str__(self) -> str:
+        return self.failure or f"WebHook returned status {self.status}"
+
+
+def check(verdicts: Sequence[Verdict]) -> None:
+    """
+    Return if all hooks accept.
+
+    Raises:
+        RefusedByHook: with the failures of all, numbered from 0 in the order of the hooks.
+    """
+    failed = [(at, each) for at, each in enumerate(verdicts) if not each.accepts]
+    if failed:
+        lines = "".join(f"Error {at}: {each}\n" for at, each in failed)
+        raise RefusedByHook(lines, broken=not all(each.refuses for _, each in failed))
+
+
+def hooks_from(given: object) -> tuple[Hook, ...]:
+    """
+    The hooks of a configuration.
+
+    Raises:
+        InvalidSetting: one of them breaks its rule.
+    """
+    if given is None:
+        return ()
+    if not isinstance(given, list):
+        raise InvalidSetting("webHooks must be a list")
+    if len(given) > limits.HOOKS_MAX:
+        raise InvalidSetting(f"webHooks holds at most {limits.HOOKS_MAX} entries")
+    return tuple(_hook(each, f"webHooks[{at}]") for at, each in enumerate(given))
+
+
+def _hook(given: object, where: str) -> Hook:
+    if not isinstance(given, dict) or not {*given} <= {"uri", "headers"}:
+        raise InvalidSetting(f"{where} must hold uri, and headers or nothing else")
+    return Hook(_uri(given.get("uri"), where), _headers(given.get("headers"), where))
+
+
+def _uri(given: object, where: str) -> str:
+    if not isinstance(given, str) or not re.fullmatch(r"[!-~]+", given):
+        raise InvalidSetting(f"{where}.uri must be an address in ASCII without blanks")
+    try:
+        parts = urlsplit(given)
+        port = parts.port
+    except ValueError:
+        raise InvalidSetting(f"{where}.uri is no address") from None
+    if parts.scheme not in _SCHEMES or not parts.hostname or port == 0:
+        raise InvalidSetting(f"{where}.uri must begin with http:// or https:// and a host")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidSetting(f"{where}.uri must hold no password: use headers")
+    return given
+
+
+def _headers(given: Any, where: str) -> tuple[tuple[str, str], ...]:
+    if given is None:
+        return ()
+    if not isinstance(given, dict):
+        raise InvalidSetting(f"{where}.headers must map names to texts")
+    for name, value in given.items():
+        named = isinstance(name, str) and _HEADER_NAME.fullmatch(name)
+        if not named or not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+            raise InvalidSetting(f"{where}.headers must map names to texts, both printable")
+    return tuple(given.items())
+
+
+def as_document(hooks: Sequence[Hook]) -> list[Mapping[str, object]]:
+    """The other way round."""
+    return [
+        {"uri": each.uri, **({"headers": dict(each.headers)} if each.headers else {})}
+        for each in hooks
+    ]
+
+
+def may_call(address: str, *, private: bool) -> bool:
+    """Whether a hook may be at this IP address; *private* allows our own networks."""
+    found = ip_address(address)
+    if isinstance(found, IPv6Address):
+        found = _embedded(found) or found
+    if any(found in each for each in _NEVER) or found.is_multicast or found.is_unspecified:
+        return False
+    return private or found.is_global
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that is reached by *address*, if it stands for one."""
+    if int(address) > _LOW_MAX and any(address in each for each in _LAST_FOUR):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    tunnelled = address.teredo[1] if address.teredo else None
+    return address.ipv4_mapped or address.sixtofour or tunnelled

@@ -1,0 +1,219 @@
+"""Looking at a log: its ends, its entries, and what a named consumer is to be sent next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.consumers import ack_ranges
+from tidings.core.consumers import position as positions
+from tidings.core.consumers.consumer import passed, wanted
+from tidings.core.errors import ConsumerFellOff, InvalidConsumer
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import PagesLost
+from tidings.core.model.cursors import Place
+from tidings.core.model.operations import parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidings.core.consumers.consumer import Consumer
+    from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import Checkpoints, LogStore, TrimStore
+    from tidings.core.model.pages import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the log, where it stands, and when it was committed."""
+
+    place: Place
+    line: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """Reads and judges; never writes."""
+
+    log: LogStore
+    trim: TrimStore
+    reader: Reader
+    checkpoints: Checkpoints
+
+    def floor(self, feed: str) -> int:
+        return self.trim.floor(feed)
+
+    def frontier(self, feed: str) -> Place:
+        return self.reader.frontier(feed, self.checkpoints.checkpoints(feed).get(STATE, 0))
+
+    def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
+        """
+        Raises:
+            InvalidConsumer: the feed has not come there, so that it is no id of this feed.
+        """
+        if positions.rank(position)[0] > self.log.head(feed):
+            rule = "is behind the end of the log: not an id of this feed"
+            raise InvalidConsumer(rule, field=field, value=positions.spelled(position))
+
+    def check_within(self, consumer: Consumer) -> int:
+        """
+        The floor of the log, which is not above what *consumer* needs next.
+
+        Raises:
+            ConsumerFellOff: it is.
+        """
+        floor = self.trim.floor(consumer.feed)
+        if positions.fell_off(consumer.position, floor):
+            handled = positions.handled(consumer.position)
+            rule = (
+                f"stands at page {handled}, and the log begins with page {floor}: what lies between"
+                " is gone. Put it to `oldest`, or to `copy` to send it every object anew"
+            )
+            raise ConsumerFellOff(rule, field="consumer", value=consumer.name)
+        return floor
+
+    def check_entries(self, feed: str, entries: Sequence[Place]) -> None:
+        """
+        Raises:
+            InvalidConsumer: one of *entries* is not in the log, or they are on too many pages.
+        """
+        numbers = {entry.page for entry in entries}
+        if len(numbers) > limits.ACK_PAGES_MAX:
+            rule = f"names entries of at most {limits.ACK_PAGES_MAX} pages; acknowledge `through`"
+            raise InvalidConsumer(rule, field="ids")
+        pages = {number: self.reader.at(feed, number) for number in sorted(numbers)}
+        for entry in entries:
+            if line_at(pages[entry.page], entry) is None:
+                raise InvalidConsumer("is not in the log", field="ids", value=entry.encode())
+
+    def advanced(self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX) -> Consumer:
+        """*consumer* behind all that is acknowledged or not for it, as far as one may look."""
+        for page in self._pages(consumer, reads_max):
+            found = _first_open(consumer, page)
+            if found is None:
+                consumer = passed(consumer, page.end)
+            elif found.place.slot == 0:
+                return consumer
+            else:
+                return passed(consumer, replace(found.place, slot=found.place.slot - 1))
+        return consumer
+
+    def upcoming(self, consumer: Consumer) -> Entry | None:
+        """The first entry that *consumer* is to be sent, if it failed or is not too far away."""
+        pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
+        found = (_first_open(consumer, page) for page in pages)
+        return next((entry for entry in found if entry), None) or self._failed(consumer)
+
+    def _failed(self, consumer: Consumer) -> Entry | None:
+        """
+        What its worker met and could not write.
+
+        A rare type may be farther away than one looks here, but not than its worker looked.
+        """
+        place, behind = (
+            positions.read(consumer.failure.id if consumer.failure else None),
+            consumer.position,
+        )
+        if not isinstance(place, Place) or positions.rank(place) <= positions.rank(behind):
+            return None
+        page = self.reader.at(consumer.feed, place.page)
+        line = line_at(page, place)
+        done = ack_ranges.holds(consumer.acked, place.page, place.slot)
+        return None if page is None or line is None or done else Entry(place, line, page.at_ms)
+
+    def entries(self, feed: str, first: Place, last: Place | None, limit: int) -> list[Entry]:
+        """Those from *first* to *last*, some of them where they are many."""
+        found: list[Entry] = []
+        size = 0
+        for entry in self._from(feed, first):
+            size += len(entry.line)
+            if last is not None and positions.rank(entry.place) > positions.rank(last):
+                break
+            if len(found) == limit or (found and size > limits.LOG_BYTES_MAX):
+                break
+            found.append(entry)
+        return found
+
+    def oldest(self, feed: str) -> Entry | None:
+        """The first entry that is in the log."""
+        return next(self._from(feed, Place(self.trim.floor(feed), 0, 0)), None)
+
+    def current(self, feed: str) -> Place | None:
+        """The last entry of the log; None where there is none."""
+        number = self.frontier(feed).page
+        for _ in range(limits.ADVANCE_READS_MAX):
+            page = self.reader.at(feed, number)
+            if page is None:
+                return None
+            if page.lines:
+                return Place(number, page.last_slot, page.seconds)
+            number -= 1
+        return None
+
+    def _from(self, feed: str, first: Place) -> Iterator[Entry]:
+        after = max(first.page, self.trim.floor(feed)) - 1
+        while True:
+            try:
+                run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)
+            except PagesLost as lost:  # as below the floor: what there is, by its ids
+                after = lost.beyond - 1
+                continue
+            for page in run.pages:
+                for place, line in _lines(page):
+                    if positions.rank(place) >= positions.rank(first):
+                        yield Entry(place, line, page.at_ms)
+            if not run.more:
+                return
+            after = run.pages[-1].number
+
+    def _pages(self, consumer: Consumer, reads_max: int) -> Iterator[Page]:
+        """From the one where *consumer* stands on; none while it copies."""
+        if consumer.position is not None and not isinstance(consumer.position, Place):
+            return
+        floor = self.check_within(consumer)
+        handled = positions.handled(consumer.position) or 0
+        after = max(handled, floor - 1)
+        for _ in range(reads_max):
+            try:
+                run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
+            except PagesLost as lost:
+                if after > max(handled, floor - 1):
+                    return  # what came before them counts; the next request finds them
+                raise _needs(consumer, lost) from lost
+            yield from run.pages
+            if not run.more:
+                return
+            after = run.pages[-1].number
+
+
+def _needs(consumer: Consumer, lost: PagesLost) -> ConsumerFellOff:
+    rule = (
+        f"needs the pages {lost.first} to {lost.beyond - 1}, which are lost. Put it to an id behind"
+        " them, or to `copy` to send it every object anew"
+    )
+    return ConsumerFellOff(rule, field="consumer", value=consumer.name)
+
+
+def _lines(page: Page) -> Iterator[tuple[Place, str]]:
+    for slot, line in page.entries():
+        yield Place(page.number, slot, page.seconds), line
+
+
+def line_at(page: Page | None, place: Place) -> str | None:
+    """The line at *place*, if that is an id of *page*."""
+    if page is None or page.seconds != place.seconds:
+        return None
+    return page.at(place.slot)
+
+
+def _first_open(consumer: Consumer, page: Page) -> Entry | None:
+    """The first entry of *page* that *consumer* is to be sent and has not acknowledged."""
+    filtered, behind = wanted(consumer), positions.rank(consumer.position)
+    for place, line in _lines(page):
+        if positions.rank(place) <= behind or not filtered.matches(parse_line(line)):
+            continue
+        if not ack_ranges.holds(consumer.acked, place.page, place.slot):
+            return Entry(place, line, page.at_ms)
+    return None

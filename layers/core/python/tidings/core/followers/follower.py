@@ -1,0 +1,295 @@
+"""
+Followers: the one mechanism for everything that reads the log.
+
+A bell says "the feed moved", nothing more. It runs a follower: take its lease, read the pages
+behind its checkpoint, handle them in order, move the checkpoint. A bell that finds the lease
+taken leaves a mark, which the holder sees before it lets go; so extra, repeated, reordered
+and lost bells do no harm.
+
+Who dies holds the lease until others have looked on for `limits.LEASE_MS`. One at a time does so,
+where the holder seems to be late: a process sleeps for a while and wakes the next one with what
+it has seen. Clocks decide only when the looking on begins.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core import limits
+from tidings.core.errors import FellOff, Unavailable
+from tidings.core.followers.invocation import serve
+from tidings.core.followers.leases import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tidings.core.effects import Clock, Count, NewId, Sleep
+    from tidings.core.followers.invocation import Served
+    from tidings.core.followers.leases import Lease
+    from tidings.core.followers.stores import Bells, FollowerStore
+    from tidings.core.log.reader import Filler, Reader, Run
+    from tidings.core.model.pages import Page
+
+STATE, PUSH, ARCHIVE = "state", "push", "archive"
+FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` is there where a deployment has one
+
+_TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
+
+
+class Handler(Protocol):
+    """What a follower does with pages. Must bear to see the same pages again."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self, feed: str, checkpoint: int) -> bool:
+        """Called before each read, with the last page handled; whether there is more to prepare."""
+        ...
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        """
+        Handle *pages*, which follow the checkpoint without a hole; how many were handled.
+
+        Fewer than all: the next turn brings the others. None: they come with a bell.
+        """
+        ...
+
+    def moved(self, feed: str) -> None:
+        """Called after each turn that stored a higher checkpoint."""
+        ...
+
+    def lost(self, feed: str) -> bool:
+        """
+        The next pages are gone from the log; whether to go on behind them, or to stand still.
+
+        Called again if that was not stored.
+        """
+        ...
+
+
+def portion(
+    pages: Sequence[Page], operations_max: int = limits.FOLLOW_OPERATIONS_MAX
+) -> Sequence[Page]:
+    """As many of *pages* as one turn may handle within the function's time; one at least."""
+    count = 0
+    for at, page in enumerate(pages):
+        count += len(page.lines)
+        if at and count > operations_max:
+            return pages[:at]
+    return pages
+
+
+def standing(checkpoints: Mapping[str, int], *, archives: bool) -> dict[str, int]:
+    """
+    *checkpoints* of who counts: a built-in follower that never ran stands before the first page.
+
+    That of an archive that was turned off is history.
+    """
+    found = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
+    if archives:
+        return {ARCHIVE: 0} | found
+    return {name: page for name, page in found.items() if name != ARCHIVE}
+
+
+def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
+    """*lease* behind *pages*; their operations count once, because the checkpoint passes once."""
+    operations = lease.operations + sum(len(page.lines) for page in pages)
+    return replace(lease, checkpoint=pages[-1].number, operations=operations)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """
+    How a follower goes about it. *operations_max* are those of a turn, *operations_first* those
+    of the first one. It *waits* before a hole, or lets the next bell bring what is behind it.
+    """
+
+    operations_max: int = limits.FOLLOW_OPERATIONS_MAX
+    operations_first: int = limits.FOLLOW_OPERATIONS_FIRST
+    waits: bool = True
+
+
+_HABITS = Habits()
+
+
+@dataclass(slots=True)
+class _Work:
+    """
+    A run under way: *operations* of its next turn, and what was read and waits for it.
+
+    A turn takes about as much as was handled in a second or two, so that each run stores some
+    progress, however slow its stores are.
+    """
+
+    operations: int
+    operations_max: int
+    ahead: Run | None = None
+
+    def took(self, ms: int) -> None:
+        if ms > limits.FOLLOW_TURN_MS:
+            self.operations = max(1, self.operations // 2)
+        elif ms <= limits.FOLLOW_TURN_MS // 2:
+            self.operations = min(self.operations_max, self.operations * 2)
+
+    def keep(self, run: Run, count: int) -> None:
+        """*count* pages of *run* are handled; the others are kept where they fill a turn."""
+        rest = run.pages[count:]
+        full = count > 0 and len(portion(rest, self.operations)) < len(rest)
+        self.ahead = replace(run, pages=rest) if full else None
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    store: FollowerStore
+    reader: Reader
+    filler: Filler
+    bells: Bells
+    clock: Clock
+    sleep: Sleep
+    new_id: NewId
+    count: Count
+    habits: Habits = _HABITS
+
+    def run_each(
+        self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
+    ) -> Served:
+        """Run for each of *feeds* within one invocation; those left are woken again."""
+
+        def run(feed: str, until_ms: int) -> None:
+            self.run(feed, handler, observation, until_ms)
+
+        served = serve(feeds, run, clock=self.clock, run_ms=limits.FOLLOW_RUN_MS)
+        for feed in served.left:
+            self.bells.ring(feed, handler.name)
+        return served
+
+    def run(
+        self,
+        feed: str,
+        handler: Handler,
+        observation: Observation | None = None,
+        until_ms: int | None = None,
+    ) -> int:
+        """
+        Handle what there is, until *until_ms*; the number of pages handled.
+
+        With an *observation* of a lease that stands still it looks on, or takes over.
+
+        Raises:
+            LeaseLost: another holder took over.
+            Unavailable: a store did not answer; the lease is free, or taken over after a while.
+            FellOff: the next page is gone from the log, and the handler cannot go on.
+        """
+        lease = self._take(feed, handler.name, observation)
+        if lease is None:
+            return 0
+        first = lease.checkpoint
+        until = until_ms or self.clock() + limits.FOLLOW_RUN_MS
+        work = self._work(observation)
+        while True:
+            behind, began_ms = lease.checkpoint, self.clock()
+            lease, done = self._turn(lease, handler, work)
+            work.took(self.clock() - began_ms)
+            if lease.checkpoint > behind:
+                handler.moved(feed)
+            if done:
+                break
+            if self.clock() >= until:
+                self.store.release(lease, force=True)
+                self.bells.ring(feed, handler.name)
+                break
+        self.count("FollowerPages", lease.checkpoint - first)
+        return lease.checkpoint - first
+
+    def _work(self, seen: Observation | None) -> _Work:
+        """Who died, perhaps of its turn, is followed by a smaller one: a page at the least."""
+        died = seen is not None and seen.is_long_enough
+        first = self.habits.operations_first // (limits.FOLLOW_CAUTION if died else 1)
+        return _Work(first, self.habits.operations_max)
+
+    def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
+        over = seen if seen is not None and seen.is_long_enough else None
+        for _ in range(_TAKE_ATTEMPTS):
+            owner = self.new_id()
+            lease = self.store.take(feed, name, owner=owner, now_ms=self.clock(), over=over)
+            if lease.owner == owner:
+                return lease
+            if seen is not None and seen.is_of(lease):
+                self._look_on(lease, seen)
+                return None
+            if self._marked(lease):
+                return None
+        return None
+
+    def _marked(self, lease: Lease) -> bool:
+        """Leave a mark, and have the lease looked at where its holder is late and nobody does."""
+        look = lease.next_look(self.clock())
+        before = self.store.mark(lease.feed, lease.name, look=look)
+        if look and before not in (None, look):
+            self.bells.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
+        return before is not None
+
+    def _look_on(self, lease: Lease, seen: Observation) -> None:
+        """The next process looks again: it finds the lease as it was, or looked on in vain."""
+        self.sleep(limits.LEASE_LOOK_MS)
+        longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
+        self.bells.ring(lease.feed, lease.name, longer)
+
+    def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
+        """One read, unless there is enough of the last one, and what follows from it."""
+        more = handler.prepare(lease.feed, lease.checkpoint)
+        run = work.ahead or self.reader.read_on(lease.feed, lease.checkpoint)
+        if run.trimmed:
+            return self._fell_off(lease, run, handler), False
+        if lease.is_late(self.clock()):
+            lease = self._save(lease)  # still ours, before anything is sent or written
+        pages = portion(run.pages, work.operations)
+        count = self._handled(lease, handler, pages) if pages else 0
+        work.keep(run, count)
+        if count:
+            lease = moved(lease, pages[:count])
+            more = more or run.more or count < len(run.pages)
+        elif pages and not more:
+            return self._let_go(lease)
+        if run.waiting and not more and self.habits.waits:
+            return self._wait(lease), False
+        return (self._save(lease), False) if more else self._let_go(lease)
+
+    def _handled(self, lease: Lease, handler: Handler, pages: Sequence[Page]) -> int:
+        """The next one need not wait until the lease is late: what may still land does no harm."""
+        try:
+            return handler.handle(lease.feed, pages)
+        except Unavailable:
+            with suppress(Unavailable):
+                self.store.release(lease, force=True)
+            raise
+
+    def _let_go(self, lease: Lease) -> tuple[Lease, bool]:
+        """The end of a run, unless somebody rang meanwhile."""
+        if self.store.release(lease):
+            return lease, True
+        return self._save(lease), False
+
+    def _save(self, lease: Lease) -> Lease:
+        return self.store.save(lease, lease.checkpoint, now_ms=self.clock())
+
+    def _wait(self, lease: Lease) -> Lease:
+        """Before a hole: close it when it is overdue, else give its writer a moment."""
+        lease = self._save(lease)
+        if not self.filler.close_hole(lease.feed, lease.checkpoint):
+            self.sleep(limits.HOLE_POLL_MS)
+        return lease
+
+    def _fell_off(self, lease: Lease, run: Run, handler: Handler) -> Lease:
+        """What is gone is missed by who had handled anything before it."""
+        goes_on = handler.lost(lease.feed)
+        if lease.checkpoint or not goes_on:
+            self.count("FollowerFellOff", 1)
+        if goes_on:
+            return self._save(replace(lease, checkpoint=run.floor - 1))
+        self.store.release(lease, force=True)
+        raise FellOff(
+            feed=lease.feed, follower=lease.name, checkpoint=lease.checkpoint, floor=run.floor
+        )

@@ -1,0 +1,88 @@
+"""
+The lease of a follower: who may handle the pages after a checkpoint.
+
+No clock is compared with another one. Who finds the lease held looks on: each renewal counts, so
+that two looks that find the same count saw no renewal between them. A holder that has not renewed
+for `limits.LEASE_MS` is dead, because its function's time limit is shorter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidings.core import limits
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """
+    A hold on the follower *name* of *feed*.
+
+    *fence* grows by one with each holder, *beat* with each renewal. *bell* counts the marks left
+    by others: it is the count this holder has seen. *checkpoint* is the last page handled, 0
+    before the first, and *operations* how many were handled on the way there; both are stored
+    together or not at all. *expires_ms* is by the clock of the holder: a hint, for a report and
+    for who asks whether to look on, never a right to take over. *look* names the last look
+    that began, see `next_look`.
+    """
+
+    feed: str
+    name: str
+    owner: str
+    fence: int
+    bell: int
+    checkpoint: int
+    expires_ms: int
+    operations: int = 0
+    beat: int = 0
+    look: str = field(default="", compare=False)
+
+    def held(self, now_ms: int) -> bool:
+        """Whether somebody seems to be at work under it."""
+        return self.owner != "" and self.expires_ms > now_ms
+
+    def is_late(self, now_ms: int) -> bool:
+        """
+        Whether its holder seems to be late with a renewal, so that somebody should look on.
+
+        A renewal from the future was written by a clock that is wrong: it says nothing.
+        """
+        age_ms = now_ms - (self.expires_ms - limits.LEASE_MS)
+        recent = -limits.CLOCK_SKEW_MS_MAX <= age_ms < limits.LEASE_LATE_MS
+        return self.owner != "" and not recent
+
+    def next_look(self, now_ms: int) -> str:
+        """
+        The name of a look that may begin now: the fence, the beat and the minute.
+
+        Empty where the holder is not late, and where a look of this minute has begun. So has one
+        of a later minute, by a clock that is ahead: two clocks must not wake each other in turn.
+        """
+        if not self.is_late(now_ms):
+            return ""
+        at, minute = f"{self.fence}.{self.beat}", now_ms // limits.LEASE_LOOK_AGAIN_MS
+        begun_at, _, begun = self.look.rpartition(".")
+        return "" if begun_at == at and int(begun) >= minute else f"{at}.{minute}"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """
+    The lease with this *fence* and *beat* stood still for *ms*.
+
+    Each process that looks on adds the time that it slept between two looks, and hands the
+    observation to the next one with a wake-up. The way between them does not count.
+    """
+
+    fence: int
+    beat: int
+    ms: int = 0
+
+    def is_of(self, lease: Lease) -> bool:
+        """Whether *lease* still is what was looked at."""
+        return (self.fence, self.beat) == (lease.fence, lease.beat)
+
+    @property
+    def is_long_enough(self) -> bool:
+        """Whether the holder is dead, if the lease is still the same when it is taken over."""
+        return self.ms >= limits.LEASE_MS

@@ -1,0 +1,63 @@
+"""Forwarding: messages of the outbox are appended to the log, each one once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import Rejected
+from tidings.core.model.json_body import NDJSON_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidings.core.effects import Clock, Count
+    from tidings.core.ingest.ingest import Lines
+    from tidings.core.ingest.outbox import Letter
+    from tidings.core.ingest.stores import Outbox
+    from tidings.core.log.append import Appender
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarder:
+    """*lines* reads the body of each kind."""
+
+    outbox: Outbox
+    appender: Appender
+    lines: Mapping[str, Lines]
+    clock: Clock
+    count: Count
+
+    def run(self, feed: str, until_ms: int | None = None) -> int:
+        """
+        Append the letters that wait for *feed*, until *until_ms*; how many there were.
+
+        Raises:
+            Unavailable: a store did not answer; the letters that are left come again.
+        """
+        done, until = 0, until_ms or self.clock() + limits.FORWARD_RUN_MS
+        while letters := self.outbox.pending(feed):
+            for letter in letters:
+                self._forward(feed, letter)
+                done += 1
+                if self.clock() >= until:
+                    return done
+        return done
+
+    def _forward(self, feed: str, letter: Letter) -> None:
+        try:
+            self._append(feed, letter)
+        except Rejected as error:
+            self.outbox.put_aside(feed, letter, str(error))
+            self.count("LettersRefused", 1)
+            return
+        self.outbox.done(feed, letter)
+        self.count("LettersForwarded", 1)
+
+    def _append(self, feed: str, letter: Letter) -> None:
+        body = letter.body.encode()
+        lines = self.lines[letter.kind](feed, body, NDJSON_TYPE, now_ms=self.clock())
+        fingerprint = hashlib.sha256(body).hexdigest()
+        self.appender.append_once(feed, lines, f"outbox/{letter.id}", fingerprint)

@@ -1,0 +1,25 @@
+"""
+The outbox: what owners of other tables leave in one transaction with their own writes.
+
+A letter stays until its page is in the log, and is appended under its id, so that it is appended
+once however often it is tried. One that never can be is put aside with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+OPERATIONS, ITEMS = "operations", "items"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """*body* is NDJSON of what *kind* says. Letters are taken in the order of their ids."""
+
+    id: str
+    kind: str
+    body: str

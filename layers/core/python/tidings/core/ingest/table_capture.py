@@ -1,0 +1,245 @@
+"""
+Captures: what the writes in an owner's table mean as operations, as its owner has written down.
+
+A write is told as it was done: the attributes before and after it, and those of its key. The
+owner says in templates how type, id and parents are spelled with them: `user/{{owner}}`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import accumulate, product
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.errors import InvalidOperation, InvalidSetting, Rejected
+from tidings.core.ingest.outbox import Letter
+from tidings.core.model.feeds import DEFAULT_FEED, check_name
+from tidings.core.model.json_body import decode_json
+from tidings.core.model.operations import line_from
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.effects import Count
+    from tidings.core.ingest.stores import Outbox
+    from tidings.core.log.append import Appender
+
+# Texts, and numbers as text; of a list or set all it holds. What is neither is not there.
+Attributes = dict[str, str | tuple[str, ...]]
+
+_PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
+_TEXTS, _LISTS = ("feed", "type", "id", "timestamp"), ("parents",)
+_REQUIRED = ("type", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """
+    One write of one item: *event* as of an operation, *at_ms* when it was done.
+
+    *before* is empty for an insert, *after* for a delete; both may be empty where the table does
+    not tell them. *id* is the same however often the write is told.
+    """
+
+    id: str
+    event: str
+    keys: Attributes
+    before: Attributes
+    after: Attributes
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """
+    *type*, *id* and each of *parents* are templates; *timestamp* is an attribute, empty for none.
+
+    An id is made of key attributes only, so that an item is one object for all its life.
+    """
+
+    feed: str
+    type: str
+    id: str
+    parents: tuple[str, ...] = ()
+    timestamp: str = ""
+
+    def lines_of(self, write: Write) -> list[str]:
+        """
+        The lines of the log for *write*: one, but two where it gave its object another type.
+
+        Raises:
+            InvalidOperation, TooLarge: nothing can be made of it, however often it is tried.
+        """
+        now = write.before if write.event == "delete" else write.after
+        line = self._line(write, write.event, now)
+        types = _texts(self.type, write.keys | write.before), _texts(self.type, write.keys | now)
+        if write.event != "update" or not write.before or not types[0] or types[0] == types[1]:
+            return [line]
+        return [self._line(write, "delete", write.before), self._line(write, "insert", now)]
+
+    def _line(self, write: Write, event: str, attributes: Attributes) -> str:
+        found = write.keys | attributes
+        fields: dict[str, Any] = {
+            "event": event,
+            "type": _one(self.type, found, "type"),
+            "id": self._id(write),
+            "parents": list(dict.fromkeys(p for each in self.parents for p in _texts(each, found))),
+        }
+        if event != "delete":  # an item that is gone tells when it was changed before
+            fields["timestamp"] = found.get(self.timestamp)
+        return line_from(fields, now_ms=write.at_ms)
+
+    def _id(self, write: Write) -> str:
+        made = _one(self.id, write.keys, "id")
+        if not _can_be_split(self.id, write.keys):
+            rule = "what stands between two attributes must be in none of them"
+            raise InvalidOperation(rule, field="id", value=made)
+        return made
+
+
+def parse(text: str) -> Capture:
+    """
+    The capture that *text*, a JSON object, describes.
+
+    Raises:
+        InvalidSetting: it describes none.
+    """
+    found = _object(text)
+    for name in _REQUIRED:
+        if not found.get(name):
+            raise InvalidSetting("is required", field=name)
+    placeholders = _PLACEHOLDER.findall(found["id"])
+    if not placeholders or re.search(r"\}\}\{\{", found["id"]):
+        rule = "needs the attributes of the key, as {{name}}, and text between any two of them"
+        raise InvalidSetting(rule, field="id", value=found["id"])
+    return Capture(
+        check_name(found.get("feed", DEFAULT_FEED)),
+        found["type"],
+        found["id"],
+        tuple(found.get("parents", ())),
+        found.get("timestamp", ""),
+    )
+
+
+def _object(text: str) -> dict[str, Any]:
+    """With keys that are known, and values of their kinds."""
+    try:
+        found = decode_json(text.encode(), "capture")
+    except InvalidOperation as error:
+        raise InvalidSetting(error.rule, field="capture") from None
+    if not isinstance(found, dict):
+        raise InvalidSetting("must be a JSON object", field="capture", value=found)
+    for name, value in found.items():
+        if name not in _TEXTS + _LISTS:
+            known = ", ".join(_TEXTS + _LISTS)
+            raise InvalidSetting(f"there is none; known are {known}", field=name)
+        each = value if name in _LISTS else [value]
+        if not isinstance(each, list) or not all(isinstance(one, str) for one in each):
+            rule = "must be an array of strings" if name in _LISTS else "must be a string"
+            raise InvalidSetting(rule, field=name, value=value)
+    return found
+
+
+def _texts(template: str, attributes: Attributes) -> list[str]:
+    """*template* with each of the values that its attributes have; none where one is missing."""
+    names = _PLACEHOLDER.findall(template)
+    values = [attributes.get(name, ()) for name in names]
+    each = [(value,) if isinstance(value, str) else value for value in values]
+    return [_filled(template, found) for found in product(*each)]
+
+
+def _filled(template: str, values: tuple[str, ...]) -> str:
+    """In one pass: a placeholder in a value is text."""
+    left = iter(values)
+    return _PLACEHOLDER.sub(lambda _: next(left), template)
+
+
+def _one(template: str, attributes: Attributes, field: str) -> str:
+    found = _texts(template, attributes)
+    if len(found) != 1:
+        rule = f"needs each attribute of {template} as one text or number"
+        raise InvalidOperation(rule, field=field)
+    return found[0]
+
+
+def _can_be_split(template: str, attributes: Attributes) -> bool:
+    """
+    Whether no other values make the same text: two items must not become one object.
+
+    So each value ends where what follows it in *template* is found first.
+    """
+    parts = _PLACEHOLDER.split(template)
+    pairs = zip(parts[1:-2:2], parts[2:-1:2], strict=True)
+    return all(
+        (found := str(attributes[name]) + between).find(between) == len(found) - len(between)
+        for name, between in pairs
+    )
+
+
+WRITE = "write"  # the kind of a letter that names a write nothing could be made of
+_FINGERPRINT = "table"  # the same for all portions of the writes that begin with the same one
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    write: Write
+    lines: Sequence[str]
+
+    @property
+    def size(self) -> int:
+        return sum(len(line.encode()) + 1 for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Capturer:
+    """*outbox* keeps what no operation can be made of, for somebody to look at."""
+
+    capture: Capture
+    appender: Appender
+    outbox: Outbox
+    count: Count
+
+    def run(self, writes: Sequence[Write]) -> None:
+        """
+        Append what *writes* mean, in their order, each once.
+
+        Raises:
+            Unavailable: a store did not answer; the same writes may be told again.
+        """
+        left = [told for write in writes if (told := self._told(write)).lines]
+        while left:
+            left = left[self._append(left) :]
+
+    def _append(self, left: Sequence[_Told]) -> int:
+        """How many of those in front are in the log now: at least one."""
+        lines = [line for told in left[: _fitting(left)] for line in told.lines]
+        key = f"table/{left[0].write.id}"
+        page = self.appender.append_once(self.capture.feed, lines, key, _FINGERPRINT)
+        ends = accumulate(len(told.lines) for told in left)
+        held = max(1, sum(end <= len(page.lines) for end in ends))
+        self.count("WritesCaptured", held)
+        return held
+
+    def _told(self, write: Write) -> _Told:
+        try:
+            return _Told(write, self.capture.lines_of(write))
+        except Rejected as error:
+            body = json.dumps({"event": write.event, "keys": dict(write.keys)})
+            letter = Letter(f"{write.at_ms:013d}-{write.id}", WRITE, body)
+            self.outbox.put_aside(self.capture.feed, letter, str(error))
+            self.count("WritesRefused", 1)
+            return _Told(write, ())
+
+
+def _fitting(left: Sequence[_Told]) -> int:
+    """How many of those in front make one page: at least one, which fits by itself."""
+    lines = accumulate(len(told.lines) for told in left)
+    sizes = accumulate(told.size for told in left)
+    fits = [
+        count <= limits.REQUEST_OPERATIONS_MAX and size <= limits.CAPTURE_BYTES
+        for count, size in zip(lines, sizes, strict=True)
+    ]
+    return max(1, sum(fits))

@@ -1,0 +1,141 @@
+"""
+Appending: take a number, write the page under it, and only then acknowledge.
+
+A writer may die between the two; readers close the hole with a filler (`reader`). A writer
+that finds a filler under its number was overtaken and takes a new one. Nothing depends on
+time: the conditional write decides who is first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import KeyReused, TidingsError, Unavailable
+from tidings.core.log.idempotency import Claim
+from tidings.core.model.pages import Page, encode, filler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidings.core.effects import Clock, NewId
+    from tidings.core.log.preconditions import Precondition
+    from tidings.core.log.stores import ClaimStore, LogStore
+
+
+def every_feed(feed: str) -> None:
+    """Where no feed is a copy: producers may post to each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appender:
+    """
+    *page_ms* is how long DynamoDB keeps a page; *check_writable* raises for feeds that are copies.
+    """
+
+    log: LogStore
+    claims: ClaimStore
+    clock: Clock
+    new_id: NewId
+    page_ms: int
+    check_writable: Callable[[str], None] = every_feed
+
+    def append(self, feed: str, lines: Sequence[str], required: Precondition | None = None) -> Page:
+        """
+        Append *lines* as one page; when it returns, they are in the log for good.
+
+        Raises:
+            Rejected: what is *required* does not hold, and nothing was written.
+            Chained: *feed* is a copy.
+            TooLarge: they do not fit into a page.
+            Unavailable: overtaken again and again.
+        """
+        self.check_writable(feed)
+        body, append_id = encode(lines), self.new_id()
+        if required:
+            required.check()
+        for attempt in range(limits.APPEND_ATTEMPTS_MAX):
+            number = self.log.take(feed, 0 if attempt else len(lines))  # counted once
+            self._check_before(feed, number, required)
+            page = self._page(number, body, append_id)
+            if self.log.put(feed, page) == append_id:
+                return page
+        raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+
+    def append_once(
+        self,
+        feed: str,
+        lines: Sequence[str],
+        key: str,
+        fingerprint: str,
+        required: Precondition | None = None,
+    ) -> Page:
+        """
+        Append *lines* unless a request with this *key* has; the page either way.
+
+        Raises:
+            KeyReused: the key belongs to a request with another fingerprint.
+            Rejected, Chained, TooLarge, Unavailable: as `append`.
+        """
+        self.check_writable(feed)
+        body = encode(lines)
+        claim = self.claims.find(feed, key, now_ms=self.clock())
+        if claim is None:
+            if required:
+                required.check()
+            claim = self._claim(feed, key, fingerprint, len(lines))
+        if claim.fingerprint != fingerprint:
+            shown = key.rpartition("\t")[2]  # without whose it is, see `Allowed.own`
+            raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
+        return self._aim(feed, body, claim, required)
+
+    def _claim(self, feed: str, key: str, fingerprint: str, operations: int) -> Claim:
+        now, number = self.clock(), self.log.take(feed, operations)
+        ours = Claim(key, fingerprint, self.new_id(), number, now + limits.CLAIM_MS)
+        standing = self.claims.claim(feed, ours, now_ms=now)
+        self._give_back(feed, ours.page, standing)
+        return standing
+
+    def _aim(
+        self, feed: str, body: str | bytes, claim: Claim, required: Precondition | None = None
+    ) -> Page:
+        """Write to the page the claim names; overtaken, let the claim name another."""
+        for _ in range(limits.APPEND_ATTEMPTS_MAX):
+            if required and not self._is_there(feed, claim.page):
+                self._check_before(feed, claim.page, required)
+            page = self._page(claim.page, body, claim.append_id)
+            if self.log.put(feed, page) == claim.append_id:
+                return self.log.read(feed, claim.page - 1, 1)[0]  # a retry's clock differs
+            number = self.log.take(feed)
+            claim = self.claims.move(feed, claim, number)
+            self._give_back(feed, number, claim)
+        raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+
+    def _is_there(self, feed: str, number: int) -> bool:
+        """Then the page is ours, and what is required has held; or a filler, and nothing is put."""
+        found = self.log.read(feed, number - 1, 1)
+        return bool(found) and found[0].number == number
+
+    def _check_before(self, feed: str, number: int, required: Precondition | None) -> None:
+        """Where it does not hold, our number is given back."""
+        if required is None:
+            return
+        try:
+            required.check_before(number)
+        except TidingsError:
+            self._close(feed, number)
+            raise
+
+    def _give_back(self, feed: str, number: int, claim: Claim) -> None:
+        """Close the hole we made where another request with the same key was faster."""
+        if claim.page != number:
+            self._close(feed, number)
+
+    def _close(self, feed: str, number: int) -> None:
+        now = self.clock()
+        self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
+
+    def _page(self, number: int, body: str | bytes, append_id: str) -> Page:
+        now = self.clock()
+        return Page(number, body, append_id, now, now + self.page_ms)

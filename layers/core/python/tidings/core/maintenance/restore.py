@@ -1,0 +1,264 @@
+"""
+Restoring: a feed whose tables were put back to an earlier moment goes on, and nobody skips.
+
+Each table is as of a moment of its own. The log counts: it is kept as far as it has no hole, and
+whoever is beyond that is taken back to it. Numbers that were told behind it are never given
+again: empty pages stand under them, the counter goes on above, and the profile remembers which
+they were (`settings.lost_pages`). That memory is written first and the empty pages last, so that a
+run which was killed is found half done and ended by the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core import limits
+from tidings.core.archive import segments
+from tidings.core.consumers import consumer as consumers
+from tidings.core.consumers import position as positions
+from tidings.core.errors import Unavailable
+from tidings.core.followers.leases import Observation
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.pages import filler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.consumers.consumer import Consumer
+    from tidings.core.consumers.position import Position
+    from tidings.core.consumers.stores import ConsumerStore
+    from tidings.core.effects import Clock, NewId, Sleep
+    from tidings.core.followers.leases import Lease
+    from tidings.core.followers.stores import FollowerStore
+    from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import Checkpoints, LogStore
+    from tidings.core.model.pages import Page
+    from tidings.core.settings.lost_pages import Lost
+    from tidings.core.settings.stores import Profiles
+
+
+class Numbers(Protocol):
+    """The page numbers of a feed that nobody writes to meanwhile."""
+
+    def raise_head(self, feed: str, page: int) -> None:
+        """The next number is above *page*; nothing happens where it is already."""
+        ...
+
+    def fill(self, feed: str, pages: Sequence[Page]) -> None:
+        """Put *pages*, whose numbers are free, in any order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """
+    The log is kept up to *kept*. What was told behind it, up to page *last*, is lost but for
+    *strays*: pages behind the first hole, which stay where they are.
+    """
+
+    kept: Place
+    last: int
+    strays: frozenset[int]
+
+    @property
+    def lost(self) -> Lost:
+        return self.kept.page + 1, self.last
+
+    @property
+    def end(self) -> int:
+        """The last empty page. It was never told, so that places behind it are of the new log."""
+        return self.last + 1
+
+    @property
+    def missing(self) -> Sequence[int]:
+        return [n for n in range(self.kept.page + 1, self.end + 1) if n not in self.strays]
+
+    @property
+    def size(self) -> int:
+        """How many empty pages it takes."""
+        return self.end - self.kept.page - len(self.strays)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Followers and consumers that were taken back, and parts of the archive that were cut."""
+
+    followers: tuple[str, ...]
+    consumers: tuple[str, ...]
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """*archive* is None where there is none. *page_ms* is how long DynamoDB keeps a page."""
+
+    log: LogStore
+    reader: Reader
+    numbers: Numbers
+    followers: FollowerStore
+    checkpoints: Checkpoints
+    consumers: ConsumerStore
+    profiles: Profiles
+    archive: ArchiveStore | None
+    clock: Clock
+    sleep: Sleep
+    new_id: NewId
+    page_ms: int
+
+    def plan(self, feed: str, heard: int | None) -> Plan:
+        """
+        What is to be done, where nobody was told a page above *heard*.
+
+        None: nobody knows. Then as many pages were told as could have been since the last one
+        that is here, and that is dear after an hour.
+        """
+        found = self.reader.frontier(feed, 0)
+        begun = self._begun(feed, found.page)
+        kept = self._behind_which(feed, begun) if begun else found
+        strays = frozenset(self._behind(feed, kept.page))
+        known = max([kept.page, *strays, *self._known(feed)])
+        if begun and known <= begun[1] + 1:
+            return Plan(kept, max(begun[1], heard or 0), strays)
+        if heard is None:
+            since_s = max(0, self.clock() // 1000 - kept.seconds) if kept.seconds else 0
+            heard = known + since_s * limits.NUMBERS_PER_S_MAX
+        return Plan(kept, max(known, heard), strays)
+
+    def restore(self, feed: str, plan: Plan) -> Restored:
+        """
+        Do it. Killed at any moment, the next plan goes on with it.
+
+        Raises:
+            Unavailable: a store does not answer, or somebody holds a follower.
+        """
+        self._remember(feed, plan.lost)
+        self.numbers.raise_head(feed, plan.end)
+        taken = tuple(self._take_back(feed, plan.kept.page))
+        moved = tuple(self._move_consumers(feed, plan.kept))
+        parts = cut(self.archive, feed, plan.kept.page) if self.archive else 0
+        now, missing = self.clock(), plan.missing
+        for at in range(0, len(missing), limits.RESTORE_FILL):
+            batch = missing[at : at + limits.RESTORE_FILL]
+            fillers = [filler(n, at_ms=now, expires_ms=now + self.page_ms) for n in batch]
+            self.numbers.fill(feed, fillers)
+        return Restored(taken, moved, parts)
+
+    def _begun(self, feed: str, frontier: int) -> Lost | None:
+        """What a restore that was not ended said was lost."""
+        found = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
+        return found[-1] if found else None
+
+    def _behind_which(self, feed: str, lost: Lost) -> Place:
+        page = self.reader.at(feed, lost[0] - 1)
+        return page.end if page else Place(lost[0] - 1, PAGE_END, 0)
+
+    def _lost(self, feed: str) -> tuple[Lost, ...]:
+        return self.profiles.profile(feed).lost
+
+    def _behind(self, feed: str, after: int) -> Iterator[int]:
+        """The numbers of pages behind a hole; not those of empty ones, which hold nothing."""
+        while pages := self.log.read(feed, after):
+            yield from (page.number for page in pages if page.body)
+            after = pages[-1].number
+
+    def _known(self, feed: str) -> Iterator[int]:
+        """Numbers that were certainly given."""
+        yield self.log.head(feed)
+        yield from self.checkpoints.checkpoints(feed).values()
+        yield from (positions.rank(each.position)[0] for each in self.consumers.consumers(feed))
+        yield from (last for _, last in self._lost(feed))
+        if self.archive:
+            yield from (span.last for span in archive_ends(self.archive, feed, self.log.head(feed)))
+
+    def _remember(self, feed: str, lost: Lost) -> None:
+        for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
+            profile = self.profiles.profile(feed)
+            others = tuple(each for each in profile.lost if each[0] != lost[0])
+            if lost in profile.lost or self.profiles.save(
+                feed, replace(profile, lost=(*others, lost))
+            ):
+                return
+        raise Unavailable(f"the profile of {feed} kept changing")
+
+    def _take_back(self, feed: str, kept: int) -> Iterator[str]:
+        """No follower stands behind the log that is kept."""
+        for name, page in self.checkpoints.checkpoints(feed).items():
+            if page <= kept:
+                continue
+            lease = self._take(feed, name)
+            self.followers.release(replace(lease, checkpoint=kept), force=True)
+            yield name
+
+    def _take(self, feed: str, name: str) -> Lease:
+        """Who held it when the table was stored is long dead; whoever is at work renews it."""
+        owner = self.new_id()
+        found = self.followers.take(feed, name, owner=owner, now_ms=self.clock())
+        if found.owner != owner:
+            self.sleep(limits.LEASE_MS)
+            seen = Observation(found.fence, found.beat)
+            found = self.followers.take(feed, name, owner=owner, now_ms=self.clock(), over=seen)
+        if found.owner != owner:
+            raise Unavailable(f"the follower {name} of {feed} is at work; try again")
+        return found
+
+    def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
+        """No named consumer does, either."""
+        for found in self.consumers.consumers(feed):
+            left = taken_back(found, kept)
+            if left == found:
+                continue
+            change = consumers.Change(left)
+            if not self.consumers.write(feed, found.name, found.version, change):
+                raise Unavailable(f"the consumer {found.name} of {feed} is at work; try again")
+            yield found.name
+
+
+def taken_back(consumer: Consumer, kept: Place) -> Consumer:
+    """
+    *consumer* as if it had heard nothing behind *kept*; itself where it has not.
+
+    A copy that it is in the middle of begins anew.
+    """
+    if consumer.copying and consumer.position != positions.COPY:
+        return _placed(consumer, positions.COPY)
+    beyond = [span for span in consumer.acked if span.page > kept.page]
+    if positions.rank(consumer.position)[0] > kept.page:
+        return _placed(consumer, kept if kept.page else None)
+    marks = (consumer.sent, consumer.single)
+    if not beyond and all(positions.rank(mark)[0] <= kept.page for mark in marks):
+        return consumer
+    return _placed(consumer, consumer.position)
+
+
+def _placed(consumer: Consumer, position: Position | None) -> Consumer:
+    """At *position*; what it had begun or acknowledged beyond is sent again."""
+    fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
+    return consumers.unheld(fresh)
+
+
+def archive_ends(store: ArchiveStore, feed: str, after: int) -> Iterator[segments.Span]:
+    """The parts that end behind page *after*."""
+    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
+        yield from found
+        after = found[-1].last
+
+
+def cut(store: ArchiveStore, feed: str, kept: int) -> int:
+    """
+    Leave nothing in the archive behind page *kept*; how many parts were cut or removed.
+
+    Raises:
+        BrokenPart: a part that has to be cut cannot be read; it is still there.
+    """
+    count = 0
+    while found := store.list(feed, kept, limits.ARCHIVE_LISTED):
+        for span in found:
+            body = store.get(feed, span) if span.first <= kept else None
+            if body is not None:
+                pages = [page for page in segments.decode(body) if page.number <= kept]
+                store.put(feed, *segments.encode(pages))
+            store.remove(feed, span)
+            count += 1
+    return count

@@ -1,0 +1,120 @@
+"""
+Retention: how far the floor may rise.
+
+A page is given up by age, but never one of the last *records_min* pages and never one that a
+built-in follower has not handled. A named consumer is waited for likewise, but not for ever: at
+the age of a cap its pages are given up in spite of it. The page that it stands on stays as long as
+the one behind it: without it nobody could tell that the position is one of this log. DynamoDB
+deletes a page a day after that, as it was written to do (`page_ms` of the settings), because
+deleting by TTL is free and deleting by hand is not. What must stay for longer is renewed
+(`log.renewal`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core.followers.follower import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidings.core.consumers.retention import Holds
+    from tidings.core.effects import Clock, Count
+    from tidings.core.log.reader import Reader
+    from tidings.core.log.renewal import Renewer
+    from tidings.core.log.stores import Checkpoints, LogStore, TrimStore
+    from tidings.core.model.feeds import Retention
+
+
+def _nothing(feed: str) -> Retention | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmer:
+    """
+    *purge* is what the operator of a feed allows beside *retention*, *aged* what its `maxAge` does.
+    *holds* are its named consumers. *archives*: nothing is given up that is not archived.
+    """
+
+    log: LogStore
+    trim: TrimStore
+    checkpoints: Checkpoints
+    reader: Reader
+    retention: Retention
+    clock: Clock
+    count: Count
+    renewer: Renewer
+    purge: Callable[[str], Retention | None] = _nothing
+    aged: Callable[[str], Retention | None] = _nothing
+    holds: Holds | None = None
+    archives: bool = False
+
+    def run(self, feed: str) -> int:
+        """Raise the floor of *feed* as far as it may rise; the new floor."""
+        now, floor = self.clock(), self.trim.floor(feed)
+        held = self.holds.pages(feed) if self.holds else frozenset()
+        raised = self._behind_what_is_lost(feed, floor)
+        raised = max(self._raised(feed, raised, rule, now, held) for rule in self._rules(feed))
+        if self.holds and held:
+            raised = max(raised, self._raised(feed, raised, self.holds.cap, now, frozenset()))
+        while raised > floor and raised - 1 in held:
+            raised -= 1  # the page shows that a consumer's position on it is one of this log
+        if raised > floor:
+            self.trim.raise_floor(feed, raised)
+            self.count("FloorRaised", raised - floor)
+        end = self.log.head(feed) + 1
+        young = self._first_young(feed, raised, end, now - self.retention.age_ms)
+        self.renewer.run(feed, raised, young - 1)
+        return raised
+
+    def _behind_what_is_lost(self, feed: str, floor: int) -> int:
+        """
+        *floor*, or behind all that was handled where nothing of it, and nothing else, is there.
+
+        Pages that go before the floor has passed them are counted, for an alarm.
+        """
+        handled = min(self._handled(feed).values())
+        beyond = self.reader.next(feed, floor)
+        gone = min(handled, beyond.number - 1 if beyond else handled) - floor + 1
+        if gone > 0:
+            self.count("PagesLost", gone)
+        return floor if beyond else max(floor, handled + 1)
+
+    def _rules(self, feed: str) -> list[Retention]:
+        found = (self.purge(feed), self.aged(feed))
+        return [self.retention, *(rule for rule in found if rule)]
+
+    def _raised(
+        self, feed: str, floor: int, rule: Retention, now: int, held: frozenset[int]
+    ) -> int:
+        bound = min((self._bound(feed, rule.records_min), *(page + 1 for page in held)))
+        return self._first_young(feed, floor, bound, now - rule.age_ms)
+
+    def _bound(self, feed: str, records_min: int) -> int:
+        """The floor must not pass this page, however old the pages are."""
+        handled = self._handled(feed).values()
+        return min(self.log.head(feed) - records_min, *handled) + 1
+
+    def _handled(self, feed: str) -> dict[str, int]:
+        return standing(self.checkpoints.checkpoints(feed), archives=self.archives)
+
+    def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
+        """
+        The first page from *floor* to *bound* committed after *since_ms*, by halving.
+
+        Commit times ascend but for the skew of the writers' clocks, which is far below any
+        retention. A missing page is as old as the next one that is there, and never old where
+        none is: its absence says nothing.
+        """
+        low, high = floor, max(floor, bound)
+        while low < high:
+            middle = (low + high) // 2
+            page = self.reader.next(feed, middle)
+            if page is None or page.at_ms > since_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low

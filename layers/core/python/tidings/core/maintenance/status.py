@@ -1,0 +1,167 @@
+"""
+Reporting: how a feed is, for operators and their monitors.
+
+oplog's ten fields come first, in its order and with its meanings. What it told beside them
+(command line, environment, memory) is nobody's business and is not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.followers.follower import STATE, standing
+from tidings.core.model.feeds import check_known
+from tidings.core.model.timestamps import from_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.counters import Taken, Tallies, Totals
+    from tidings.core.effects import Clock
+    from tidings.core.followers.leases import Lease
+    from tidings.core.followers.stores import Standings
+    from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import Intake
+    from tidings.core.model.cursors import Place
+    from tidings.core.replication.source import Sources
+
+OK, LAGGING, UNAVAILABLE = "OK", "LAGGING", "UNAVAILABLE"
+LOCAL = "local"  # the source of a feed that producers post to
+Report = dict[str, object]
+
+COUNTERS = (
+    "events_received",
+    "events_sent",
+    "events_ingested",
+    "events_error",
+    "events_discarded",
+    "queue_size",
+    "queue_max_size",
+    "clients",
+    "connections",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a follower is. *lag_ms* is the age of the oldest page it has not handled."""
+
+    name: str
+    checkpoint: int
+    lag_pages: int
+    lag_ms: int
+    leased: bool
+    operations: int
+
+    def told(self) -> Report:
+        return {
+            "name": self.name,
+            "checkpoint": self.checkpoint,
+            "lag_pages": self.lag_pages,
+            "lag_ms": self.lag_ms,
+            "leased": self.leased,
+        }
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Reports are remembered for `limits.STATUS_AGE_MS`. *sources* are those of chained feeds."""
+
+    intake: Intake
+    checkpoints: Standings
+    tallies: Tallies
+    reader: Reader
+    clock: Clock
+    feeds: frozenset[str]
+    archives: bool = False
+    sources: Sources = field(default_factory=dict)
+    _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)
+
+    def report(self, feed: str) -> Report:
+        """
+        How *feed* is.
+
+        Raises:
+            InvalidFeed, UnknownFeed: there is no such feed here.
+            Unavailable: a store did not answer; see `unavailable`.
+        """
+        name, now = check_known(feed, self.feeds), self.clock()
+        made_ms, recent = self._recent.get(name, (0, None))
+        if recent is None or not 0 <= now - made_ms < limits.STATUS_AGE_MS:
+            recent = self._look(name, now)
+            self._recent[name] = (now, recent)
+        return recent
+
+    def unavailable(self, feed: str) -> Report:
+        """What is told of *feed* while its store does not answer."""
+        counters = dict.fromkeys(COUNTERS)
+        time = from_ms(self.clock())
+        return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
+
+    def _look(self, feed: str, now_ms: int) -> Report:
+        """The followers first, then what is ahead of them: so no lag is below zero."""
+        leases = self.checkpoints.standings(feed)
+        totals = self.tallies.totals(feed, now_ms=now_ms)
+        taken = self.intake.taken(feed)
+        followers = self._followers(feed, leases, taken.page, now_ms)
+        frontier, exact = self._frontier(feed, max(each.checkpoint for each in followers))
+        late = any(each.lag_ms > limits.LAG_MS_MAX for each in followers)
+        return {
+            "status": LAGGING if late else OK,
+            **_counters(taken, totals, followers),
+            "feed": feed,
+            "feeds": sorted(self.feeds),
+            "head": taken.page,
+            "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
+            "floor": self.reader.trim.floor(feed),
+            "followers": [each.told() for each in followers],
+            "time": from_ms(now_ms),
+            "source": self.sources[feed].url if feed in self.sources else LOCAL,
+        }
+
+    def _followers(
+        self, feed: str, leases: Sequence[Lease], head: int, now_ms: int
+    ) -> list[Standing]:
+        """Those that never ran yet stand before the first page."""
+        known = {lease.name: lease for lease in leases}
+        handled = {lease.name: lease.checkpoint for lease in leases}
+        return [
+            self._standing(feed, name, known.get(name), head, now_ms)
+            for name in sorted(standing(handled, archives=self.archives))
+        ]
+
+    def _standing(
+        self, feed: str, name: str, lease: Lease | None, head: int, now_ms: int
+    ) -> Standing:
+        checkpoint = lease.checkpoint if lease else 0
+        waiting = self.reader.log.read(feed, checkpoint, 1) if checkpoint < head else []
+        return Standing(
+            name,
+            checkpoint,
+            lag_pages=head - checkpoint,
+            lag_ms=max(0, now_ms - waiting[0].at_ms) if waiting else 0,
+            leased=lease is not None and lease.held(now_ms),
+            operations=lease.operations if lease else 0,
+        )
+
+    def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
+        """The end of the contiguous prefix; False when it is farther than a report looks."""
+        *_, found = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
+        return found
+
+
+def _counters(taken: Taken, totals: Totals, followers: Sequence[Standing]) -> Report:
+    """Nothing queues here, so nothing is ever discarded: both are an agent's business."""
+    ingested = next(each.operations for each in followers if each.name == STATE)
+    values = {
+        "events_received": taken.operations,
+        "events_sent": totals.sent,
+        "events_ingested": ingested,
+        "events_error": totals.refused,
+        "clients": totals.clients,
+        "connections": totals.connections,
+    }
+    return {name: values.get(name, 0) for name in COUNTERS}

@@ -1,0 +1,201 @@
+"""
+Sweeping: the schedule's safety net under everything that is woken by events.
+
+Rings followers that have something to do, trims the log, and picks up connections that were
+left half way when a function died. At connections it looks in rounds, see `roster`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.followers.follower import ARCHIVE, FOLLOWERS, PUSH
+from tidings.core.followers.invocation import in_turn
+from tidings.core.settings.feed import endings_of
+from tidings.core.settings.revocations import may_be_forgotten
+from tidings.core.websocket.inbox import hand_over, take_back
+from tidings.core.websocket.push import leaves_push
+from tidings.core.websocket.replay import serves
+from tidings.core.websocket.session import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tidings.core.consumers.retention import ConsumerWatch
+    from tidings.core.counters import Tallies
+    from tidings.core.effects import Clock, Count, NewId, Spread
+    from tidings.core.followers.stores import Bells, Standings
+    from tidings.core.log.stores import LogStore
+    from tidings.core.maintenance.retention import Trimmer
+    from tidings.core.replication.monitor import RelayWatch
+    from tidings.core.settings.stores import Profiles
+    from tidings.core.websocket.connections import Connection
+    from tidings.core.websocket.send import Delivery
+    from tidings.core.websocket.stores import Inbox, Roster
+
+SOCKETS = "sockets"  # the place of those who are connected by WebSocket
+
+
+@dataclass(slots=True)
+class Failures:
+    """What failed of many things that do not depend on each other: all are counted, some kept."""
+
+    errors: list[Exception] = field(default_factory=list)
+    count: int = 0
+    _lock: Lock = field(default_factory=Lock)  # connections are looked after side by side
+
+    @contextmanager
+    def kept(self, what: str) -> Iterator[None]:
+        """Go on behind an error of *what* is done in this context."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (raised with the others at the end)
+            error.add_note(what)
+            with self._lock:
+                self.count += 1
+                if len(self.errors) < limits.SWEEP_ERRORS_MAX:
+                    self.errors.append(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeper:
+    log: LogStore
+    checkpoints: Standings
+    trimmer: Trimmer
+    roster: Roster
+    inbox: Inbox
+    delivery: Delivery
+    bells: Bells
+    clock: Clock
+    new_id: NewId
+    count: Count
+    tallies: Tallies
+    spread: Spread
+    watch: ConsumerWatch | None = None
+    archives: bool = False
+    relays: RelayWatch | None = None
+    profiles: Profiles | None = None
+
+    def run(self, feeds: frozenset[str]) -> None:
+        """
+        One sweep over every feed and the next connections. What fails stops nothing else.
+
+        Raises:
+            ExceptionGroup: what failed, each with a note that names it.
+        """
+        failures, began_ms = Failures(), self.clock()
+        for feed in in_turn(feeds, began_ms // limits.SWEEP_EVERY_MS):
+            for name, step in self._steps():
+                with failures.kept(f"{name} of the feed {feed}"):
+                    step(feed)
+        with failures.kept("connections"):
+            self._connections(failures, began_ms + limits.SWEEP_LOOK_MS)
+        if failures.count:
+            self.count("SweepStepsFailed", failures.count)
+            raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
+
+    def _steps(self) -> Iterator[tuple[str, Callable[[str], object]]]:
+        if self.relays:
+            yield "the relay", self.relays.run
+        yield "the followers", self._ring_late
+        yield "the retention", self.trimmer.run
+        if self.watch:
+            yield "the consumers", self.watch.run
+
+    def _connections(self, failures: Failures, until_ms: int) -> None:
+        """
+        Go on with the round for some portions, one at least.
+
+        How far it is is stored behind what was done: what a killed sweep did is done again.
+        """
+        standing = round_ = self.roster.round()
+        for _ in range(limits.SWEEP_PORTIONS_MAX):
+            portion = self.roster.portion(round_.place, limits.SWEEP_PORTION)
+            self._look_after(portion.connections, failures)
+            round_ = round_.behind(portion)
+            if not round_.place or self.clock() >= until_ms:
+                break
+        if (kept := round_.next(standing)) != standing:
+            self.roster.keep(kept)
+        self._tell(round_.clients())
+
+    def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:
+        """What is due is done side by side: in a bad hour it is of each of them."""
+        due: dict[str, Callable[[], None]] = {}
+        for connection in connections:
+            with failures.kept(f"the connection {connection.id}"):
+                if act := self._due(connection):
+                    due[connection.id] = act
+
+        def do(connection_id: str) -> None:
+            with failures.kept(f"the connection {connection_id}"):
+                due[connection_id]()
+
+        if due:
+            self.spread(do, list(due))
+
+    def _ring_late(self, feed: str) -> None:
+        """Those that lag, and those whose holder died: whoever comes next would have to wait."""
+        head, now_ms = self.log.head(feed), self.clock()
+        leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
+        checkpoints = {name: lease.checkpoint for name, lease in leases.items()}
+        for follower in FOLLOWERS:
+            lag = head - checkpoints.get(follower, 0)
+            self.count("FollowerLag", lag)
+            if lag > 0 or (follower in leases and leases[follower].is_late(now_ms)):
+                self.bells.ring(feed, follower)
+        if self.archives:
+            self._archive(feed, head, checkpoints.get(ARCHIVE, 0))
+
+    def _archive(self, feed: str, head: int, checkpoint: int) -> None:
+        """
+        Nothing else rings this follower: each of its runs costs a write, and a minute is enough.
+
+        So pages say little of its lag.
+        """
+        waiting = self.log.read(feed, checkpoint, 1) if head > checkpoint else []
+        lag_ms = max(0, self.clock() - waiting[0].at_ms) if waiting else 0
+        self.count("ArchiveLag", lag_ms // 1000)
+        if waiting:
+            self.bells.ring(feed, ARCHIVE)
+
+    def _tell(self, clients: Mapping[str, int]) -> None:
+        """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""
+        until_ms = self.clock() + limits.SWEPT_PRESENCE_MS
+        for feed, count in sorted(clients.items()):
+            self.tallies.attend(feed, SOCKETS, count, until_ms=until_ms)
+
+    def _has_ended(self, connection: Connection, now: int) -> bool:
+        admission = connection.admission
+        if self.profiles is None or not admission.may_end:
+            return False
+        endings = endings_of(self.profiles.profile(connection.feed))
+        if admission.key and may_be_forgotten(endings, connection.opened_ms, now):
+            return True  # it comes again, and is asked for its key
+        return admission.has_ended(endings, now)
+
+    def _due(self, connection: Connection) -> Callable[[], None] | None:
+        """What has to be done for the connection; None of most."""
+        now = self.clock()
+        if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
+            return partial(self.delivery.cut, connection.id)
+        if self._has_ended(connection, now):
+            return partial(self.delivery.end, connection.id)  # idle: push has not met it
+        if leaves_push(connection):
+            return partial(self._hand_over, connection)
+        if now < connection.runner_expires_ms:
+            return None  # a replay is at work; or a listener is answered, no item comes before
+        if serves(connection):
+            return partial(self.bells.replay, connection.id)
+        return partial(self._hand_over, connection) if connection.state is State.JOINING else None
+
+    def _hand_over(self, connection: Connection) -> None:
+        """Once more: who changed its state may have died before it told the push follower."""
+        tell = hand_over if connection.state is State.JOINING else take_back
+        tell(self.inbox, connection, self.new_id())
+        self.bells.ring(connection.feed, PUSH)

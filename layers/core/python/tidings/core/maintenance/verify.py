@@ -1,0 +1,266 @@
+"""
+Verifying: whether the state is the fold of the log.
+
+The log is read once and sorted by bucket. Then each bucket is compared with its fold by a
+checksum, and row by row where the checksums differ. The feed goes on meanwhile: a row is right
+if it is the object's latest operation up to the checkpoint of the follower `state`, or any
+operation of it behind that, because rows are written before the checkpoint moves. The
+checkpoint is read before the rows, the end of the log after them; so no moment gives a false
+alarm, and nothing has to stand still.
+
+Of objects whose latest operation is below the floor the log knows nothing: their rows are
+counted, and nothing is said of them. With the archive the log begins where that does: compacted
+or not, it has the latest operation of each object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import LogIncomplete
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import PagesLost
+from tidings.core.state.differences import Difference, Kind
+from tidings.core.state.rows import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from tidings.core.archive.reader import ArchiveReader
+    from tidings.core.effects import Clock
+    from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import Checkpoints
+    from tidings.core.maintenance.stores import Spill
+    from tidings.core.model.pages import Page
+    from tidings.core.state.rows import Row
+    from tidings.core.state.stores import StateStore
+
+_DIGEST_BYTES = 16  # sums of so many bits are equal by chance once in 10^38
+_SUMS = 1 << 8 * _DIGEST_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """
+    What was found in *bucket*, whose log was handled up to page *checkpoint*.
+
+    *agreeing* rows are as the log says, *older* ones are not in the log any more.
+    """
+
+    bucket: int
+    checkpoint: int
+    agreeing: int
+    older: int
+    differences: Sequence[Difference] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many there are in the state."""
+        return self.agreeing + self.older + sum(bool(each.found) for each in self.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """The latest operation of each object up to *checkpoint*."""
+
+    checkpoint: int
+    latest: Mapping[str, Row]
+
+
+@dataclass(slots=True)
+class Verifier:
+    """
+    One run over the *buckets* of a feed: `read`, then `compare` each of them.
+
+    *floor* is where the log began when the run did, or the archive before it; *page* the last page
+    that was read.
+    """
+
+    feed: str
+    states: StateStore
+    checkpoints: Checkpoints
+    reader: Reader
+    spill: Spill
+    clock: Clock
+    tombstone_ms: int
+    buckets: Collection[int] = range(limits.BUCKETS)
+    archive: ArchiveReader | None = None
+    floor: int = 1
+    page: int = 0
+    _checkpoint: int = 0
+    _looked_ms: int = -limits.VERIFY_LOOK_MS
+
+    def read(self) -> Iterator[int]:
+        """Read the log from its floor to its end; after each read the last page."""
+        self.floor = self.reader.trim.floor(self.feed)
+        self.page = self.floor - 1
+        if self.archive:
+            yield from self._archived(self.archive)
+        yield from self._pages()
+
+    def compare(self, bucket: int) -> Compared:
+        """
+        Raises:
+            LogIncomplete: pages that the state has handled are not in the log.
+            Unavailable: a store does not answer.
+        """
+        if self.clock() - self._looked_ms >= limits.VERIFY_LOOK_MS:
+            self._look()
+        fold = self._fold(bucket)
+        wanted = self._remembered(fold.latest.values())
+        older, total = 0, 0
+        for row in self._rows(bucket):
+            if self._is_older(row):
+                older += 1
+            elif not self._forgotten(row):
+                total = (total + _digest(row)) % _SUMS
+        if total == sum(map(_digest, wanted)) % _SUMS:
+            return Compared(bucket, fold.checkpoint, len(wanted), older)
+        return self._row_by_row(bucket)
+
+    def _row_by_row(self, bucket: int) -> Compared:
+        self._look()
+        fold = self._fold(bucket)
+        agreeing, older, doubtful = set(), 0, {}
+        for row in self._rows(bucket):
+            wanted = fold.latest.get(row.key)
+            if wanted is not None and _same(row, wanted):
+                agreeing.add(row.key)
+            elif wanted is None and self._is_older(row):
+                older += 1
+            else:
+                doubtful[row.key] = row
+        differences = self._judged(bucket, fold, doubtful)
+        missing = [
+            Difference(Kind.MISSING, bucket, row.key, None, row)
+            for row in self._remembered(fold.latest.values())
+            if row.key not in agreeing and row.key not in doubtful
+        ]
+        count = len(agreeing) + len(doubtful) - len(differences)
+        return Compared(bucket, fold.checkpoint, count, older, [*missing, *differences])
+
+    def _judged(
+        self, bucket: int, fold: _Fold, doubtful: Mapping[str, Row]
+    ) -> Sequence[Difference]:
+        """Those of *doubtful* rows that are no operation behind the checkpoint either."""
+        self._read_on()  # a row may be of a page that was appended since
+        right = {
+            row.key
+            for row in self.spill.rows(bucket)
+            if row.page > fold.checkpoint and row.key in doubtful and _same(doubtful[row.key], row)
+        }
+        return [
+            Difference(_kind(row, wanted), bucket, key, row, wanted)
+            for key, row in doubtful.items()
+            if key not in right
+            for wanted in [fold.latest.get(key)]
+        ]
+
+    def _look(self) -> None:
+        """The checkpoint is read before any row: the rows show at least what is in the fold."""
+        checkpoint = self.checkpoints.checkpoints(self.feed).get(STATE, 0)
+        self._read_on()
+        if self.page < checkpoint:
+            raise LogIncomplete(feed=self.feed, page=self.page, checkpoint=checkpoint)
+        self._checkpoint, self._looked_ms = checkpoint, self.clock()
+
+    def _fold(self, bucket: int) -> _Fold:
+        """Up to the checkpoint as it was when it was looked at."""
+        checkpoint = self._checkpoint
+        rows = self.spill.rows(bucket)
+        return _Fold(checkpoint, {row.key: row for row in rows if row.page <= checkpoint})
+
+    def _read_on(self) -> None:
+        for _ in self._pages():
+            pass
+
+    def _pages(self) -> Iterator[int]:
+        """What the log holds behind what was read, as far as there is no hole."""
+        more = True
+        while more:
+            try:
+                run = self.reader.read(self.feed, self.page)
+            except PagesLost:
+                return  # who looks finds the log shorter than the checkpoint
+            if run.pages:
+                self._spill(self._said(run.pages))
+                self.page = run.pages[-1].number
+            more = run.more
+            yield self.page
+
+    def _archived(self, archive: ArchiveReader) -> Iterator[int]:
+        """What the archive holds below the floor, from where it has no hole any more."""
+        until = self.floor - 1
+        self.floor = archive.begins(self.feed, until)
+        self.page = self.floor - 1
+        while found := archive.read(self.feed, self.page, until):
+            self._spill(self._said(found))
+            self.page = found[-1].number
+            yield self.page
+
+    def _spill(self, rows: Iterable[Row]) -> None:
+        self.spill.add([row for row in rows if row.bucket in self.buckets])
+
+    def _said(self, pages: Iterable[Page]) -> Iterator[Row]:
+        for page in pages:
+            yield from rows_of(page, tombstone_ms=self.tombstone_ms)
+
+    def _rows(self, bucket: int) -> Iterator[Row]:
+        after = None
+        while found := self.states.read(self.feed, bucket, after):
+            yield from found
+            after = found[-1].key
+
+    def _is_older(self, row: Row) -> bool:
+        """Than the log, which can therefore say nothing of it."""
+        return row.whole and row.page < self.floor
+
+    def _remembered(self, rows: Iterable[Row]) -> list[Row]:
+        return [row for row in rows if not self._forgotten(row)]
+
+    def _forgotten(self, row: Row) -> bool:
+        """Whether it may be gone: a tombstone is deleted some time after it has expired."""
+        return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
+
+
+def differing(found: Row, wanted: Row) -> list[str]:
+    """The names of what is not the same in both."""
+    names = ("page", "slot", "at_ms", "line")
+    unequal = [name for name in names if getattr(found, name) != getattr(wanted, name)]
+    return unequal if _expires_rightly(found) else [*unequal, "expires_ms"]
+
+
+def _same(found: Row, wanted: Row) -> bool:
+    """Rows of one key."""
+    return not differing(found, wanted)
+
+
+def _expires_rightly(row: Row) -> bool:
+    """
+    An object that lives does not expire; a deleted one does, but no sooner than the state owes.
+
+    When exactly depends on the retention that was set when the row was written.
+    """
+    if not row.deleted:
+        return row.expires_ms == 0
+    return row.expires_ms >= row.at_ms + limits.TOMBSTONE_SLACK_MS
+
+
+def _digest(row: Row) -> int:
+    place = f"{row.key}\0{row.page} {row.slot} {row.at_ms} {_expires_rightly(row)}\0"
+    digest = hashlib.blake2b((place + row.line).encode(), digest_size=_DIGEST_BYTES)
+    return int.from_bytes(digest.digest(), "big")
+
+
+def _kind(found: Row, wanted: Row | None) -> Kind:
+    if not found.whole:
+        return Kind.BROKEN
+    if wanted is None:
+        return Kind.ALIEN
+    at, wanted_at = (found.page, found.slot), (wanted.page, wanted.slot)
+    if at == wanted_at:
+        return Kind.ALTERED
+    return Kind.STALE if at < wanted_at else Kind.ALIEN

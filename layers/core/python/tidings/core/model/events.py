@@ -1,0 +1,82 @@
+"""
+Events as clients receive them: an id, a name and, but for `reset` and `live`, data.
+
+The same events travel as SSE blocks and, many together, as WebSocket messages.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidings.core import limits
+from tidings.core.model.operations import data_of, event_of, spelled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+LEAVE = "leave"
+_WRAPPING_BYTES = len('{"events":[],"cursor":"0123456789abcdef01234567"}')
+
+
+class Event(NamedTuple):
+    """*data* is one line of JSON; empty for `reset` and `live`."""
+
+    id: str
+    name: str
+    data: str
+
+
+def of_line(id_prefix: str, slot: int, line: str) -> Event:
+    return Event(f"{id_prefix}{slot:06x}", event_of(line), data_of(line))
+
+
+def leave_of(event: Event) -> Event:
+    """The same operation, told to those whose parents it took away."""
+    return event._replace(name=LEAVE)
+
+
+def veiled_leave_of(event: Event) -> Event:
+    """The same, to those who may not see what is outside: which object it was."""
+    found = json.loads(event.data)
+    return Event(event.id, LEAVE, spelled({"type": found["type"], "id": found["id"]}))
+
+
+def to_sse(event: Event) -> str:
+    """One SSE block; `reset` and `live` carry `{}` because browsers drop events without data."""
+    return f"id: {event.id}\nevent: {event.name}\ndata: {event.data or '{}'}\n\n"
+
+
+def to_json(event: Event) -> str:
+    data = f',"data":{event.data}' if event.data else ""
+    return f'{{"id":"{event.id}","event":"{event.name}"{data}}}'
+
+
+def pack(events: Iterable[str], cursor: str) -> Iterator[str]:
+    """
+    WebSocket messages `{"events":[...],"cursor":"..."}` from events in JSON, in order.
+
+    Each stays within `limits.FRAME_BYTES_MAX` or holds a single event; the cursor stands on the
+    last one only, behind everything it vouches for. No events: one message with the cursor alone.
+    """
+    batch: list[str] = []
+    size = _WRAPPING_BYTES
+    for event in events:
+        length = len(event.encode()) + 1
+        if batch and size + length > limits.FRAME_BYTES_MAX:
+            yield f'{{"events":[{",".join(batch)}]}}'
+            batch, size = [], _WRAPPING_BYTES
+        batch.append(event)
+        size += length
+    yield f'{{"events":[{",".join(batch)}],"cursor":"{cursor}"}}'
+
+
+def reply(kind: str, **fields: object) -> str:
+    """An answer to a client's message: `{"reply":"subscribed",...}`."""
+    return json.dumps({"reply": kind, **fields}, separators=(",", ":"))
+
+
+def error(body: dict[str, object]) -> str:
+    """An error as a WebSocket message."""
+    return json.dumps({"error": body}, separators=(",", ":"))

@@ -1,0 +1,202 @@
+"""
+Filters: OR inside `types` and inside `parents`, AND between them. Exact, case-sensitive.
+
+A filter is filed under the keys a push looks for: each parent if it has any, else each type,
+else everything.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import InvalidFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidings.core.model.operations import Operation
+
+ALL_KEY = "*"
+_SIEVE_VALUES_MAX = 8  # looking for more in a line takes longer than parsing it
+_SIEVES_MAX = 4096  # filters in use at a time that are remembered; another costs 2 us
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """
+    None: not filtered. An empty set matches nothing (`types=,`).
+
+    *leave*: an operation that takes one of *parents* away is told too. Made by `wanting`.
+    *kinds*, of a listener, stands alone: pairs of a type and what must be among `changed`.
+    *veiled*: of what left it is told which object it was and nothing else, and only where that is
+    known; made by `within`, for who may not see what is outside.
+    """
+
+    types: frozenset[str] | None = None
+    parents: frozenset[str] | None = None
+    leave: bool = False
+    kinds: frozenset[tuple[str, str]] | None = None
+    veiled: bool = False
+
+    def matches(self, operation: Operation) -> bool:
+        if self.kinds is not None:
+            return any((operation.type, sub) in self.kinds for sub in operation.changed)
+        if self.types is not None and operation.type not in self.types:
+            return False
+        return self.parents is None or not self.parents.isdisjoint(operation.parents)
+
+    def left_by(self, operation: Operation, left: Iterable[str] | None) -> bool:
+        """
+        Whether *operation*, which does not match, is to be told as a leave.
+
+        *left* are the parents it took away; None: unknown, so that it may be any.
+        """
+        if not self.leave or (self.types is not None and operation.type not in self.types):
+            return False
+        if left is None:
+            return not self.veiled
+        return self.parents is not None and not self.parents.isdisjoint(left)
+
+    def may_match(self, text: str) -> bool:
+        """
+        False only where no operation in *text*, lines of the log, matches.
+
+        What is not in the text is in no operation; what is there may be something else, and
+        has to be parsed. That spares most of the parsing of a filtered stream.
+        """
+        return _occurs(self.types, text) and _occurs(self.parents, text)
+
+    @property
+    def is_everything(self) -> bool:
+        return self.types is None and self.parents is None and self.kinds is None
+
+    @property
+    def listens(self) -> bool:
+        """Whether it is a listener's, who is told items instead of events."""
+        return self.kinds is not None
+
+    def keys(self) -> list[str]:
+        """What this filter is filed under, sorted."""
+        if self == LEAVERS:
+            return [ALL_KEY]
+        if self.kinds is not None:
+            return sorted(kind_key(name, sub) for name, sub in self.kinds)
+        if self.parents is not None:
+            return sorted(parent_key(parent) for parent in self.parents)
+        if self.types is not None:
+            return sorted(type_key(name) for name in self.types)
+        return [ALL_KEY]
+
+
+EVERYTHING = Filter()
+LEAVERS = Filter(types=frozenset(), leave=True)  # matches nothing, see `Pusher`
+
+
+def wanting(types: frozenset[str] | None, parents: frozenset[str] | None, *, leave: bool) -> Filter:
+    """A type is never left, as it names the object; so *leave* counts beside *parents* only."""
+    return Filter(types, parents, leave and bool(parents))
+
+
+def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
+    """
+    What of *wanted* lies within *bound*: of types and of parents, those that both name.
+
+    *leave*: leaves were asked for, also where *wanted* itself names no parents.
+    """
+    parents = _common(wanted.parents, bound.parents)
+    found = wanting(_common(wanted.types, bound.types), parents, leave=wanted.leave or leave)
+    return replace(found, veiled=found.leave and bound.parents is not None)
+
+
+def _common(wanted: frozenset[str] | None, bound: frozenset[str] | None) -> frozenset[str] | None:
+    if wanted is None or bound is None:
+        return bound if wanted is None else wanted
+    return wanted & bound
+
+
+def _occurs(values: frozenset[str] | None, text: str) -> bool:
+    if values is None:
+        return True
+    spelled = _spelled(values)
+    return spelled is None or any(each in text for each in spelled)
+
+
+@lru_cache(maxsize=_SIEVES_MAX)
+def _spelled(values: frozenset[str]) -> tuple[str, ...] | None:
+    """*values* as every JSON has them; None where they are many, or one might be escaped."""
+    if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
+        return None
+    return tuple(f'"{value}"' for value in values)
+
+
+def parent_key(parent: str) -> str:
+    return f"p/{parent}"
+
+
+def type_key(name: str) -> str:
+    return f"t/{name}"
+
+
+def kind_key(name: str, sub: str) -> str:
+    return f"k/{name}/{sub}"
+
+
+def keys_of(operation: Operation) -> Iterator[str]:
+    """Every key under which a filter that matches *operation* may be filed."""
+    yield ALL_KEY
+    yield type_key(operation.type)
+    for parent in operation.parents:
+        yield parent_key(parent)
+    for sub in operation.changed:
+        yield kind_key(operation.type, sub)
+
+
+def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:
+    """
+    A filter from two comma-separated lists and a switch; None or empty is no filter, and off.
+
+    Raises:
+        InvalidFilter: too many values, a value too long, one that cannot be stored, or a
+            switch that is neither `true` nor `false`.
+    """
+    switched = _switch(leave, "leave")
+    return wanting(_values(types, "types"), _values(parents, "parents"), leave=switched)
+
+
+def _switch(text: str | None, field: str) -> bool:
+    if text not in (None, "", "true", "false"):
+        raise InvalidFilter("must be true or false", field=field, value=text)
+    return text == "true"
+
+
+def _values(text: str | None, field: str) -> frozenset[str] | None:
+    if not text:
+        return None
+    return checked(text.split(","), field)
+
+
+def checked(values: list[str], field: str) -> frozenset[str]:
+    """
+    *values* as a set without empty ones.
+
+    Raises:
+        InvalidFilter: see `parse`.
+    """
+    found = frozenset(value for value in values if value)
+    if len(found) > limits.FILTER_VALUES_MAX:
+        rule = f"holds at most {limits.FILTER_VALUES_MAX} values, got {len(found)}"
+        raise InvalidFilter(rule, field=field)
+    for value in found:
+        if _UNSTORABLE.search(value) or len(value.encode()) > limits.PARENT_BYTES_MAX:
+            rule = (
+                f"must be at most {limits.PARENT_BYTES_MAX} bytes "
+                "without U+0000 and lone surrogates"
+            )
+            raise InvalidFilter(rule, field=field, value=value)
+    return found

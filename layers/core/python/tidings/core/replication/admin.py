@@ -1,0 +1,305 @@
+"""
+What operators ask and want of chained feeds: how they are, pause, resume, shutdown, start, reset.
+
+Each action is one conditional write of the relay; its runner finds it with its next write. What
+would change nothing is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.consumers import position
+from tidings.core.errors import (
+    BrokenRelay,
+    InvalidCursor,
+    InvalidRelay,
+    NotChained,
+    NothingDone,
+    Unavailable,
+)
+from tidings.core.model.cursors import Place, parse
+from tidings.core.model.feeds import check_known
+from tidings.core.model.timestamps import from_ms
+from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidings.core.effects import Clock
+    from tidings.core.followers.stores import Bells
+    from tidings.core.log.reader import Reader
+    from tidings.core.model.pages import Page
+    from tidings.core.replication.clusters import Member
+    from tidings.core.replication.replica import Relay
+    from tidings.core.replication.source import Source, Sources
+    from tidings.core.replication.stores import Coordinator, RelayStore
+
+MASTER = "master"  # the role of a local feed
+BROKEN = "broken"  # the status of a chained feed whose document cannot be read
+EVERYTHING, LATEST = "everything", "latest"
+_ATTEMPTS_MAX = 8  # a relay writes twenty times a second at most, each time it has copied pages
+Told = dict[str, Any]
+
+
+class Action(Enum):
+    PAUSE = "pause"
+    RESUME = "resume"
+    SHUTDOWN = "shutdown"
+    START = "start"  # again, with what is saved
+    RESET = "reset"  # begin anew
+
+
+_FIELDS = {Action.RESET: frozenset({"to", "why"})}
+
+
+@dataclass(frozen=True, slots=True)
+class RelayControl:
+    """*feeds* are all of the deployment. Without a *coordinator* no members are told."""
+
+    store: RelayStore
+    sources: Sources
+    feeds: frozenset[str]
+    reader: Reader
+    bells: Bells
+    clock: Clock
+    coordinator: Coordinator | None = None
+
+    def listed(self, feed: str) -> Told:
+        """As `told`, for a list of many: of one that cannot be read, that it is so."""
+        try:
+            return self.told(feed)
+        except BrokenRelay as error:
+            source = self.sources[feed].url
+            broken = {"feed": feed, "source": source, "role": "", "status": BROKEN}
+            return {**broken, "error": str(error), **self._ends(feed)}
+
+    def told(self, feed: str) -> Told:
+        """
+        Raises:
+            InvalidFeed, UnknownFeed, BrokenRelay: see there.
+        """
+        check_known(feed, self.feeds)
+        source = self.sources.get(feed)
+        if source is None:
+            local = {"feed": feed, "source": "", "role": MASTER, "status": MASTER}
+            return {**local, **self._ends(feed)}
+        relay, now = self.store.relay(feed), self.clock()
+        return {
+            "feed": feed,
+            "source": source.url,
+            **_standing(relay),
+            **_progress(relay, now),
+            **_trouble(relay),
+            **self._ends(feed),
+            "members": self._members(source),
+        }
+
+    def act(self, feed: str, action: str, fields: Mapping[str, object]) -> Told:
+        """
+        Do *action*; how the feed is then.
+
+        Raises:
+            NotChained: the feed is local.
+            InvalidRelay: no such action, or a field breaks its rule.
+            NothingDone: it would change nothing.
+        """
+        check_known(feed, self.feeds)
+        source = self.sources.get(feed)
+        if source is None:
+            raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
+        asked = _checked(action, fields)
+        for _ in range(_ATTEMPTS_MAX):
+            before = self.store.relay(feed)
+            after = self._after(before, source, asked, fields)
+            if self.store.write(before, replace(after, changed_ms=self.clock())):
+                self.bells.ring(feed, RELAY)
+                return self.told(feed)
+        raise Unavailable(f"{feed}: its relay kept changing")
+
+    def _after(
+        self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]
+    ) -> Relay:
+        if action is not Action.RESET:
+            return changed(relay, action)
+        here = max(relay.checkpoint, self.reader.log.head(relay.feed))
+        return reset(relay, here, source.restart_offset, fields)
+
+    def _ends(self, feed: str) -> Told:
+        """The first and the last page of the log, as those who read it see them."""
+        reader = self.reader
+        floor, head = reader.trim.floor(feed), reader.log.head(feed)
+        first = reader.log.read(feed, floor - 1, 1)
+        return {
+            "floor": floor,
+            "head": head,
+            "min": _end_told(first[0] if first else None, 0),
+            "max": _end_told(reader.at(feed, head)),
+        }
+
+    def _members(self, source: Source) -> list[Told] | None:
+        """None where nobody can tell."""
+        if self.coordinator is None or not source.cluster:
+            return []
+        try:
+            found = self.coordinator.members(source.cluster)
+        except Unavailable:
+            return None
+        return [_member_told(member, self.clock()) for member in found]
+
+
+def changed(relay: Relay, action: Action) -> Relay:
+    """
+    *relay* as its operator wants it.
+
+    Raises:
+        NothingDone: it is so already.
+    """
+    wanted = relay.wanted
+    match action:
+        case Action.PAUSE if wanted is Wanted.RUN:
+            return replace(relay, wanted=Wanted.PAUSE)
+        case Action.RESUME if wanted is Wanted.PAUSE:
+            return restarted(replace(relay, wanted=Wanted.RUN))
+        case Action.SHUTDOWN if wanted is not Wanted.SHUTDOWN:
+            return replace(relay, wanted=Wanted.SHUTDOWN)
+        case Action.START if wanted is Wanted.SHUTDOWN or relay.stands or relay.failures:
+            return restarted(replace(relay, wanted=Wanted.RUN))
+    rule = f"is {relay.status}: there is nothing to {action.value}"
+    raise NothingDone(rule, field="feed", value=relay.feed)
+
+
+def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, object]) -> Relay:
+    """
+    *relay* as it begins anew: with the upstream's state, with its next page, or behind an event.
+
+    Pages up to *here* were told to readers and are never written again, so they must lie below
+    what comes next.
+
+    Raises:
+        InvalidRelay: a field breaks its rule.
+    """
+    why = fields.get("why")
+    if not isinstance(why, str) or not why.strip() or len(why) > limits.WHY_CHARS_MAX:
+        rule = f"must say why in 1 to {limits.WHY_CHARS_MAX} characters; it is kept"
+        raise InvalidRelay(rule, field="why", value=why)
+    copy = _wanted_copy(fields.get("to"), here, restart_offset)
+    anew = replace(relay, checkpoint=here, copy=copy, why=why.strip())
+    return restarted(anew if here == relay.checkpoint else replace(anew, seconds=0))
+
+
+def _wanted_copy(to: object, here: int, restart_offset: int) -> Copy:
+    if to == EVERYTHING:
+        return Copy()
+    if to == LATEST:
+        return Copy(empty=True)
+    place = _place(to)
+    page = position.handled(place) or 0
+    if here and page <= here:
+        rule = f"must lie behind page {here}, up to which pages are here: none is written twice"
+        raise InvalidRelay(rule, field="to", value=to)
+    first = max(here + 1 if here else 0, page - restart_offset)
+    return Copy(first, place.seconds if first == place.page else 0, empty=True)
+
+
+def _place(to: object) -> Place:
+    try:
+        found = parse(to) if isinstance(to, str) and to else None
+    except InvalidCursor:
+        found = None
+    if not isinstance(found, Place):
+        rule = f"must be {EVERYTHING}, {LATEST} or the id of an event"
+        raise InvalidRelay(rule, field="to", value=to)
+    return found
+
+
+def _checked(action: str, fields: Mapping[str, object]) -> Action:
+    """
+    Raises:
+        InvalidRelay: no such action, or one of *fields* is not known to it.
+    """
+    found = next((each for each in Action if each.value == action), None)
+    if found is None:
+        rule = f"must be one of {', '.join(each.value for each in Action)}"
+        raise InvalidRelay(rule, field="action", value=action)
+    for name in sorted(set(fields) - _FIELDS.get(found, frozenset())):
+        raise InvalidRelay(f"is no field of {action}", field=name, value=fields[name])
+    return found
+
+
+def _standing(relay: Relay) -> Told:
+    return {
+        "status": relay.status,
+        "condition": relay.condition.value,
+        "role": relay.role.value,
+        "term": relay.term,
+        "transitions": relay.transitions,
+        "upstream": relay.upstream,
+        "master": relay.master,
+        "via": list(relay.via),
+        "cursor": relay.place.encode(),
+        "page": relay.checkpoint,
+        "low_watermark": relay.low_watermark,
+    }
+
+
+def _progress(relay: Relay, now_ms: int) -> Told:
+    lag_pages = max(0, relay.upstream_head - relay.checkpoint)
+    counts = relay.counts
+    return {
+        "pages": counts.pages,
+        "operations": counts.operations,
+        "filtered": counts.filtered,
+        "repeated": counts.repeated,
+        "lag_pages": lag_pages,
+        "lag_ms": _ago(relay.page_at_ms, now_ms) if lag_pages else 0,
+        "last_page_ms_ago": _ago(relay.page_at_ms, now_ms),
+        "upstream_read_ms_ago": _ago(relay.upstream_read_ms, now_ms),
+        "master_read_ms_ago": _ago(relay.master_read_ms, now_ms),
+    }
+
+
+def _trouble(relay: Relay) -> Told:
+    copy = relay.copy
+    return {
+        "failures": relay.failures,
+        "next_attempt": from_ms(relay.attempt_ms) if relay.attempt_ms else None,
+        "error": relay.error,
+        "why": relay.why,
+        "copy": None if copy is None else _copy_told(copy),
+    }
+
+
+def _copy_told(copy: Copy) -> Told:
+    return {
+        "buckets_done": copy.bucket,
+        "buckets": limits.BUCKETS,
+        "behind_page": None if copy.page < 0 else copy.page,
+        "empty": copy.empty,
+    }
+
+
+def _end_told(page: Page | None, slot: int | None = None) -> Told | None:
+    """A page as an end of the log; its own end as cursor, or the id of what is in *slot*."""
+    if page is None:
+        return None
+    place = page.end if slot is None else replace(page.end, slot=slot)
+    return {"page": page.number, "cursor": place.encode(), "time": from_ms(page.at_ms)}
+
+
+def _member_told(member: Member, now_ms: int) -> Told:
+    return {
+        "address": member.address,
+        "feed": member.feed,
+        "role": member.role.value,
+        "page": member.checkpoint,
+        "heard_ms_ago": max(0, now_ms - member.heard_ms),
+        "gone": now_ms - member.heard_ms > limits.MEMBER_MS,
+    }
+
+
+def _ago(ms: int, now_ms: int) -> int | None:
+    return max(0, now_ms - ms) if ms else None

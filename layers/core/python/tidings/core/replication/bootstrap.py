@@ -1,0 +1,201 @@
+"""
+Bootstrapping a chained feed: the upstream's state, where its log does not reach back to us.
+
+Rows hold at least everything up to the page that the upstream's state has handled, so the log
+goes on behind it. They are copied a reply at a time under the lease of the follower `state`;
+what the upstream has not got is deleted, and remembered as deleted, so that readers who come
+back hear of it. Each step may be done again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import STATE
+from tidings.core.model.operations import as_event
+from tidings.core.replication.replica import Condition, Copy
+from tidings.core.replication.wire import Rows
+from tidings.core.state.differences import Difference, Kind
+from tidings.core.state.tombstones import note_copied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidings.core.effects import Clock, NewId
+    from tidings.core.followers.leases import Lease
+    from tidings.core.followers.stores import Bells, FollowerStore
+    from tidings.core.log.stores import TrimStore
+    from tidings.core.replication.replica import Relay
+    from tidings.core.replication.selection import Selection
+    from tidings.core.replication.stores import Upstream
+    from tidings.core.replication.wire import Standing
+    from tidings.core.state.rows import Row
+    from tidings.core.state.stores import Repairs, StateStore
+    from tidings.core.state.tombstones import TombstoneStore
+
+_BATCH_ROWS = 1000  # written under one renewal of the lease: some two seconds of its twenty
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """How far a copy is, and where the upstream stands, if it was asked."""
+
+    copy: Copy
+    standing: Standing | None
+
+
+@dataclass(slots=True)
+class Bootstrapper:
+    """
+    Holds the lease of `state` from its first step on, until `let_go`.
+
+    *tombstone_ms* is how long objects that are deleted here are remembered; *tombstones* keep
+    that those of the upstream may live shorter.
+    """
+
+    upstream: Upstream
+    states: StateStore
+    repairs: Repairs
+    followers: FollowerStore
+    trim: TrimStore
+    bells: Bells
+    clock: Clock
+    new_id: NewId
+    tombstones: TombstoneStore
+    tombstone_ms: int
+    _leases: dict[str, Lease] = field(default_factory=dict)
+
+    def hold(self, feed: str) -> bool:
+        """Whether nobody but us writes the state of *feed* from now on."""
+        if feed not in self._leases:
+            owner, now_ms = self.new_id(), self.clock()
+            lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
+            if lease.owner != owner:
+                if lease.is_late(now_ms):
+                    self.bells.ring(feed, STATE)  # the follower looks on, and lets go
+                return False
+            self._leases[feed] = lease
+        return True
+
+    def let_go(self, feed: str) -> None:
+        """Let the follower go on, from where it stood or behind the copy."""
+        lease = self._leases.pop(feed, None)
+        if lease is not None:
+            self.followers.release(lease, force=True)
+            self.bells.ring(feed, STATE)
+
+    def step(self, relay: Relay, copy: Copy, url: str, selection: Selection) -> Heard:
+        """
+        The next rows of *copy*; `hold` comes first.
+
+        Raises:
+            Unavailable: the upstream did not answer, or has not come as far as we are.
+            LeaseLost: somebody else writes the state.
+        """
+        rows = self._rows(copy, url, selection)
+        told = rows.standing if rows else None
+        after = _behind(relay, copy, told)
+        found = rows.rows if rows and not copy.empty else ()
+        end = rows.after if rows and not copy.empty else None
+        note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.clock())
+        self._write(relay.feed, self._changes(relay.feed, after, found, end))
+        if end is None:
+            return Heard(replace(after, bucket=copy.bucket + 1, after=""), told)
+        return Heard(replace(after, after=end), told)
+
+    def finish(self, relay: Relay, copy: Copy) -> Relay:
+        """
+        The log goes on behind the copy; *relay* as it is to be appended, without a page.
+
+        The floor first: whoever reads meanwhile finds that his place is gone, and not an end.
+        """
+        page = copy.page
+        self.trim.raise_floor(relay.feed, page + 1)
+        lease = self._leases[relay.feed]
+        behind = replace(lease, checkpoint=page)
+        self._leases[relay.feed] = self.followers.save(behind, page, now_ms=self.clock())
+        return replace(
+            relay,
+            checkpoint=page,
+            seconds=copy.seconds,
+            low_watermark=page + 1,
+            condition=Condition.RUNNING,
+            copy=None,
+        )
+
+    def _rows(self, copy: Copy, url: str, selection: Selection) -> Rows | None:
+        """Where nothing is to be copied, the upstream is asked where it stands, if at all."""
+        if copy.empty and copy.page >= 0:
+            return None
+        return self.upstream.rows(url, copy.bucket, copy.after or None, selection)
+
+    def _changes(
+        self, feed: str, copy: Copy, found: Iterable[Row], end: str | None
+    ) -> Iterator[Difference]:
+        """What to write, so that our rows behind `copy.after` up to *end* are as *found*."""
+        theirs = {row.key: row for row in found}
+        for mine in self._ours(feed, copy, end):
+            other = theirs.pop(mine.key, None)
+            if other is None and not mine.deleted:
+                yield _change(mine, self._tombstone(mine, copy.page))
+            elif other is not None and other != mine:
+                yield _change(mine, other)
+        for other in theirs.values():
+            yield _change(None, other)
+
+    def _ours(self, feed: str, copy: Copy, end: str | None) -> Iterator[Row]:
+        after: str | None = copy.after or None
+        while rows := self.states.read(feed, copy.bucket, after):
+            for row in rows:
+                if end is not None and row.key > end:
+                    return
+                yield row
+            after = rows[-1].key
+
+    def _tombstone(self, row: Row, page: int) -> Row:
+        """Deleted now, for who comes back with a time; at the page behind which the log goes on."""
+        now, line = self.clock(), as_event(row.line, "delete")
+        return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
+
+    def _write(self, feed: str, changes: Iterator[Difference]) -> None:
+        """
+        Each where just what was found still stands: rows of another log may be at any position.
+
+        Renewed before each batch: who was frozen for long writes nothing.
+        """
+        while batch := list(islice(changes, _BATCH_ROWS)):
+            lease = self._leases[feed]
+            self._leases[feed] = self.followers.save(lease, lease.checkpoint, now_ms=self.clock())
+            if not all(self.repairs.repair(feed, batch)):
+                raise Unavailable(f"a late write changed the state of {feed} while it was copied")
+
+
+def _change(found: Row | None, wanted: Row) -> Difference:
+    return Difference(
+        Kind.ALTERED if found else Kind.MISSING, wanted.bucket, wanted.key, found, wanted
+    )
+
+
+def _behind(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:
+    """
+    *copy* with the page behind which the log goes on: what every row read so far holds.
+
+    It lies above all pages that are here. Else somebody who stands at our last one would go on
+    with the next, and never hear of what the copy changed.
+
+    Raises:
+        Unavailable: it does not yet.
+    """
+    if standing is None:
+        return copy
+    reached = standing.head if copy.empty else standing.state
+    page = min(copy.page, reached) if copy.begun else reached
+    if relay.checkpoint and page <= relay.checkpoint:
+        raise Unavailable(
+            f"the upstream has come to page {page}; it must pass page {relay.checkpoint}, up to"
+            " which pages are here, because none is written twice"
+        )
+    return replace(copy, page=page)

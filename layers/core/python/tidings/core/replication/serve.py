@@ -1,0 +1,242 @@
+"""
+Telling: the pages of a feed, and the rows of its state, to the feeds that copy it.
+
+Pages are told whole and under their own numbers, one after the other, as many as a reply holds.
+Of a page that a selection keeps nothing of, the number is told all the same: a copy has no hole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.archive import segments
+from tidings.core.errors import InvalidCursor, InvalidPortion, LogFellOff, OtherLog
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import PagesLost
+from tidings.core.model import cursors, filters
+from tidings.core.model.cursors import PAGE_END, START, Cursor, Place
+from tidings.core.model.filters import Filter
+from tidings.core.model.numbers import whole_in
+from tidings.core.model.operations import parse_line
+from tidings.core.replication.selection import ALL, Selection, parse_share, select
+from tidings.core.replication.wire import Portion, Rows, Standing, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidings.core.catchup.catchup import CatchUp
+    from tidings.core.model.pages import Page
+    from tidings.core.replication.source import Sources
+    from tidings.core.replication.stores import RelayStore
+    from tidings.core.state.removed_parents import Left
+    from tidings.core.state.rows import Row
+
+    Query = Mapping[str, Sequence[str]]
+
+_BLOCK_MAX = 2**32 - 1  # seconds that a caller may wish for; they wait less
+
+
+@dataclass(frozen=True, slots=True)
+class PagesAsked:
+    """Pages behind *after*, in at most *size* bytes, awaited for *block_s*."""
+
+    after: Place = START
+    selection: Selection = ALL
+    size: int = limits.PORTION_BYTES
+    block_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAsked:
+    """Rows of *bucket* above the key *after*."""
+
+    bucket: int
+    after: str | None = None
+    selection: Selection = ALL
+
+
+def parse_pages(query: Query) -> PagesAsked:
+    """
+    A query string's values by name; the first one of each counts.
+
+    Raises:
+        InvalidPortion, InvalidCursor, InvalidFilter: one of them breaks its rule.
+    """
+    return PagesAsked(
+        _place(_text(query, "after")),
+        _selection(query),
+        _number(query, "size", limits.PORTION_BYTES, 1, limits.PORTION_BYTES_MAX),
+        min(_number(query, "block", 0, 0, _BLOCK_MAX), limits.PORTION_BLOCK_S_MAX),
+    )
+
+
+def parse_rows(query: Query) -> RowsAsked:
+    """As `parse_pages`."""
+    after = _text(query, "after")
+    if len(after.encode(errors="replace")) > limits.STATE_KEY_BYTES_MAX:
+        rule = f"must be a key of at most {limits.STATE_KEY_BYTES_MAX} bytes"
+        raise InvalidPortion(rule, field="after", value=after)
+    bucket = _number(query, "bucket", -1, 0, limits.BUCKETS - 1)
+    return RowsAsked(bucket, after or None, _selection(query))
+
+
+def _selection(query: Query) -> Selection:
+    """With parents it always asks for leaves, or a copy would keep what has left it."""
+    types, parents = _text(query, "types"), _text(query, "parents")
+    chosen = filters.parse(types, parents, "true" if parents else None)
+    return Selection(chosen, parse_share(_text(query, "share")))
+
+
+def _place(text: str) -> Place:
+    if not text:
+        return START
+    try:
+        found: Cursor | None = cursors.parse(text)
+    except InvalidCursor:
+        found = None
+    if not isinstance(found, Place) or found.slot != PAGE_END:
+        rule = f"must be the end of a page, an event id whose last digits are {PAGE_END:06x}"
+        raise InvalidCursor(rule, field="after", value=text)
+    return found
+
+
+def _number(query: Query, name: str, default: int, least: int, most: int) -> int:
+    text = _text(query, name)
+    if not text and default >= least:
+        return default
+    return whole_in(text, name, least, most, InvalidPortion)
+
+
+def _text(query: Query, name: str) -> str:
+    return (query.get(name) or [""])[0]
+
+
+@dataclass(slots=True)
+class Portioner:
+    """
+    Tells pages and rows of any feed, also of one that is a copy itself.
+
+    It remembers the last place of each feed that it found to be right, so that those who stand at
+    the end are not checked again each time.
+    """
+
+    catch_up: CatchUp
+    sources: Sources
+    relays: RelayStore | None = None
+    _right: dict[str, Place] = field(default_factory=dict)
+
+    def pages(self, feed: str, after: Place, selection: Selection, size: int) -> Portion:
+        """
+        What follows *after* in at most *size* bytes; nothing where nothing does.
+
+        Raises:
+            LogFellOff: the log does not reach back to it.
+            OtherLog: its page was committed at another second here.
+        """
+        standing = self.standing(feed)
+        if after.page + 1 < standing.floor:
+            raise LogFellOff(after.page, standing.floor)
+        right = after.page < standing.floor or after.seconds == 0 or self._right.get(feed) == after
+        first = after.page if right else after.page - 1
+        count = _count(standing, selection, first, limits.PORTION_PAGES_MAX + after.page - first)
+        try:
+            run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
+        except PagesLost as lost:
+            raise LogFellOff(after.page, lost.beyond) from lost
+        if run is not None and run.trimmed:  # meanwhile
+            return self.pages(feed, after, selection, size)
+        found = run.pages if run is not None else []
+        if found and not right:
+            self._check(feed, after, found.pop(0))
+            if run is not None and run.more and not found:  # one that fills a read by itself
+                return self.pages(feed, after, selection, size)
+        return self._portion(feed, _reached(standing, found), found, selection, size)
+
+    def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
+        """Rows of *bucket* above the key *after*, some of them where they are many."""
+        standing = self.standing(feed)  # before the rows, which hold at least what it says
+        told: list[Row] = []
+        size = 0
+        while size < limits.PORTION_BYTES:
+            found = self.catch_up.states.read(feed, bucket, after)
+            if not found:
+                return Rows(standing, tuple(told), None)
+            after = found[-1].key
+            told += [row for row in found if wants(selection, row)]
+            size += sum(len(row.key) + len(row.line) for row in found)
+        return Rows(standing, tuple(told), after)
+
+    def standing(self, feed: str) -> Standing:
+        """Its head is that of the followers: who reads pages learns how far they go."""
+        floor = self.catch_up.reader.trim.floor(feed)
+        checkpoints = self.catch_up.checkpoints.checkpoints(feed)
+        head = max([floor - 1, *checkpoints.values()])
+        state = checkpoints.get(STATE, 0)
+        source = self.sources.get(feed)
+        if source is None or self.relays is None:
+            return Standing(floor, head, state, master_read_ms=self.catch_up.clock())
+        relay = self.relays.relay(feed)
+        master = relay.master or source.url
+        via = relay.via or ((relay.id,) if relay.id else ())
+        return Standing(floor, relay.checkpoint, state, master, via, relay.master_read_ms)
+
+    def _check(self, feed: str, after: Place, page: Page) -> None:
+        if page.seconds != after.seconds:
+            rule = f"is of another log: page {page.number} here ends with {page.end.encode()}"
+            raise OtherLog(rule, field="after", value=after.encode())
+        self._right[feed] = after
+
+    def _portion(
+        self, feed: str, standing: Standing, pages: Sequence[Page], selection: Selection, size: int
+    ) -> Portion:
+        lefts = self.catch_up.departures.left(feed, pages) if selection.filter.leave else {}
+        told: list[Page] = []
+        room, filtered = size - _head_bytes(standing), 0
+        for page in pages:
+            chosen, out = _chosen(page, selection, lefts.get(page.number))
+            weight = len(segments.text_of([chosen]).encode())
+            if weight > room:
+                pending = 0 if told else weight + _head_bytes(standing)
+                return Portion(standing, tuple(told), pending, filtered)
+            told.append(chosen)
+            room, filtered = room - weight, filtered + out
+        return Portion(standing, tuple(told), 0, filtered)
+
+
+def wants(selection: Selection, row: Row) -> bool:
+    """
+    Whether a copy of *selection* needs *row*.
+
+    A deleted object may have had any parent, so it is told to all who might have copied it.
+    """
+    if selection.share is not None and not selection.share.holds(row.key):
+        return False
+    wanted = Filter(selection.filter.types) if row.deleted else selection.filter
+    return wanted.is_everything or wanted.matches(parse_line(row.line))
+
+
+def _count(standing: Standing, selection: Selection, first: int, most: int) -> int:
+    """How many pages behind *first* may be told: with parents, where it is known what left."""
+    return min(most, standing.state - first) if selection.filter.leave else most
+
+
+def _reached(standing: Standing, pages: Sequence[Page]) -> Standing:
+    last = pages[-1].number if pages else 0
+    return replace(standing, head=last) if last > standing.head else standing
+
+
+def _chosen(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
+    """What is told of *page*, unpacked, and how many of its entries are not."""
+    if selection.is_everything:
+        return replace(page, body=page.text), 0
+    chosen = select(page, selection, left)
+    return chosen, len(page.lines) - len(chosen.lines)
+
+
+def _head_bytes(standing: Standing) -> int:
+    """Of the line before the pages, with the largest numbers it may hold."""
+    largest = limits.PORTION_PAGES_MAX * limits.REQUEST_OPERATIONS_MAX
+    line = tell(Portion(standing, pending=2 * limits.PORTION_BYTES_MAX, filtered=largest))
+    return len(line.encode()) + len(str(limits.PORTION_PAGES_MAX))

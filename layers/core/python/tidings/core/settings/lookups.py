@@ -1,0 +1,66 @@
+"""What is asked of the settings of feeds, and how long they are remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.model.cursors import Place, Replication
+from tidings.core.model.feeds import Retention
+from tidings.core.settings.lost_pages import hit
+
+if TYPE_CHECKING:
+    from tidings.core.effects import Clock
+    from tidings.core.model.cursors import Cursor
+    from tidings.core.settings.feed import Profile
+    from tidings.core.settings.stores import Profiles
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAges:
+    """What the trimmer asks for each feed: items older than `maxAge` are gone."""
+
+    profiles: Profiles
+
+    def __call__(self, feed: str) -> Retention | None:
+        seconds = self.profiles.profile(feed).max_age_s
+        return Retention(age_ms=seconds * 1000, records_min=0) if seconds else None
+
+
+class RecentProfiles:
+    """
+    Implements `Profiles`: another one's, remembered for `limits.PROFILE_AGE_MS`.
+
+    Threads that find a profile too old at once read it once each; the last one is remembered.
+    """
+
+    def __init__(self, profiles: Profiles, clock: Clock) -> None:
+        self._profiles, self._clock = profiles, clock
+        self._known: dict[str, tuple[int, Profile]] = {}
+
+    def profile(self, feed: str) -> Profile:
+        now = self._clock()
+        read_at, known = self._known.get(feed, (0, None))
+        if known is not None and 0 <= now - read_at < limits.PROFILE_AGE_MS:
+            return known
+        found = self._profiles.profile(feed)
+        self._known[feed] = (now, found)
+        return found
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        done = self._profiles.save(feed, profile)
+        self._known.pop(feed, None)
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What restores of each feed lost, as its profile has it."""
+
+    profiles: Profiles
+
+    def __call__(self, feed: str, cursor: Cursor) -> bool:
+        return isinstance(cursor, Place | Replication) and hit(
+            cursor, self.profiles.profile(feed).lost
+        )

@@ -1,0 +1,81 @@
+"""The follower `state`: the latest operation of each object, in the state table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.state.removed_parents import depart
+from tidings.core.state.rows import project
+from tidings.core.state.tombstones import known_since, note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.effects import Clock
+    from tidings.core.followers.stores import Bells
+    from tidings.core.model.pages import Page
+    from tidings.core.settings.stores import Profiles
+    from tidings.core.state.rows import Row
+    from tidings.core.state.stores import DepartureStore, StateStore
+    from tidings.core.state.tombstones import TombstoneStore
+
+
+@dataclass(frozen=True, slots=True)
+class Projector:
+    """
+    A row is put over older ones only, and the first departures of a page stand. So pages that are
+    seen again change nothing, nor does a request that lands when others have taken over.
+
+    Departures come before the rows: where a row is, what it overwrote has been looked at. So does
+    the note of how long tombstones live: nobody who judges by it finds one that lives shorter.
+    """
+
+    states: StateStore
+    departures: DepartureStore
+    profiles: Profiles
+    bells: Bells
+    clock: Clock
+    tombstones: TombstoneStore
+    tombstone_ms: int
+    page_ms: int
+
+    @property
+    def name(self) -> str:
+        return STATE
+
+    def prepare(self, feed: str, checkpoint: int) -> bool:
+        """Nothing to prepare."""
+        return False
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        rows = project(pages, tombstone_ms=self.tombstone_ms)
+        first = bool(pages) and pages[0].number == 1
+        if first or any(row.expires_ms for row in rows):
+            note(self.tombstones, feed, self.tombstone_ms, self.clock(), first=first)
+        if rows and self._keeps(feed):
+            self._depart(feed, pages, rows)
+        if rows:
+            self.states.write(feed, rows)
+        return len(pages)
+
+    def moved(self, feed: str) -> None:
+        if self._keeps(feed):
+            self.bells.ring(feed, PUSH)
+
+    def lost(self, feed: str) -> bool:
+        """What is not in the state is wrong from then on: only a repair or a copy helps."""
+        return False
+
+    def _keeps(self, feed: str) -> bool:
+        return self.profiles.profile(feed).leave
+
+    def _depart(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
+        standing = self.states.find(feed, [row.key for row in rows])
+        # DynamoDB deletes a tombstone by its own clock.
+        forgotten_ms = known_since(self.tombstones, feed, self.clock()) + limits.CLOCK_SKEW_MS_MAX
+        found = depart(pages, standing, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
+        if found:
+            self.departures.write(feed, found)

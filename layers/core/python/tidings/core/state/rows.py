@@ -1,0 +1,82 @@
+"""
+The state: the latest operation of each object, in buckets. Deleted objects leave a tombstone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.model.objects import is_change, object_key
+from tidings.core.model.operations import event_of, parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidings.core.model.pages import Page
+
+
+ABSENT = -1  # a number that a stored row lacks, as somebody who meddled left it
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    The latest operation of the object *key*: *line* as it stands in the log at (page, slot).
+
+    *at_ms* is when its page was committed; *expires_ms* is 0 for an object that lives.
+    """
+
+    key: str
+    page: int
+    slot: int
+    at_ms: int
+    line: str
+    expires_ms: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is absent: number or line."""
+        return ABSENT not in (self.page, self.slot, self.at_ms) and self.line != ""
+
+    @property
+    def deleted(self) -> bool:
+        return event_of(self.line) == "delete"
+
+    @property
+    def bucket(self) -> int:
+        return bucket_of(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a read of a bucket found, without positions; *after* is None at the bucket's end."""
+
+    lines: list[str]
+    after: str | None
+
+
+def bucket_of(key: str) -> int:
+    """The same in every process and for ever: the state is partitioned by it."""
+    return zlib.crc32(key.encode()) % limits.BUCKETS
+
+
+def project(pages: Iterable[Page], *, tombstone_ms: int) -> list[Row]:
+    """The rows that *pages* leave behind: the last operation of each object, once."""
+    latest: dict[str, Row] = {}
+    for page in pages:
+        for row in rows_of(page, tombstone_ms=tombstone_ms):
+            latest[row.key] = row
+    return list(latest.values())
+
+
+def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
+    """Each operation of *page* as the row it would leave if none came behind it."""
+    for slot, line in page.entries():
+        if is_change(line):
+            continue  # there is no object whose latest operation it could be
+        key = object_key(parse_line(line))
+        expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
+        yield Row(key, page.number, slot, page.at_ms, line, expires)

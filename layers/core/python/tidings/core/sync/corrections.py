@@ -1,0 +1,95 @@
+"""
+Corrections: what a plan says is to be appended, and where each object stood when it was made.
+
+A part of a plan is NDJSON, gzipped where it is stored: an operation a line, as producers send
+it, with a timestamp and with `at`, the position of the object's row in the state: 10 hex digits
+of page and 6 of slot, or "" for an object without a row.
+
+    {"event":"update","timestamp":"...","parents":[],"type":"video","id":"x32","at":"00..."}
+
+A correction is appended only where its object still stands there (`sync.apply`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidings.core.errors import InvalidOperation
+from tidings.core.model.json_body import decode_json
+from tidings.core.model.objects import object_key
+from tidings.core.model.operations import line_from, parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_POSITION = re.compile(r"[0-9a-fA-F]{16}", re.ASCII)
+
+
+class Position(NamedTuple):
+    """Where the latest operation of an object is in the log."""
+
+    page: int
+    slot: int
+
+    def encode(self) -> str:
+        return f"{self.page:010x}{self.slot:06x}" if self != NOWHERE else ""
+
+
+NOWHERE = Position(0, 0)  # of an object without a row: pages begin with 1
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Append *line*, the next operation of the object *key*, if the object stands *at*."""
+
+    key: str
+    line: str
+    at: Position
+
+
+def correction(line: str, at: Position) -> Correction:
+    return Correction(object_key(parse_line(line)), line, at)
+
+
+def encode(correction: Correction) -> str:
+    """A line of a part."""
+    return f'{correction.line[:-1]},"at":"{correction.at.encode()}"}}'
+
+
+def decode(text: bytes, *, where: str = "") -> Correction:
+    """
+    Read back a line of a part. It may have been written by another program: nothing is trusted.
+
+    Raises:
+        InvalidOperation: not JSON, or a field is missing or breaks its rule.
+        TooLarge: a field or the line is longer than `limits` allows.
+    """
+    raw = decode_json(text, where.rstrip(": "))
+    line = line_from(raw, now_ms=0, where=where)
+    if raw.get("timestamp") is None:  # the time of receipt would differ from run to run
+        raise InvalidOperation("is required", field=f"{where}timestamp")
+    return correction(line, _position(raw, where))
+
+
+def read(part: Iterable[bytes], *, behind: int = 0) -> Iterator[Correction]:
+    """
+    The corrections of *part*, an iterable of its lines, behind the first *behind*.
+
+    Raises:
+        InvalidOperation, TooLarge: as `decode`; the line is named by its number, from 1.
+    """
+    for number, text in enumerate(part, 1):
+        if number > behind:
+            yield decode(text, where=f"line {number}: ")
+
+
+def _position(raw: dict[str, Any], where: str) -> Position:
+    at = raw.get("at")
+    if at == "":
+        return NOWHERE
+    if not isinstance(at, str) or not _POSITION.fullmatch(at):
+        rule = 'must be 16 hex digits, or "" for an object without a row'
+        raise InvalidOperation(rule, field=f"{where}at", value=at)
+    return Position(int(at[:10], 16), int(at[10:], 16))

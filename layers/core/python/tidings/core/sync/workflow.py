@@ -1,0 +1,283 @@
+"""
+A sync in the cloud: what its state machine is asked, and what it decides between its steps.
+
+A request names a dump, or is the object that was uploaded:
+
+    {"feed": "main", "dump": "s3://bucket/dumps/main/today.json.gz", "types": ["video"],
+     "as_of": "2026-11-21T03:00:00Z", "deletes": true, "expect": 1000, "max_delete_share": 0.1,
+     "skip_bad": 0, "dry_run": false}
+    {"key": "dumps/main/today.json.gz"}
+
+Only `feed` and `dump` are needed. A file right below `dumps/<feed>/` is a dump; a folder there is
+one once `_SUCCESS` is in it, because its files come one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.errors import InvalidSync, PlanMissing
+from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.sync import watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# What the keys begin with in the stage's bucket for syncs.
+DUMPS = "dumps/"  # an object that is put here starts a sync
+UPLOADS = "uploads/"  # dumps of who starts a sync by a command
+PLANS = "plans/"  # what is to be corrected, a folder a sync
+EXPORTS = "exports/"  # of the table of the state
+APPROVALS = "approvals/"  # an object for each sync that waits: what its answer is sent with
+COMPLETE = "_SUCCESS"  # what Spark and Hadoop put into a folder that is whole
+SUMMARY = "summary.json"
+FAILURE = "failure.json"  # what the job leaves instead, {"failed": why}
+
+APPLY, ASK, END = "apply", "ask", "end"  # what follows a plan
+NOTHING, PLANNED, STOPPED, DONE = "nothing", "planned", "stopped", "done"
+
+_ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f\x7f]+", re.ASCII)
+_TYPE = re.compile(r"[^\x00-\x1f\x7f,]+")
+_COUNTS = ("applied", "moved", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Their names, and the Region they are in."""
+
+    log: str
+    state: str
+    control: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be synced. *options* are those of `tidings sync`, as the job takes them."""
+
+    feed: str
+    dump: str
+    dry_run: bool
+    options: tuple[str, ...]
+
+    def arguments(self, plan: str, tables: Tables) -> list[str]:
+        """The job's, but for where the state is read. *plan* is the address of its folder."""
+        named = {
+            "--feed": self.feed,
+            "--dump": self.dump,
+            "--log-table": tables.log,
+            "--state-table": tables.state,
+            "--control-table": tables.control,
+            "--region": tables.region,
+            "--plan": plan,
+        }
+        return [word for pair in named.items() for word in pair] + list(self.options)
+
+
+def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | None:
+    """
+    What *raw* asks for; None for an upload that starts nothing. *bucket* is that of uploads.
+
+    Raises:
+        InvalidSync: a field is unknown, is missing or breaks its rule.
+        InvalidFeed, UnknownFeed: no such feed here.
+    """
+    if not isinstance(raw, dict):
+        raise InvalidSync("must be a JSON object", value=raw)
+    if set(raw) == {"key"}:
+        raw = _uploaded(raw["key"], bucket)
+        if raw is None:
+            return None
+    unknown = sorted(raw.keys() - _FIELDS)
+    if unknown:
+        raise InvalidSync(f"is none of {', '.join(sorted(_FIELDS))}", field=str(unknown[0]))
+    feed = raw.get("feed", DEFAULT_FEED)
+    if not isinstance(feed, str):
+        raise InvalidSync("must be a string", field="feed", value=feed)
+    return Request(
+        check_known(feed, feeds), _dump(raw), _flag(raw, "dry_run", False), _options(raw)
+    )
+
+
+def prefix(id: str) -> str:
+    """What the keys begin with of all that the job of the sync *id* leaves."""
+    return f"{PLANS}{id}/"
+
+
+def approval(id: str) -> str:
+    """The key of what the answer to the sync *id* is sent with."""
+    return f"{APPROVALS}{id}"
+
+
+def checked(request: Request | None, id: str, bucket: str, tables: Tables) -> dict[str, Any]:
+    """What the steps after the check are told; not `wanted`: there are none."""
+    if request is None:
+        return {"wanted": False}
+    arguments = request.arguments(f"s3://{bucket}/{prefix(id)}", tables)
+    return {
+        "wanted": True,
+        "feed": request.feed,
+        "dump": request.dump,
+        "dry_run": request.dry_run,
+        "arguments": [*arguments, "--state", "scan"],
+    }
+
+
+def exported(
+    sync: Mapping[str, Any], id: str, bucket: str, export: str, through: int
+) -> dict[str, Any]:
+    """*sync* (`checked`), its state to be read from the export with the ARN *export*."""
+    folder = f"s3://{bucket}/{EXPORTS}{id}/AWSDynamoDB/{export.rpartition('/')[2]}/"
+    where = ["--state", folder, "--through", str(through)]
+    return {**sync, "arguments": [*sync["arguments"], *where]}
+
+
+def judged(below: str, summary: Mapping[str, Any] | None, *, dry_run: bool) -> dict[str, Any]:
+    """
+    What follows the plan, in `next`; the rest is for the steps after it. *below* is the prefix of
+    the sync.
+
+    Raises:
+        PlanMissing: the job ended well and left none.
+    """
+    if summary is None:
+        raise PlanMissing(f"{below}{SUMMARY} is missing")
+    ahead = _groups(below, summary)
+    following, outcome = _following(summary, bool(ahead), dry_run)
+    return {
+        "next": following,
+        "outcome": outcome,
+        "through": summary["through"],
+        "groups": ahead,
+        "stopped": summary["stopped"],
+        "counts": {name: summary[name] for name in _PLANNED},
+        "applied": dict.fromkeys(_COUNTS, 0),
+        "refused": None,
+    }
+
+
+def _following(summary: Mapping[str, Any], something: bool, dry_run: bool) -> tuple[str, str]:
+    if summary["stopped"]:
+        return (ASK if summary["allowable"] and not dry_run else END), STOPPED
+    if not something:
+        return END, NOTHING
+    return (END, PLANNED) if dry_run else (APPLY, DONE)
+
+
+def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
+    """
+    What the keys of the parts begin with: those of a group may be applied side by side, but all
+    of them before those of the next.
+    """
+    folders = dict.fromkeys(part["name"].rpartition("/")[0] for part in summary["parts"])
+    return [f"{below}{folder}/part-" for folder in folders]
+
+
+def total(judged: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """
+    *judged* after the first of its groups: *results* are those of the parts.
+
+    `refused` says of the parts that could not be applied how many there are, and of the first its
+    key and error; then nothing follows.
+    """
+    failed = [each["refused"] for each in results if "refused" in each]
+    refused = failed[0] | {"parts": len(failed)} if failed else None
+    return {
+        **judged,
+        "groups": [] if refused else judged["groups"][1:],
+        "applied": {
+            name: judged["applied"][name] + sum(each[name] for each in results) for name in _COUNTS
+        },
+        "refused": refused,
+    }
+
+
+_PLANNED = ("creates", "updates", "deletes", "untouched")
+_FIELDS = frozenset(
+    {
+        "feed",
+        "dump",
+        "types",
+        "as_of",
+        "deletes",
+        "expect",
+        "max_delete_share",
+        "skip_bad",
+        "dry_run",
+    }
+)
+
+
+def _uploaded(key: object, bucket: str) -> dict[str, Any] | None:
+    if not isinstance(key, str):
+        raise InvalidSync("must be a string", field="key", value=key)
+    feed, *names = key.removeprefix(DUMPS).split("/")
+    if not key.startswith(DUMPS) or not feed or not names or not all(names):
+        return None
+    if len(names) == 1 and names[0][0] not in "._":
+        return {"feed": feed, "dump": f"s3://{bucket}/{key}"}
+    if len(names) > 1 and names[-1] == COMPLETE:
+        return {"feed": feed, "dump": f"s3://{bucket}/{key.removesuffix(COMPLETE)}"}
+    return None
+
+
+def _dump(raw: Mapping[str, Any]) -> str:
+    dump = raw.get("dump")
+    if not isinstance(dump, str) or not _ADDRESS.fullmatch(dump):
+        raise InvalidSync("must be an address, s3://bucket/key", field="dump", value=dump)
+    if len(dump) > limits.DUMP_ADDRESS_CHARS_MAX:
+        rule = f"must not be longer than {limits.DUMP_ADDRESS_CHARS_MAX} characters"
+        raise InvalidSync(rule, field="dump", value=dump)
+    return dump
+
+
+def _options(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    words: list[str] = []
+    types = _types(raw)
+    if types:
+        words += [f"--types={types}"]  # one may begin with a dash
+    if raw.get("as_of") is not None:
+        watermark.parse(raw["as_of"])
+        words += [f"--as-of={raw['as_of']}"]
+    if not _flag(raw, "deletes", True):
+        words += ["--no-deletes"]
+    for name in ("expect", "skip_bad"):
+        if raw.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(_whole(raw, name))]
+    if raw.get("max_delete_share") is not None:
+        words += ["--max-delete-share", str(_share(raw))]
+    return tuple(words)
+
+
+def _types(raw: Mapping[str, Any]) -> str:
+    types = raw.get("types") or []
+    if not isinstance(types, list) or not all(
+        isinstance(each, str) and _TYPE.fullmatch(each) for each in types
+    ):
+        raise InvalidSync("must be a list of types", field="types", value=types)
+    return ",".join(types)
+
+
+def _flag(raw: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = raw.get(name, default)
+    if not isinstance(value, bool):
+        raise InvalidSync("must be true or false", field=name, value=value)
+    return value
+
+
+def _whole(raw: Mapping[str, Any], name: str) -> int:
+    value = raw[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidSync("must be a whole number of at least 0", field=name, value=value)
+    return value
+
+
+def _share(raw: Mapping[str, Any]) -> float:
+    value = raw["max_delete_share"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        rule = "must be a number from 0 to 1"
+        raise InvalidSync(rule, field="max_delete_share", value=value)
+    return value

@@ -1,0 +1,218 @@
+"""
+Registrations: what a listener says first, in either version, and the exact words of a refusal.
+
+The first rule that is broken is the one that is told; one bad entry refuses all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tidings.core import limits
+from tidings.core.errors import InvalidOperation, InvalidRegistration, TooLarge
+from tidings.core.model.filters import Filter
+from tidings.core.model.json_body import decode_json
+from tidings.core.model.numbers import whole_in
+from tidings.core.model.operations import check_text, spelled
+from tidings.core.settings.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+V1, V2 = 1, 2
+_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+_SAYS_SO = frozenset({"instance", "changeKind", "resources"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A resource and those of its sub-resources that a listener wants."""
+
+    resource: str
+    subs: tuple[str, ...]
+
+    def document(self) -> dict[str, object]:
+        return {"resource": self.resource, "subResources": list(self.subs)}
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """
+    A client that registers: in which *version* and for which *feed*, as its handshake said.
+
+    The rest is what it registered with; without *kinds* it has not yet. *service* is JSON.
+    """
+
+    version: int
+    feed: str
+    instance: str = ""
+    service: str = ""
+    kinds: tuple[Kind, ...] = ()
+
+    @property
+    def filter(self) -> Filter:
+        pairs = ((kind.resource, sub) for kind in self.kinds for sub in kind.subs)
+        return Filter(kinds=frozenset(pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One entry of `/changefeeds/stats`, and the connection that it is for."""
+
+    connection_id: str
+    instance: str
+    service: str
+    kind: Kind
+
+    def document(self) -> dict[str, object]:
+        return {
+            "instance": self.instance,
+            "service": json.loads(self.service) if self.service else None,
+            "changeKind": self.kind.document(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A registration that may be accepted, once *password* is right."""
+
+    listener: Listener
+    password: str | None = field(default=None, repr=False)
+
+
+def version_of(said: str | None) -> int:
+    """
+    The version of registrations that *said*, an Accept-Version, means.
+
+    Raises:
+        InvalidRegistration: no version has that many digits.
+    """
+    found = _NUMBER.search(said or "")
+    most = limits.VERSION_MAX
+    number = whole_in(found[0], "version", 0, most, InvalidRegistration) if found else V1
+    return V2 if number >= V2 else V1
+
+
+def looks_like(text: str) -> bool:
+    """Whether a client that has not said what it is means *text* as a registration."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "action" not in found and not _SAYS_SO.isdisjoint(found)
+
+
+def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> Request:
+    """
+    What *text* registers *listener* for.
+
+    Raises:
+        InvalidRegistration: its text is what the listener is told.
+    """
+    says = f"v{listener.version} registration"
+    raw = _object(text, listener.version, says)
+    instance = _instance(raw, says)
+    kinds = (_one if listener.version == V1 else _several)(raw, resources)
+    registered = replace(listener, instance=instance, service=_service(raw), kinds=kinds)
+    if len(registered.filter.keys()) > limits.FILTER_VALUES_MAX:
+        _refuse(f"{says} holds at most {limits.FILTER_VALUES_MAX} sub-resources")
+    return Request(registered, _password(raw))
+
+
+def _object(text: str, version: int, says: str) -> dict[str, Any]:
+    try:
+        if len(text.encode("utf-8", "replace")) > limits.MESSAGE_BYTES_MAX:
+            raise ValueError
+        raw = decode_json(text.encode("utf-8", "replace"), "registration")
+    except (ValueError, InvalidOperation):
+        _refuse(f"failed to parse v{version} registration payload")
+    if not isinstance(raw, dict):
+        _refuse(f"{says} should be an object")
+    return raw
+
+
+def _instance(raw: Mapping[str, Any], says: str) -> str:
+    instance = raw.get("instance")
+    if instance == "" or _storable(instance, limits.INSTANCE_BYTES_MAX):
+        return str(instance)
+    _refuse(f'{says} should contain an "instance" identifier')
+
+
+def _one(raw: Mapping[str, Any], resources: Mapping[str, Resource]) -> tuple[Kind, ...]:
+    kind = raw.get("changeKind")
+    if not isinstance(kind, dict):
+        _refuse('v1 registration should contain a "changeKind"')
+    if not isinstance(kind.get("resource"), str):
+        _refuse('v1 registration should contain a valid "resource"')
+    if not _are_subs(kind.get("subResources")):
+        _refuse('v1 registration should contain a valid "subResources" array')
+    return (_known(kind, resources),)
+
+
+def _several(raw: Mapping[str, Any], resources: Mapping[str, Resource]) -> tuple[Kind, ...]:
+    entries = raw.get("resources")
+    if not isinstance(entries, list):
+        _refuse('v2 registration should contain a "resources" array')
+    if not entries:
+        _refuse("no resources specified")
+    return tuple(_entry(entry, resources) for entry in entries)
+
+
+def _entry(entry: object, resources: Mapping[str, Resource]) -> Kind:
+    if not isinstance(entry, dict):
+        _refuse('v2 registration "resources" array should contain objects')
+    if not isinstance(entry.get("resource"), str) or not entry["resource"]:
+        _refuse('v2 registration resources should contain a "resource"')
+    if not _are_subs(entry.get("subResources")):
+        _refuse('v2 registration resources should contain "subResources"')
+    return _known(entry, resources)
+
+
+def _known(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> Kind:
+    """Sub-resources that are not declared may be some day: they match nothing until then."""
+    if entry["resource"] not in resources:
+        _refuse(f"unknown resource: {entry['resource']}")
+    return Kind(entry["resource"], tuple(dict.fromkeys(entry["subResources"])))
+
+
+def _are_subs(given: object) -> bool:
+    return isinstance(given, list) and all(_storable(sub, limits.PARENT_BYTES_MAX) for sub in given)
+
+
+def _storable(value: object, bytes_max: int) -> bool:
+    try:
+        check_text(value, "", bytes_max)
+    except (InvalidOperation, TooLarge):
+        return False
+    return True
+
+
+def _service(raw: Mapping[str, Any]) -> str:
+    """As it came, whatever it is: only people read it."""
+    if "service" not in raw:
+        return ""
+    try:
+        text = json.dumps(raw["service"], separators=(",", ":"))
+    except ValueError:
+        text = ""
+    if len(text) > limits.SERVICE_BYTES_MAX:
+        _refuse(f'registration "service" holds at most {limits.SERVICE_BYTES_MAX} bytes')
+    return text
+
+
+def _password(raw: Mapping[str, Any]) -> str | None:
+    password = raw.get("password")
+    return password if isinstance(password, str) else None
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise InvalidRegistration(sentence)
+
+
+def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
+    """What tells *listener* that it is registered: a route for each resource, in its order."""
+    routes = [resources[kind.resource].document() for kind in listener.kinds]
+    return spelled(routes[0] if listener.version == V1 else {"bootstrapRoutes": routes})

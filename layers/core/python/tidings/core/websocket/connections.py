@@ -1,0 +1,75 @@
+"""The values around a WebSocket connection: the connection, its subscription, its changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.settings.revocations import FOR_GOOD, Admission
+from tidings.core.triton.registration import Listener
+from tidings.core.websocket.session import State
+
+
+class Outcome(Enum):
+    """What became of one message to a client."""
+
+    SENT = "sent"
+    GONE = "gone"  # nobody is there any more
+    BUSY = "busy"  # it did not arrive and may be repeated: throttled, or no connection was made
+    UNKNOWN = "unknown"  # no answer, or a fault on the other side: it may arrive late or never
+    REFUSED = "refused"  # for good: repeating it would not help
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """
+    One WebSocket connection.
+
+    *progress* is where its catch-up stands (an encoded `catchup.Progress`), empty once it was
+    handed over behind page *since*; so it also tells who serves it. *runner* and
+    *runner_expires_ms* say which replay works on it. *listener* is set for one that registers as
+    Triton's listeners do. *admission* is with what it subscribed. *version* guards every update.
+    """
+
+    id: str
+    opened_ms: int
+    state: State = State.OPEN
+    feed: str = ""
+    filter: Filter = EVERYTHING
+    progress: str = ""
+    since: int = 0
+    runner: str = ""
+    runner_expires_ms: int = 0
+    listener: Listener | None = None
+    admission: Admission = FOR_GOOD
+    version: int = 0
+
+    def changed(self, **fields: object) -> Connection:
+        """This connection with other *fields*, as the next version."""
+        return replace(self, version=self.version + 1, **fields)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A live subscription: this connection wants what *filter* matches, after page *since*."""
+
+    connection_id: str
+    filter: Filter
+    since: int
+    admission: Admission = FOR_GOOD
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    A subscription to be made live after page *since* (`joins`) or to be ended.
+
+    *token* tells one change of a connection from the next.
+    """
+
+    connection_id: str
+    joins: bool
+    filter: Filter
+    since: int
+    token: str

@@ -1,0 +1,212 @@
+"""
+Fan-out: which subscription gets which operations, and in which messages.
+
+The plan looks subscriptions up by what an operation is (its parents, its type, everything) and
+by the parents it took away, so it costs what matches, not what is connected; but where few are
+connected they are read at once, and a turn that holds very many names reads all subscriptions
+once, which bounds its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.catchup.links import with_ref
+from tidings.core.model.events import leave_of, of_line, pack, to_json, veiled_leave_of
+from tidings.core.model.filters import keys_of, parent_key
+from tidings.core.triton.items import concerned, told
+from tidings.core.websocket.connections import Watch
+
+if TYPE_CHECKING:
+    from tidings.core.model.events import Event
+    from tidings.core.model.operations import Operation
+    from tidings.core.model.pages import Page
+    from tidings.core.settings.resources import Resource
+    from tidings.core.state.removed_parents import Left
+
+Find = Callable[[str], Sequence[Watch]]
+Resources = Mapping[str, "Resource"]  # those that the feed declares, by name
+Lefts = Mapping[int, "Left"]  # by page, what its operations took away; unknown where missing
+_NONE: Resources = {}
+
+
+@dataclass(slots=True)
+class Plan:
+    """
+    *events* are the operations somebody wants, in log order, as JSON; *items* are the indexes of
+    those that are told to listeners, each a message of its own. *wanted* names for each
+    subscription the indexes of its events, ascending. *cursor* is the place behind the *pages*
+    it is for; *deliveries* counts events times those who want them.
+    """
+
+    cursor: str = ""
+    pages: int = 0
+    deliveries: int = 0
+    events: list[str] = field(default_factory=list)
+    items: set[int] = field(default_factory=set)
+    wanted: dict[str, list[int]] = field(default_factory=dict)
+    watches: dict[str, Watch] = field(default_factory=dict)
+
+    def messages(self) -> Iterable[tuple[list[str], list[str]]]:
+        """Connections that get the same events, and their messages, built once."""
+        alike: dict[tuple[int, ...], list[str]] = {}
+        for connection_id, indexes in self.wanted.items():
+            alike.setdefault(tuple(indexes), []).append(connection_id)
+        for chosen, connection_ids in alike.items():
+            yield connection_ids, self._messages(chosen)
+
+    def _messages(self, chosen: Sequence[int]) -> list[str]:
+        """A subscription has events or items, never both."""
+        texts = [self.events[at] for at in chosen]
+        return texts if chosen[0] in self.items else list(pack(texts, self.cursor))
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where the watches of a feed are found; each key is asked for once."""
+
+    find: Find
+    everybody: Callable[[], Sequence[Watch]]
+
+    @staticmethod
+    def of(find: Find, everybody: Callable[[], Sequence[Watch]]) -> Index:
+        everybody = cache(everybody)
+        return Index(_Finding(find, everybody).find, everybody)
+
+    @staticmethod
+    def of_few(watches: Sequence[Watch]) -> Index:
+        """Where *watches* are all there are."""
+        filed = _filed(watches)
+        return Index(lambda key: filed.get(key, ()), lambda: watches)
+
+    def matching(self, operation: Operation) -> list[Watch]:
+        found = []
+        for key in keys_of(operation):
+            for watch in self.find(key):
+                if watch.filter.matches(operation):
+                    found.append(watch)  # a comprehension takes longer
+        return found
+
+    def left(self, operation: Operation, left: Sequence[str] | None) -> list[Watch]:
+        """Where it is not known what *operation* took away, everybody has to be looked at."""
+        places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
+        return [
+            watch
+            for found in places
+            for watch in found
+            if watch.filter.left_by(operation, left) and not watch.filter.matches(operation)
+        ]
+
+
+@dataclass(slots=True)
+class _Finding:
+    """Asks for each key once; where they become many, for everybody instead."""
+
+    ask: Find
+    everybody: Callable[[], Sequence[Watch]]
+    known: dict[str, Sequence[Watch]] = field(default_factory=dict)
+    filed: dict[str, list[Watch]] | None = None
+
+    def find(self, key: str) -> Sequence[Watch]:
+        if key not in self.known:
+            self.known[key] = self._look_up(key)
+        return self.known[key]
+
+    def _look_up(self, key: str) -> Sequence[Watch]:
+        if len(self.known) < limits.LOOK_UPS_MAX:
+            return self.ask(key)
+        if self.filed is None:
+            self.filed = _filed(self.everybody())
+        return self.filed.get(key, ())
+
+
+def _filed(watches: Iterable[Watch]) -> dict[str, list[Watch]]:
+    """As the store files them."""
+    found: dict[str, list[Watch]] = {}
+    for watch in watches:
+        for key in watch.filter.keys():  # noqa: SIM118 a filter is no dictionary
+            found.setdefault(key, []).append(watch)
+    return found
+
+
+def plan(
+    pages: Sequence[Page],
+    index: Index,
+    lefts: Lefts | None = None,
+    template: str = "",
+    resources: Resources = _NONE,
+) -> Plan:
+    """
+    What to send for as many of *pages* as a turn has time for, one at least.
+
+    Without *lefts* nobody is told of leaves; *template* is the feed's for `catchup.links`,
+    *resources* are those it declares to listeners.
+    """
+    found = Plan()
+    for page in pages:
+        if found.deliveries >= limits.DELIVERIES_MAX:
+            break
+        found.pages, found.cursor = found.pages + 1, page.end.encode()
+        left = lefts.get(page.number) if lefts is not None else {}
+        for slot, line in page.entries():
+            operation = concerned(line, resources)
+            matching = index.matching(operation)
+            if operation.changed:
+                matching = _without_listeners(found, page, line, operation, matching)
+            if matching and _want(found, page, matching):
+                event = of_line(page.id_prefix, slot, line)
+                found.events.append(to_json(with_ref(event, template)))
+            if left == {}:
+                continue
+            leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
+            if leaving:
+                _tell_leave(found, page, of_line(page.id_prefix, slot, line), leaving, template)
+    return found
+
+
+def _tell_leave(
+    found: Plan, page: Page, event: Event, leaving: Sequence[Watch], template: str
+) -> None:
+    for watches, leave in _by_veil(leaving):
+        if _want(found, page, watches):
+            found.events.append(to_json(with_ref(leave(event), template)))
+
+
+def _by_veil(
+    leaving: Sequence[Watch],
+) -> Iterator[tuple[list[Watch], Callable[[Event], Event]]]:
+    """Those who may see what left, and those who may not, if there are any."""
+    for veiled, leave in ((False, leave_of), (True, veiled_leave_of)):
+        watches = [watch for watch in leaving if watch.filter.veiled == veiled]
+        if watches:
+            yield watches, leave
+
+
+def _without_listeners(
+    found: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Watch]
+) -> list[Watch]:
+    """Give the listeners among *matching* their item; the others."""
+    if _want(found, page, (watch for watch in matching if watch.filter.listens)):
+        found.items.add(len(found.events))
+        found.events.append(told(line, operation, page.at_ms))
+    return [watch for watch in matching if not watch.filter.listens]
+
+
+def _want(found: Plan, page: Page, watches: Iterable[Watch]) -> bool:
+    """Give *watches* the event that is about to be added; whether there are any."""
+    index = len(found.events)
+    wanted = False
+    for watch in watches:
+        if watch.since >= page.number:
+            continue
+        wanted = True
+        indexes = found.wanted.setdefault(watch.connection_id, [])
+        if not indexes or indexes[-1] != index:  # filed under several keys of this operation
+            indexes.append(index)
+            found.deliveries += 1
+            found.watches[watch.connection_id] = watch
+    return wanted

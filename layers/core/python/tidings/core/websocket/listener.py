@@ -1,0 +1,129 @@
+"""
+Registering: what a listener says first makes it a registration, or ends the connection.
+
+A registration is filed before it is answered and answered before any item. It starts where the
+state stands, so that what is not in a bootstrap from the state comes as an item behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.auth.guard import credential
+from tidings.core.auth.permissions import READS_ALL
+from tidings.core.errors import InvalidMessage, Rejected, TooLarge
+from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.model import events
+from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.settings.resources import declared
+from tidings.core.triton.registration import V1, Listener, answer, looks_like, parse
+from tidings.core.websocket.connections import Outcome
+from tidings.core.websocket.inbox import hand_over
+from tidings.core.websocket.messages import act_of
+from tidings.core.websocket.session import Act, Event, State, after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidings.core.auth.guard import Guard
+    from tidings.core.effects import Clock, Count, NewId
+    from tidings.core.followers.stores import Bells
+    from tidings.core.log.stores import Checkpoints
+    from tidings.core.settings.resources import Resource
+    from tidings.core.settings.stores import Profiles
+    from tidings.core.triton.stores import Registry
+    from tidings.core.websocket.connections import Connection
+    from tidings.core.websocket.stores import ConnectionStore, Inbox, Sockets
+
+
+def listens(connection: Connection, text: str) -> bool:
+    """Whether *connection* is a listener's, by its handshake or by what it says first."""
+    if connection.listener is not None:
+        return True
+    return connection.state is State.OPEN and looks_like(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    connections: ConnectionStore
+    registry: Registry
+    inbox: Inbox
+    sockets: Sockets
+    bells: Bells
+    checkpoints: Checkpoints
+    profiles: Profiles
+    guard: Guard
+    feeds: frozenset[str]
+    clock: Clock
+    new_id: NewId
+    count: Count
+
+    def hear(self, connection: Connection, text: str) -> None:
+        """The first text registers; of all that follow only a ping is answered."""
+        listener = connection.listener or Listener(V1, DEFAULT_FEED)
+        if listener.kinds:
+            self._pong(connection, text)
+            return
+        try:
+            resources = self._resources(listener.feed)
+            request = parse(text, listener, resources)
+            given = credential(request.password)
+            allowed = READS_ALL.admit(self.guard, listener.feed, given)
+        except Rejected as error:
+            self._refuse(connection, str(error))
+            return
+        admitted = replace(connection, admission=allowed.admission)
+        self._register(admitted, request.listener, resources)
+
+    def _resources(self, feed: str) -> Mapping[str, Resource]:
+        return declared(self.profiles.profile(check_known(feed, self.feeds)).resources)
+
+    def _pong(self, connection: Connection, text: str) -> None:
+        try:
+            act = act_of(text)
+        except (InvalidMessage, TooLarge):
+            return  # the heartbeat of a listener, or anything else
+        if act is Act.PING:
+            self.sockets.send(connection.id, events.reply("pong", state=connection.state.value))
+
+    def _refuse(self, connection: Connection, sentence: str) -> None:
+        """API Gateway lets nobody say why it closes, so it is said before."""
+        self.count("RegistrationsRefused", 1)
+        self.sockets.send(connection.id, sentence)
+        self._end(connection.id)
+
+    def _register(
+        self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        joining = connection.changed(
+            state=after(after(connection.state, Act.SUBSCRIBE), Event.REACHED_FRONTIER),
+            feed=listener.feed,
+            filter=listener.filter,
+            since=self.checkpoints.checkpoints(listener.feed).get(STATE, 0),
+            runner_expires_ms=self.clock() + limits.REGISTERING_MS,
+            listener=listener,
+        )
+        replaced = self.registry.enter(listener.feed, connection.id, listener)
+        stands = self.connections.update(connection, joining)
+        if not stands:
+            self.registry.leave(listener.feed, connection.id, listener)
+        for other in replaced:
+            self._end(other)
+        if stands:
+            self._confirm(joining, listener, resources)
+
+    def _confirm(
+        self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        if self.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
+            self._end(joining.id)  # an item must not be the first it hears
+            return
+        self.count("ListenersRegistered", 1)
+        hand_over(self.inbox, joining, self.new_id())
+        self.bells.ring(joining.feed, PUSH)
+
+    def _end(self, connection_id: str) -> None:
+        self.sockets.close(connection_id)
+        self.connections.remove(connection_id)

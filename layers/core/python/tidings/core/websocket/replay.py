@@ -1,0 +1,131 @@
+"""
+Replaying: sends a connection what lies behind its cursor, then hands it to the push follower.
+
+One replay at a time serves a connection: it signs the connection item, and every step it
+saves is guarded by the item's version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.auth.rate_limit import free
+from tidings.core.catchup.catchup import CatchUp, Progress
+from tidings.core.catchup.links import with_ref
+from tidings.core.followers.follower import PUSH
+from tidings.core.model.events import pack, to_json
+from tidings.core.settings.feed import endings_of
+from tidings.core.websocket.inbox import hand_over
+from tidings.core.websocket.push import let_go
+from tidings.core.websocket.session import Event, State, after
+
+if TYPE_CHECKING:
+    from tidings.core.auth.rate_limit import Charges, ReadCharge
+    from tidings.core.effects import Clock, NewId
+    from tidings.core.followers.stores import Bells
+    from tidings.core.settings.stores import Profiles
+    from tidings.core.websocket.connections import Connection
+    from tidings.core.websocket.send import Delivery
+    from tidings.core.websocket.stores import ConnectionStore, Inbox
+
+
+@dataclass(frozen=True, slots=True)
+class Replayer:
+    connections: ConnectionStore
+    inbox: Inbox
+    delivery: Delivery
+    bells: Bells
+    catch_up: CatchUp
+    clock: Clock
+    new_id: NewId
+    profiles: Profiles
+    charges: Charges = free
+
+    def run(self, connection_id: str) -> None:
+        """Bring the connection to the frontier, or as far as the time and its key's rate allow."""
+        connection = self._sign(connection_id)
+        if connection is None:
+            return
+        until = self.clock() + limits.REPLAY_RUN_MS
+        charge = self.charges(connection.feed, connection.admission)
+        charge.due = True  # what is read for others by the key may have used up its rate
+        while not (rests := charge.wait_ms() > 0) and self.clock() < until:
+            connection = self._step(connection, charge)
+            if connection is None:
+                return
+        self._sign_off(connection, rests=rests)
+
+    def _sign(self, connection_id: str) -> Connection | None:
+        """Take the connection on; None when it is not ours to serve."""
+        connection = self.connections.get(connection_id)
+        if connection is None or not serves(connection):
+            return None
+        now = self.clock()
+        if connection.runner and now < connection.runner_expires_ms:
+            return None
+        signed = connection.changed(
+            runner=self.new_id(), runner_expires_ms=now + limits.REPLAY_LEASE_MS
+        )
+        return self._save(connection, signed)
+
+    def _sign_off(self, connection: Connection, *, rests: bool) -> None:
+        """Let the next replay go on: at once, or, where it *rests*, when the sweep rings."""
+        saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
+        if saved is not None and saved.state is State.LEAVING:
+            let_go(self.connections, self.delivery, saved)  # it left while we were about to go
+        elif saved is not None and not rests:
+            self.bells.replay(connection.id)
+
+    def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
+        """Send the next events and save how far we are; None when the replay is over."""
+        if connection.state is State.LEAVING:
+            let_go(self.connections, self.delivery, connection)
+            return None
+        profile = self.profiles.profile(connection.feed)
+        if connection.admission.has_ended(endings_of(profile), self.clock()):
+            self.delivery.end(connection.id)
+            return None
+        progress = Progress.decode(connection.progress)
+        step = self.catch_up.step(connection.feed, progress, connection.filter)
+        charge.add(step.size)
+        if step.events or step.progress.cursor != progress.cursor:
+            told = (with_ref(event, profile.object_url) for event in step.events)
+            events = map(to_json, told)
+            messages = list(pack(events, step.progress.cursor))
+            if not self.delivery.send(connection.id, messages):
+                return None
+        if step.at_frontier:
+            return self._hand_over(connection, step.progress)
+        return self._save(connection, connection.changed(progress=step.progress.encode()))
+
+    def _hand_over(self, connection: Connection, progress: Progress) -> Connection | None:
+        joining = connection.changed(
+            state=after(connection.state, Event.REACHED_FRONTIER),
+            progress="",
+            since=progress.page,
+            runner="",
+            runner_expires_ms=0,
+        )
+        saved = self._save(connection, joining)
+        if saved is None or saved.state is not State.JOINING:
+            return saved
+        hand_over(self.inbox, saved, self.new_id())
+        self.bells.ring(saved.feed, PUSH)
+        return None
+
+    def _save(self, old: Connection, new: Connection) -> Connection | None:
+        """The connection as it stands now: ours, leaving, or None when it is not ours."""
+        if self.connections.update(old, new):
+            return new
+        standing = self.connections.get(old.id)
+        ours = standing is not None and standing.runner == old.runner != ""
+        return standing if ours and standing is not None and serves(standing) else None
+
+
+def serves(connection: Connection) -> bool:
+    """Whether a connection in this state is the replay's to serve."""
+    if connection.state is State.LEAVING:
+        return connection.progress != ""
+    return connection.state is State.CATCHING_UP

@@ -1,0 +1,84 @@
+"""
+A WebSocket session as a table: what a client may say when, and what it leads to.
+
+Everything that decides which message is allowed lives in this file. The table is data, so
+that the documentation and the tests can print and walk it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tidings.core.errors import OutOfTurn
+
+
+class State(Enum):
+    OPEN = "open"  # connected, no subscription
+    CATCHING_UP = "catching-up"  # the replay sends what lies behind the cursor
+    JOINING = "joining"  # at the frontier, waiting for the push follower to take it up
+    LIVE = "live"  # served by the push follower
+    LEAVING = "leaving"  # unsubscribed; whoever serves it has not let go yet
+
+
+class Act(Enum):
+    """What a client may ask."""
+
+    SUBSCRIBE = "subscribe"
+    RESUME = "resume"
+    UNSUBSCRIBE = "unsubscribe"
+    PING = "ping"
+
+
+class Event(Enum):
+    """What happens on our side. Only the one that serves a connection may let it happen."""
+
+    REACHED_FRONTIER = "reached-frontier"  # the replay has sent all there is
+    TAKEN_UP = "taken-up"  # the push follower has made it live
+    LET_GO = "let-go"  # the replay or the push follower has stopped sending
+
+
+TRANSITIONS: dict[State, dict[Act | Event, State]] = {
+    State.OPEN: {
+        Act.SUBSCRIBE: State.CATCHING_UP,
+        Act.RESUME: State.CATCHING_UP,
+        Act.UNSUBSCRIBE: State.OPEN,
+        Act.PING: State.OPEN,
+    },
+    State.CATCHING_UP: {
+        Act.UNSUBSCRIBE: State.LEAVING,
+        Act.PING: State.CATCHING_UP,
+        Event.REACHED_FRONTIER: State.JOINING,
+    },
+    State.JOINING: {
+        Act.UNSUBSCRIBE: State.LEAVING,
+        Act.PING: State.JOINING,
+        Event.TAKEN_UP: State.LIVE,
+    },
+    State.LIVE: {
+        Act.UNSUBSCRIBE: State.LEAVING,
+        Act.PING: State.LIVE,
+    },
+    State.LEAVING: {
+        Act.PING: State.LEAVING,
+        Event.LET_GO: State.OPEN,
+    },
+}
+
+
+def after(state: State, what: Act | Event) -> State:
+    """
+    The state that *what* leads to in *state*.
+
+    Raises:
+        OutOfTurn: the table has no such step.
+    """
+    try:
+        return TRANSITIONS[state][what]
+    except KeyError:
+        acts = (step.value for step in TRANSITIONS[state] if isinstance(step, Act))
+        allowed = ", ".join(sorted(acts))
+        raise OutOfTurn(
+            f"not possible while {state.value}; possible: {allowed}",
+            field="action",
+            value=what.value,
+        ) from None

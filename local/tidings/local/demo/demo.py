@@ -1,0 +1,166 @@
+"""
+Something to look at: a git repository as a feed.
+
+    python -m tidings.local.demo.demo --url http://127.0.0.1:8042 --repo . --rate 50
+
+Posts the history commit by commit, oldest first, then what changes on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from tidings.client.address import DEFAULT_URL
+from tidings.client.errors import ClientError, Lost
+from tidings.client.produce.post import Poster, encode
+from tidings.local.demo.git_repository import (
+    Commit,
+    NoRepository,
+    Operation,
+    Repository,
+    WorkingTree,
+    history,
+    open_repository,
+)
+from tidings.local.demo.made_up import operations as made_up_operations
+
+__all__ = ["Commit", "history", "main", "post_history"]
+
+CHUNK_OPERATIONS = 100  # of a large commit, so that it is seen to arrive; never the rate:
+# the pieces must be the same ones when the demo is started again with another
+LOOK_EVERY_S = 1.0
+MADE_UP_EVERY_S = 0.5  # slow enough to read along
+T = TypeVar("T")
+
+
+class Pace:
+    """Holds back so that no more than *rate* a second go through; 0 does not hold back."""
+
+    def __init__(
+        self,
+        rate: float,
+        wait: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rate = rate
+        self._wait = wait
+        self._monotonic = monotonic
+        self._due_s = monotonic()
+
+    def passed(self, count: int) -> None:
+        """*count* went through: wait as long as they take at the rate."""
+        if not self._rate:
+            return
+        now_s = self._monotonic()
+        self._due_s = max(self._due_s, now_s - 1) + count / self._rate
+        if self._due_s > now_s:
+            self._wait(self._due_s - now_s)
+
+
+def post_history(
+    poster: Poster, commits: Iterable[tuple[Commit, list[Operation]]], pace: Pace
+) -> int:
+    """Post each commit under its own Idempotency-Key; how many operations there were."""
+    posted = 0
+    for commit, operations in commits:
+        for number, chunk in enumerate(_chunks(operations)):
+            poster.post(chunk, key=_key(commit, number, chunk))
+            posted += len(chunk)
+            pace.passed(len(chunk))
+    return posted
+
+
+def _chunks(operations: list[T]) -> Iterator[list[T]]:
+    for at in range(0, len(operations), CHUNK_OPERATIONS):
+        yield operations[at : at + CHUNK_OPERATIONS]
+
+
+def _key(commit: Commit, number: int, chunk: list[dict[str, Any]]) -> str:
+    """Of the content too: the same commit under another folder name is something else."""
+    content = hashlib.sha256(b"\n".join(map(encode, chunk))).hexdigest()
+    return f"git-{commit.hash}-{number}-{content[:16]}"
+
+
+def _follow(poster: Poster, repo: Repository) -> None:
+    tree = WorkingTree(repo, warn=_warn)
+    while True:
+        operations = tree.changes()
+        for chunk in _chunks(operations):
+            poster.post(chunk)
+        if operations:
+            click.echo(f"{len(operations)} changed on disk")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _make_up(url: str, feed: str) -> NoReturn:
+    with Poster(url, feed, on_retry=_tell) as poster:
+        for operation in made_up_operations():
+            poster.post([operation])
+            time.sleep(MADE_UP_EVERY_S)
+    raise AssertionError("there is no end to it")
+
+
+def _warn(warning: str) -> None:
+    click.echo(warning, err=True)
+
+
+def _tell(lost: Lost, delay_s: float) -> None:
+    click.echo(f"{lost.reason}; trying again in {delay_s:.0f} s", err=True)
+
+
+@click.command(epilog="Exit codes: 0 done, 1 failure, 2 wrong usage.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
+@click.option("--feed", default="main", show_default=True, help="Which feed to post to.")
+@click.option(
+    "--repo",
+    type=click.Path(path_type=Path),
+    default=Path("."),
+    show_default=True,
+    help="A git repository, or a folder in one.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    default=50.0,
+    show_default=True,
+    help="Operations a second while the history is posted; 0 as fast as possible.",
+)
+@click.option("--once", is_flag=True, help="Stop after the history.")
+@click.option("--made-up", is_flag=True, help="No repository: what nobody ever did, without end.")
+def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool) -> None:
+    """
+    Post the history of a git repository, oldest commit first, then what changes on disk.
+
+    Each file is an object of type `file`; its parents are the repository, its folder and
+    the author. Started again within a day, it posts nothing twice. Ctrl-C ends it.
+
+    \b
+    Example:
+      python -m tidings.local.demo.demo --repo ~/src/project --rate 200
+    """
+    # A shell that starts it in the background has it ignore Ctrl-C; its parent means it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if made_up:
+            _make_up(url, feed)
+        found = open_repository(repo)
+        with Poster(url, feed, on_retry=_tell) as poster:
+            count = post_history(poster, history(found, warn=_warn), Pace(rate))
+            click.echo(f"the history of {found.name}: {count:,} operations")
+            if not once and not found.is_bare:
+                click.echo("now what changes on disk; Ctrl-C ends it")
+                _follow(poster, found)
+    except (NoRepository, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        pass  # how the demo ends
+
+
+if __name__ == "__main__":
+    main()

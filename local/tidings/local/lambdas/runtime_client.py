@@ -1,0 +1,41 @@
+"""
+AWS's own runtime client, as a worker runs it: `python -m tidings.local.lambdas.runtime_client
+HANDLER`.
+
+`AWS_LAMBDA_RUNTIME_API` is `user:password@host:port`. The part of the client that is in C, which
+takes events and answers them, shows both by itself. The part in Python, which reports a handler
+that cannot be imported, knows an address alone and is told the rest here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from awslambdaric import bootstrap  # type: ignore[import-untyped]
+from awslambdaric.lambda_runtime_client import (  # type: ignore[import-untyped]
+    LambdaRuntimeClient,
+)
+from tidings.local.lambdas.runtime_api import basic
+
+
+class Client(LambdaRuntimeClient):  # type: ignore[misc]  # it comes without types
+    def __init__(self, address: str) -> None:
+        self._user_info, _, place = address.rpartition("@")
+        super().__init__(place)
+
+    def call_rapid(
+        self,
+        http_method: str,
+        endpoint: str,
+        expected_http_code: int,
+        payload: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        shown = {**(headers or {}), "Authorization": basic(self._user_info)}
+        super().call_rapid(http_method, endpoint, expected_http_code, payload, shown)
+
+
+if __name__ == "__main__":
+    bootstrap.run(sys.argv[1], Client(os.environ["AWS_LAMBDA_RUNTIME_API"]))  # noqa: TID251 AWS's

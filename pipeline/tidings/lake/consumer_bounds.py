@@ -1,0 +1,56 @@
+"""
+How far every reader of a feed is, as the feed itself says it.
+
+What asks over HTTP is imported when it is used: the job of a stage has none of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.archive.compaction import bound
+from tidings.core.consumers import position
+
+if TYPE_CHECKING:
+    from tidings.sync.target import Place
+
+
+def over_http(url: str, feed: str, password: str) -> int:
+    """
+    The last page that everybody has handled, by the HTTP API.
+
+    Raises:
+        ClientError: the feed does not answer, or refuses.
+    """
+    from tidings.client.address import status_url
+    from tidings.client.cli.status import fetch
+    from tidings.client.consume.named_consumers import NamedConsumers
+    from tidings.client.errors import Refused
+
+    report = fetch(status_url(url, feed))
+    if "followers" not in report.fields:
+        raise Refused(report.problem or "the feed does not tell its followers")
+    with NamedConsumers(url, feed, password=password) as api:
+        standing = [position.read(each["position"]) for each in api.all()]
+    return bound(
+        standing, {each["name"]: each["checkpoint"] for each in report.fields["followers"]}
+    )
+
+
+def in_tables(place: Place) -> int:
+    """
+    The same, by the tables.
+
+    Raises:
+        Unavailable, BotoCoreError, ClientError: DynamoDB does not answer, or refuses.
+    """
+    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+
+    client: Any = place.client()
+    store = DynamoDBConsumers(client, place.settings.control_table, _no_id)
+    standing = [each.position for each in store.consumers(place.feed)]
+    return bound(standing, place.followers().checkpoints(place.feed))
+
+
+def _no_id() -> str:
+    raise AssertionError("nothing is written")

@@ -1,0 +1,54 @@
+"""
+Pipelines: a feed, functions on its messages, and stores that each keep their own position.
+
+Each name is imported when it is first used, so that a store that is not used need not be there.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidings.pipelines.message import Message as Message
+    from tidings.pipelines.pipeline import Pipeline as Pipeline
+    from tidings.pipelines.pipeline import Source as Source
+    from tidings.pipelines.sinks.call import Call as Call
+    from tidings.pipelines.sinks.feed import Feed as Feed
+    from tidings.pipelines.sinks.ndjson import Ndjson as Ndjson
+    from tidings.pipelines.sinks.parquet import Parquet as Parquet
+    from tidings.pipelines.sinks.postgres import Postgres as Postgres
+    from tidings.pipelines.sinks.search import Search as Search
+    from tidings.pipelines.sources.files import Files as Files
+    from tidings.pipelines.sources.frame import Frame as Frame
+    from tidings.pipelines.sources.table import Table as Table
+    from tidings.pipelines.steps import omit as omit
+    from tidings.pipelines.steps import opfilter as opfilter
+    from tidings.pipelines.steps import pick as pick
+    from tidings.pipelines.steps import pretty as pretty
+    from tidings.pipelines.steps import remap as remap
+    from tidings.pipelines.steps import rename as rename
+    from tidings.pipelines.steps import skip as skip
+
+_MODULES = {
+    "Call": "sinks.call",
+    "Feed": "sinks.feed",
+    "Files": "sources.files",
+    "Frame": "sources.frame",
+    "Message": "message",
+    "Ndjson": "sinks.ndjson",
+    "Parquet": "sinks.parquet",
+    "Pipeline": "pipeline",
+    "Postgres": "sinks.postgres",
+    "Search": "sinks.search",
+    "Source": "pipeline",
+    "Table": "sources.table",
+    **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "steps"),
+}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

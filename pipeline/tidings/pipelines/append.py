@@ -1,0 +1,85 @@
+"""Reading from one source: what it gives is appended to the feed, which the stores follow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidings.client.consume.named_consumers import NamedConsumers
+from tidings.client.errors import Lost
+from tidings.client.listen.bootstrap import Objects
+from tidings.client.produce.post import Poster
+from tidings.pipelines.ingest_source import Appending
+from tidings.pipelines.names import READER
+from tidings.pipelines.pipeline import Pipeline, Source
+from tidings.pipelines.retry_loop import Progress
+
+LOOK_S = 0.5  # how often the stores and the state are asked how far they are
+PROJECTED_S = 60.0  # the state is a second behind; so far behind, something is wrong with it
+
+
+class ReadingFrom:
+    """
+    Implements `Work`. *settled* says whether the stores have what the feed held before: nothing
+    new is read until they have.
+    """
+
+    def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:
+        self._source, self._reader = pipeline.source, pipeline.readers[name]
+        self._name, self._settled = pipeline.reader(name), settled
+        self.progress = Progress(f"< {name}")
+
+    def stop(self) -> None:
+        """It ends behind the batch in hand."""
+
+    def once(self, stopping: threading.Event) -> None:
+        while not self._settled():
+            self.progress.state = "standing by"
+            if stopping.wait(LOOK_S):
+                return
+        self.progress.state = "running"
+        self._reader.open(self._name, self._standing(), self._known)
+        try:
+            if self._appended(stopping):
+                self.progress.state = "done"
+        finally:
+            self._reader.close()
+
+    def close(self) -> None:
+        return
+
+    def _appended(self, stopping: threading.Event) -> bool:
+        """Whether everything there is was read."""
+        with Poster(*_where(self._source), password=self._source.password) as poster:
+            appending = Appending(poster, self._name, self.progress.count)
+            for batch in self._reader.read():
+                appending.append(batch)
+                if stopping.is_set():
+                    return False
+        return True
+
+    def _standing(self) -> dict[str, Any]:
+        with Objects(*_where(self._source), password=self._source.password) as objects:
+            found = objects.one(READER, self._name)
+        return dict(found["data"]) if found else {}
+
+    def _known(self, kind: str) -> Iterator[str]:
+        """The ids of the objects of the type *kind*, when the state shows all that was appended."""
+        self._await_state()
+        with Objects(*_where(self._source), password=self._source.password) as objects:
+            yield from (str(each["id"]) for each in objects.all(kind))
+
+    def _await_state(self) -> None:
+        waited = threading.Event()
+        with NamedConsumers(*_where(self._source), password=self._source.password) as api:
+            for _ in range(int(PROJECTED_S / LOOK_S)):
+                followers = {each["name"]: each for each in api.ask("GET", "status")["followers"]}
+                if followers["state"]["lag_pages"] == 0:
+                    return
+                waited.wait(LOOK_S)
+        raise Lost("the state of the feed does not follow its log")
+
+
+def _where(source: Source) -> tuple[str, str]:
+    return source.url, source.feed

@@ -1,0 +1,166 @@
+"""`tidings pipeline`: write, look at and run pipelines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from tidings.client.address import DEFAULT_URL
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.render import plain
+from tidings.client.cli.signals import stop_on_signals
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.templates import SINKS, SOURCES, written
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from tidings.pipelines.pipeline import Pipeline
+    from tidings.pipelines.retry_loop import Progress
+    from tidings.pipelines.runner import Runner
+
+DEFAULT_FILE = "pipeline.py"
+_COLUMNS = ("store", "state", "records", "batches", "failures", "error")
+_file = click.argument("file", default=DEFAULT_FILE, type=click.Path(path_type=Path))
+
+
+@click.group(epilog=EXIT_CODES)
+def pipeline() -> None:
+    """
+    Copy a feed into stores and keep them equal, with functions on the way.
+
+    \b
+    Examples:
+      tidings pipeline init postgres parquet       write pipeline.py
+      tidings pipeline init ndjson --read table    from a table of PostgreSQL, by way of a feed
+      tidings pipeline test                        show what it would do
+      tidings pipeline run                         do it, until Ctrl-C
+    """
+
+
+@pipeline.command(epilog=EXIT_CODES)
+@click.argument("sinks", nargs=-1, required=True, type=click.Choice(list(SINKS)))
+@click.option(
+    "--read", "sources", multiple=True, type=click.Choice(list(SOURCES)), help="A source, too."
+)
+@click.option("--file", default=DEFAULT_FILE, show_default=True, type=click.Path(path_type=Path))
+@click.option("--name", default="copy", show_default=True, help="Its name.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where the feed is.")
+@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@click.option("--force", is_flag=True, help="Overwrite the file without asking.")
+def init(
+    sinks: tuple[str, ...],
+    sources: tuple[str, ...],
+    file: Path,
+    name: str,
+    url: str,
+    feed: str,
+    force: bool,
+) -> None:
+    """Write a pipeline that saves to each of SINKS."""
+    if file.exists() and not force and not _consents(file):
+        raise click.ClickException(f"{file} exists and was left as it is")
+    once = tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(sinks))
+    file.write_text(written(name, url, feed, *once))
+    click.echo(f"wrote {file}")
+
+
+def _consents(file: Path) -> bool:
+    """Nobody is asked where nobody could answer."""
+    return sys.stdin.isatty() and click.confirm(f"{file} exists, overwrite?")
+
+
+@pipeline.command(epilog=EXIT_CODES)
+@_file
+def test(file: Path) -> None:
+    """Check FILE and show the pipeline; nothing is connected to, and no data moves."""
+    click.echo(_loaded(file).tree())
+
+
+@pipeline.command(epilog=EXIT_CODES)
+@click.argument("name", required=False, type=click.Choice([*SOURCES, *SINKS]))
+def about(name: str | None) -> None:
+    """Say which sources and stores there are, or show how one is written."""
+    samples = SOURCES | SINKS
+    if name is None:
+        for each, sample in samples.items():
+            click.echo(f"{each} - {sample.description}")
+        return
+    click.echo(f"{name} - {samples[name].description}\n\nSample:\n  {samples[name].text}")
+
+
+@pipeline.command(epilog=EXIT_CODES)
+@_file
+@click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+@click.option("--emf", is_flag=True, help="The same, with metrics as CloudWatch embeds them.")
+@click.option("--events-url", metavar="URL", help="POST each event there, too.")
+@click.option("--events-bus", metavar="NAME", help="Put each event on this bus of EventBridge.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="At one message, before its store stands still.",
+)
+@click.option("--worker", default="", metavar="TEXT", help="A name of this process, no other's.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    file: Path,
+    as_json: bool,
+    emf: bool,
+    events_url: str | None,
+    events_bus: str | None,
+    attempts: int,
+    worker: str,
+) -> None:
+    """
+    Run FILE until Ctrl-C or SIGTERM.
+
+    Each store has its own position, kept by the feed: `tidings consumers list` shows them, under
+    the names PIPELINE.STORE. Killed at any time it goes on where it was; a store that keeps
+    failing stands still, the others go on, and the exit code is 1.
+    """
+    from tidings.pipelines.runner import Runner
+    from tidings.pipelines.status_events import emitter
+
+    lines = as_json or emf
+    with emitter(as_json=as_json, url=events_url, bus=events_bus, emf=emf) as tell:
+        runner = Runner(_loaded(file), tell, attempts=attempts, worker=worker)
+        stop_on_signals(runner.stop)
+        well = _watched(runner) if not lines and sys.stdout.isatty() else runner.run()
+    for each in runner.progress if not lines else ():
+        click.echo(f"{each.name}: {each.state}, {each.records:,} records{_because(each)}")
+    if not well:
+        ctx.exit(1)
+
+
+def _loaded(file: Path) -> Pipeline:
+    from tidings.pipelines.loader import load
+
+    try:
+        return load(file)
+    except WrongPipeline as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _watched(runner: Runner) -> bool:
+    from rich.live import Live
+
+    with Live(_table(runner), refresh_per_second=4) as live:
+        return runner.run(lambda: live.update(_table(runner)))
+
+
+def _table(runner: Runner) -> Table:
+    from rich.table import Table
+
+    table = Table(*_COLUMNS)
+    for each in runner.progress:
+        counts = (f"{each.records:,}", f"{each.batches:,}", f"{each.failures:,}")
+        table.add_row(each.name, each.state, *counts, plain(each.error))
+    return table
+
+
+def _because(progress: Progress) -> str:
+    return f" ({plain(progress.error)})" if progress.error else ""

@@ -1,0 +1,56 @@
+"""
+A pipeline as EMR Serverless keeps it running.
+
+    python -m tidings.pipelines.emr --events-bus default pipeline.py
+
+It says what happens in lines of JSON, metrics as CloudWatch embeds them, and stops behind the
+batches in hand when it is told to. The exit code is 0, or 1 where a store or a reader failed: EMR
+then starts it again, a few times an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidings.client.cli.signals import stop_on_signals
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.loader import load
+from tidings.pipelines.runner import Runner
+from tidings.pipelines.status_events import emitter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.pipelines.pipeline import Pipeline
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tidings.pipelines.emr")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--events-bus", metavar="NAME", help="put each event on this bus, too")
+    found = parser.parse_args(arguments)
+    try:
+        made = load(_beside(found.file))
+    except WrongPipeline as error:
+        parser.error(str(error))
+    return 0 if _ran(made, found.events_bus) else 1
+
+
+def _ran(made: Pipeline, bus: str | None) -> bool:
+    with emitter(as_json=True, url=None, bus=bus, emf=True) as tell:
+        runner = Runner(made, tell)
+        stop_on_signals(runner.stop)
+        return runner.run()
+
+
+def _beside(file: Path) -> Path:
+    """*file* where it is, else among the modules, where the archive of a job has it."""
+    places = [file, *(Path(each) / file for each in sys.path)]
+    return next((each for each in places if each.is_file()), file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""
+Reading: a source that is no feed is appended to one first, which the stores then follow.
+
+With each batch goes an object of the type `READER` that says how far the reader is, in the same
+page: what is in the feed and what the reader knows of it cannot come apart, and a reader that
+begins again is told how it stood, however long ago that was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tidings.client.errors import Refused
+from tidings.client.produce.post import Poster, encode
+from tidings.pipelines.names import READER
+
+BATCH = 500  # operations, and one that says how far the reader is: below what a request may hold
+COPY, COMPLETE = "copy", "complete"  # of a namespace: still being copied, or only followed
+
+_TOO_LARGE = 413
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """
+    *operations* to append, and where the reader stands behind them: JSON, by namespace.
+
+    Of each namespace `mode` is `copy` or `complete`; what else there is, is the reader's own.
+    """
+
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    standing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Reader(Protocol):
+    """A source. It may give the same operations again."""
+
+    def open(
+        self,
+        name: str,
+        standing: Mapping[str, Mapping[str, Any]],
+        known: Callable[[str], Iterable[str]],
+    ) -> None:
+        """
+        Connect, and go on where *standing* says; *name* is of this reader and no other.
+
+        *known* gives the ids of all objects of a type that the feed has now.
+        """
+        ...
+
+    def read(self) -> Iterator[Batch]:
+        """
+        Batches of at most `BATCH` operations in order; an empty one while there is nothing new.
+
+        A batch is in the feed when the next one is asked for. What ends has read everything.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+    def __str__(self) -> str:
+        """As it is shown to a person, without secrets."""
+        ...
+
+
+@dataclass(slots=True)
+class Appending:
+    """Appends the batches of the reader *name*; *count* hears of the operations of each."""
+
+    poster: Poster
+    name: str
+    count: Callable[[int], None]
+
+    def append(self, batch: Batch) -> None:
+        """
+        All of it as one page, or as several where it is too large for one.
+
+        The same batch again appends nothing for a day.
+
+        Raises:
+            Refused: an operation breaks a rule; those before it may have been appended.
+        """
+        if batch.operations or batch.standing:
+            self._append(batch.operations, dict(batch.standing))
+            self.count(len(batch.operations))
+
+    def _append(self, operations: list[dict[str, Any]], standing: dict[str, Any]) -> None:
+        lines = [encode(each) for each in operations]
+        if standing:
+            said = {"event": "update", "type": READER, "id": self.name, "data": standing}
+            lines.append(encode(said))
+        key = hashlib.sha256(b"\n".join([self.name.encode(), *lines])).hexdigest()
+        try:
+            self.poster.post_lines(lines, key=key)
+        except Refused as refused:
+            if refused.status != _TOO_LARGE or len(operations) < 2:
+                raise
+            half = len(operations) // 2
+            self._append(operations[:half], {})
+            self._append(operations[half:], standing)

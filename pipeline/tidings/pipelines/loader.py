@@ -1,0 +1,49 @@
+"""A pipeline's file: Python that makes one `Pipeline`."""
+
+from __future__ import annotations
+
+import runpy
+import traceback
+from pathlib import Path
+
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.pipeline import Pipeline
+
+
+def load(path: Path) -> Pipeline:
+    """
+    The one pipeline that *path* makes.
+
+    Raises:
+        WrongPipeline: it makes none or several, one without a store, or it fails.
+    """
+    if not path.is_file():
+        raise WrongPipeline(f"{path} is not there; `tidings pipeline init` writes one")
+    try:
+        made = runpy.run_path(str(path), run_name="pipeline")
+    except WrongPipeline:
+        raise
+    except Exception as error:  # noqa: BLE001 whatever the author's file raises
+        raise WrongPipeline(f"{path}{_line_of(error, path)}: {_said(error)}") from None
+    found = {id(value): value for value in made.values() if isinstance(value, Pipeline)}
+    if len(found) != 1:
+        raise WrongPipeline(f"{path} makes {len(found)} pipelines; it must make one")
+    (pipeline,) = found.values()
+    if not pipeline.branches:
+        raise WrongPipeline(f"{path}: {pipeline.name} saves to no store")
+    return pipeline
+
+
+def _line_of(error: Exception, path: Path) -> str:
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
+    if isinstance(error, SyntaxError) and error.lineno:
+        lines = [error.lineno]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

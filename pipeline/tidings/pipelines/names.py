@@ -1,0 +1,23 @@
+"""Names that a pipeline gives, and the type of what its readers say of themselves."""
+
+from __future__ import annotations
+
+import re
+
+from tidings.pipelines.errors import WrongPipeline
+
+READER = "tidings.reader"  # the type of the objects that say how far a reader is
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # two of them and a dot name a consumer
+
+
+def checked(name: str, what: str) -> str:
+    """
+    *name*, if *what* can be called so.
+
+    Raises:
+        WrongPipeline: it cannot.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        rule = "1 to 31 of a-z, 0-9, '-' and '_', and start with a letter or digit"
+        raise WrongPipeline(f"{what} must have a name of its own, {rule}; not {name!r}")
+    return name

@@ -1,0 +1,210 @@
+"""
+A pipeline as its author writes it: where messages come from, and the stores they go to.
+
+    pipeline = Pipeline("videos", Source("http://127.0.0.1:8042"))
+    pipeline.save("table", Postgres("postgresql:///videos"), omit("data.secret"))
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidings.client.errors import Unwritten
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import Reader
+from tidings.pipelines.message import Message
+from tidings.pipelines.names import READER, checked
+from tidings.pipelines.namespaces import EVERYTHING, matcher
+from tidings.pipelines.steps import Step, name_of
+
+STARTS = ("copy", "oldest", "now")
+
+
+class Sink(Protocol):
+    """A store. It must bear to be written the same messages again, in order."""
+
+    def open(self, consumer: str) -> None:
+        """Connect, and make what is missing; *consumer* names who writes."""
+        ...
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """
+        Write all or nothing, and return when it is kept.
+
+        *fence* grows with each writer: a store that can refuses a lower one.
+
+        Raises:
+            Unwritten: those before its index are kept.
+            Exception: none is.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+    def __str__(self) -> str:
+        """As it is shown to a person, without secrets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    namespace: re.Pattern[str]
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """
+    A feed, and what of it: objects of *types* below *parents* (empty: all).
+
+    *start* is where a store begins that was never written to: `copy` (every object, then the
+    log), `oldest`, `now`. Of a deployed stage *url* is its `FeedUrl` and *ws_url* its `SocketsUrl`.
+    """
+
+    url: str
+    feed: str = "main"
+    types: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    start: str = "copy"
+    password: str = field(default="", repr=False)
+    ws_url: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTS:
+            raise WrongPipeline(f"start must be one of {', '.join(STARTS)}, not {self.start!r}")
+
+    def __str__(self) -> str:
+        return f"feed {self.feed} at {self.url}"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The way to one store: its *steps* in their order, each for the namespaces it names."""
+
+    name: str
+    sink: Sink
+    steps: tuple[_Wanted, ...]
+    namespace: re.Pattern[str]
+    bulk: int
+
+    def transformed(self, message: Message) -> Message | None:
+        """None: it is not for this store, or a function left it out."""
+        if message.is_command:
+            return message
+        if message.namespace == READER or not self.namespace.search(message.namespace):
+            return None
+        for wanted in self.steps:
+            if wanted.namespace.search(message.namespace):
+                found = wanted.step(message)
+                if found is None or found.op == "skip":
+                    return None
+                message = found
+        return message
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """
+        What is left of *messages*.
+
+        Raises:
+            Unwritten: a function or the store failed at its index, of *messages*.
+        """
+        kept, failure = self._all_transformed(messages)
+        try:
+            if kept:
+                self.sink.write([message for _, message in kept], fence)
+        except Unwritten as error:
+            raise Unwritten(kept[error.index][0], error.reason) from None
+        if failure is not None:
+            raise failure
+
+    def _all_transformed(
+        self, messages: list[Message]
+    ) -> tuple[list[tuple[int, Message]], Unwritten | None]:
+        kept: list[tuple[int, Message]] = []
+        for index, message in enumerate(messages):
+            try:
+                found = self.transformed(message)
+            except Exception as error:  # noqa: BLE001 whatever the author's function raises
+                return kept, Unwritten(index, f"{type(error).__name__}: {error}")
+            if found is not None:
+                kept.append((index, found))
+        return kept, None
+
+
+class Pipeline:
+    """
+    *name* and the names of its stores name the consumers whose positions the feed keeps.
+
+    Raises:
+        WrongPipeline: a name that cannot be one.
+    """
+
+    def __init__(self, name: str, source: Source) -> None:
+        self.name, self.source = checked(name, "a pipeline"), source
+        self.branches: list[Branch] = []
+        self.readers: dict[str, Reader] = {}
+
+    def read(self, name: str, reader: Reader) -> Pipeline:
+        """
+        Append what *reader* reads to the feed, for the stores to follow.
+
+        Raises:
+            WrongPipeline: a name that cannot be one or is taken.
+        """
+        checked(name, "a reader")
+        if name in self.readers:
+            raise WrongPipeline(f"there is a reader {name!r} already")
+        self.readers[name] = reader
+        return self
+
+    def save(
+        self,
+        name: str,
+        sink: Sink,
+        *steps: Step | tuple[str, Step],
+        namespace: str = EVERYTHING,
+        bulk: int = 500,
+    ) -> Pipeline:
+        """
+        Write to *sink* what the *steps* leave; a step with a namespace before it is for those.
+
+        Raises:
+            WrongPipeline: a name that cannot be one or is taken, or no regular expression.
+        """
+        checked(name, "a store")
+        if any(branch.name == name for branch in self.branches):
+            raise WrongPipeline(f"there is a store {name!r} already")
+        if bulk < 1:
+            raise WrongPipeline(f"bulk must be at least 1, not {bulk}")
+        wanted = tuple(_wanted(step) for step in steps)
+        self.branches.append(Branch(name, sink, wanted, matcher(namespace), bulk))
+        return self
+
+    def consumer(self, branch: Branch) -> str:
+        return f"{self.name}.{branch.name}"
+
+    def reader(self, name: str) -> str:
+        """What a reader is called in the feed."""
+        return f"{self.name}.{name}"
+
+    def tree(self) -> str:
+        """As a person reads it."""
+        lines = [f"{self.name}: {self.source}, from {self.source.start}"]
+        lines += [f"- reads {name}: {reader}" for name, reader in self.readers.items()]
+        for branch in self.branches:
+            lines.append(f"- {branch.name}: {branch.sink}{_of(branch.namespace)}")
+            lines += [f"  - {name_of(each.step)}{_of(each.namespace)}" for each in branch.steps]
+        return "\n".join(lines)
+
+
+def _wanted(step: Step | tuple[str, Step]) -> _Wanted:
+    namespace, function = step if isinstance(step, tuple) else (EVERYTHING, step)
+    if not callable(function):
+        raise WrongPipeline(f"{function!r} is no function")
+    return _Wanted(namespace=matcher(namespace), step=function)
+
+
+def _of(namespace: re.Pattern[str]) -> str:
+    return "" if namespace == matcher(EVERYTHING) else f" of /{namespace.pattern}/"

@@ -1,0 +1,114 @@
+"""
+Running a pipeline: each store and each reader in a thread of its own.
+
+One that fails is tried again a few times, a store one message at a time; then it stands still
+and the others go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tidings.client.consume.named_consumers import NamedConsumers
+from tidings.client.errors import Lost, Refused
+from tidings.pipelines import retry_loop
+from tidings.pipelines.append import ReadingFrom
+from tidings.pipelines.pipeline import Pipeline
+from tidings.pipelines.retry_loop import ATTEMPTS, Progress, Tell, Work
+from tidings.pipelines.sink_loop import UNKNOWN, Saving
+
+LOOK_S = 0.2  # how often a terminal shows how far it is
+METRICS_S = 5.0  # how often a running pipeline says how far it is
+
+
+class Runner:
+    """*tell* is given every event: `boot`, `metrics`, `error` and `exit`."""
+
+    def __init__(
+        self, pipeline: Pipeline, tell: Tell, *, attempts: int = ATTEMPTS, worker: str = ""
+    ) -> None:
+        self._pipeline, self._tell, self._attempts = pipeline, tell, attempts
+        self._stopping = threading.Event()
+        self._stores = [Saving(pipeline, branch, worker) for branch in pipeline.branches]
+        self._readers = [ReadingFrom(pipeline, name, self._settled) for name in pipeline.readers]
+        self._works: list[Work] = [*self._readers, *self._stores]
+
+    @property
+    def progress(self) -> list[Progress]:
+        return [work.progress for work in self._works]
+
+    def run(self, look: Callable[[], None] = lambda: None) -> bool:
+        """
+        Until all have stopped; whether none has failed. *look* is called now and then.
+
+        Where there are readers and all have read everything, the stores are brought to the end
+        of the feed, and that is the end.
+        """
+        self._say("boot", stores=[each.progress.name for each in self._stores])
+        threads = self._started()
+        told = time.monotonic()
+        while alive := [thread for thread in threads if thread.is_alive()]:
+            alive[0].join(LOOK_S)
+            look()
+            if time.monotonic() - told >= METRICS_S:
+                told = time.monotonic()
+                self._metrics()
+                self._end_when_done()
+        self._metrics()
+        well = all(progress.state != "failed" for progress in self.progress)
+        self._say("exit", ok=well)
+        return well
+
+    def stop(self) -> None:
+        """Have every store end behind the batch in hand; a signal's handler may call it."""
+        self._stopping.set()
+        for store in self._stores:
+            store.stop()
+
+    def _started(self) -> list[threading.Thread]:
+        rest = (self._stopping, self._say, self._attempts)
+        threads = [
+            threading.Thread(target=retry_loop.run, args=(work, *rest), daemon=True)
+            for work in self._works
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _end_when_done(self) -> None:
+        done = [each for each in self._readers if each.progress.state in ("done", "failed")]
+        if self._readers and done == self._readers and self._settled():
+            self.stop()
+
+    def _settled(self) -> bool:
+        """Whether every store that has not failed is at the end of the feed."""
+        source = self._pipeline.source
+        with NamedConsumers(source.url, source.feed, password=source.password) as api:
+            return all(
+                store.progress.state == "failed" or _at_end(api, store.consumer)
+                for store in self._stores
+            )
+
+    def _metrics(self) -> None:
+        for each in self.progress:
+            counts = {"records": each.records, "batches": each.batches, "failures": each.failures}
+            self._say("metrics", path=each.name, state=each.state, **counts)
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        at_ms = time.time_ns() // 1_000_000
+        self._tell({"ts": at_ms, "kind": kind, "name": self._pipeline.name, **fields})
+
+
+def _at_end(api: NamedConsumers, consumer: str) -> bool:
+    try:
+        found = api.show(consumer)
+    except Lost:
+        return False
+    except Refused as refused:
+        if refused.code != UNKNOWN:
+            raise
+        return False
+    return found["lag_pages"] == 0 and not found["copying"]

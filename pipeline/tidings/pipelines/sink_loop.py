@@ -1,0 +1,80 @@
+"""Writing to one store: a worker for the consumer that keeps the store's position."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from tidings.client.consume.named_consumers import NamedConsumers
+from tidings.client.consume.worker import Message as Delivered
+from tidings.client.consume.worker import Worker
+from tidings.client.errors import Refused
+from tidings.pipelines.message import message_of
+from tidings.pipelines.pipeline import Branch, Pipeline
+from tidings.pipelines.retry_loop import Progress
+
+UNKNOWN = "unknown_consumer"
+
+
+class Saving:
+    """Implements `Work`."""
+
+    def __init__(self, pipeline: Pipeline, branch: Branch, worker: str) -> None:
+        self._source, self._branch = pipeline.source, branch
+        self.consumer = pipeline.consumer(branch)
+        self._worker_name = f"{worker}.{branch.name}" if worker else ""
+        self.progress = Progress(branch.name)
+        self._worker: Worker | None = None
+
+    def stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+
+    def once(self, stopping: threading.Event) -> None:
+        """Until the worker ends."""
+        self._register()
+        self._branch.sink.open(self.consumer)
+        with self._made() as worker:
+            self._worker = worker
+            if stopping.is_set():
+                return
+            self.progress.state = "running"
+            worker.run(self._write)
+
+    def close(self) -> None:
+        self._branch.sink.close()
+
+    def _made(self) -> Worker:
+        return Worker(
+            self._source.url,
+            self.consumer,
+            feed=self._source.feed,
+            password=self._source.password,
+            transport="ws" if self._source.ws_url else "sse",
+            ws_url=self._source.ws_url,
+            bulk=self._branch.bulk,
+            worker=self._worker_name,
+            on_held=self._held,
+        )
+
+    def _register(self) -> None:
+        """Only what is not there: one that is stays where it is, and needs no right to change."""
+        source = self._source
+        with NamedConsumers(source.url, source.feed, password=source.password) as api:
+            try:
+                api.show(self.consumer)
+            except Refused as refused:
+                if refused.code != UNKNOWN:
+                    raise
+                filters = {"types": source.types, "parents": source.parents}
+                wanted = {name: list(values) for name, values in filters.items() if values}
+                api.register(self.consumer, {"from": source.start, **wanted})
+
+    def _write(self, batch: Sequence[Delivered]) -> None:
+        assert self._worker is not None
+        self.progress.state = "running"
+        self._branch.write([message_of(each) for each in batch], self._worker.fence)
+        self.progress.count(len(batch))
+
+    def _held(self, reason: str) -> None:
+        self.progress.state, self.progress.error = "standing by", reason

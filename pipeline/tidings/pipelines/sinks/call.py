@@ -1,0 +1,26 @@
+"""A function of the pipeline's author as a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidings.pipelines.message import Message
+
+
+class Call:
+    """Calls *function* with each batch; it is written when that returns."""
+
+    def __init__(self, function: Callable[[Sequence[Message]], None]) -> None:
+        self._function = function
+
+    def open(self, consumer: str) -> None:
+        return
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        self._function(messages)
+
+    def close(self) -> None:
+        return
+
+    def __str__(self) -> str:
+        return f"function {getattr(self._function, '__name__', '?')}"

@@ -1,0 +1,37 @@
+"""Another feed as a store."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tidings.client.produce.post import Poster
+from tidings.pipelines.message import Message
+
+
+class Feed:
+    """Posts messages as operations to *feed* at *url*; a batch that comes again appends nothing."""
+
+    def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
+        self._url, self._feed, self._password = url, feed, password
+        self._poster: Poster | None = None
+
+    def open(self, consumer: str) -> None:
+        self._poster = Poster(self._url, self._feed, password=self._password)
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """A reset says nothing to another feed: the objects that follow are posted again."""
+        assert self._poster is not None
+        operations = [message for message in messages if not message.is_command]
+        if operations:
+            key = hashlib.sha256("".join(each.id + each.key for each in operations).encode())
+            self._poster.post(
+                [{**each.data, "event": each.op, "type": each.namespace} for each in operations],
+                key=key.hexdigest(),
+            )
+
+    def close(self) -> None:
+        if self._poster is not None:
+            self._poster.close()
+
+    def __str__(self) -> str:
+        return f"feed {self._feed} at {self._url}"

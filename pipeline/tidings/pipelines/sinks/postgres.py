@@ -1,0 +1,120 @@
+"""A table of PostgreSQL as a store: a row an object."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.message import Message
+from tidings.pipelines.postgres import without_secrets
+
+WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
+_FENCES = "tidings_writers"
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
+
+_MAKE = sql.SQL("""
+    CREATE TABLE IF NOT EXISTS {table} (
+        namespace text NOT NULL,
+        id text NOT NULL,
+        parents text[] NOT NULL,
+        ts timestamptz,
+        data jsonb NOT NULL,
+        event_id text NOT NULL,
+        PRIMARY KEY (namespace, id)
+    )""")
+_MAKE_FENCES = sql.SQL("""
+    CREATE TABLE IF NOT EXISTS {fences} (writer text PRIMARY KEY, fence bigint NOT NULL)""")
+_FENCE = sql.SQL("""
+    INSERT INTO {fences} AS standing (writer, fence) VALUES (%s, %s)
+    ON CONFLICT (writer) DO UPDATE SET fence = excluded.fence WHERE standing.fence <= excluded.fence
+    RETURNING fence""")
+_PUT = sql.SQL("""
+    INSERT INTO {table} (namespace, id, parents, ts, data, event_id)
+    VALUES (%s, %s, %s, %s, %s, %s)
+    ON CONFLICT (namespace, id) DO UPDATE SET parents = excluded.parents, ts = excluded.ts,
+        data = excluded.data, event_id = excluded.event_id""")
+_DELETE = sql.SQL("DELETE FROM {table} WHERE namespace = %s AND id = %s")
+_EMPTY = sql.SQL("DELETE FROM {table}")
+
+
+class Overtaken(Exception):
+    """A later worker of the same consumer has written: nothing of this batch was."""
+
+
+class Postgres:
+    """
+    Keeps *table* of the database at *dsn* equal to the objects of the feed.
+
+    A batch is one transaction, and a worker that was overtaken cannot write any more. A reset
+    empties the table, in the transaction that ends with what follows it in the batch.
+
+    Raises:
+        WrongPipeline: *table* is no simple name.
+    """
+
+    def __init__(self, dsn: str, table: str = "objects") -> None:
+        if not _NAME.fullmatch(table):
+            rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
+            raise WrongPipeline(f"table {rule}; not {table!r}")
+        self._dsn, self._table = dsn, table
+        self._names = {"table": sql.Identifier(table), "fences": sql.Identifier(_FENCES)}
+        self._connection: psycopg.Connection | None = None
+        self._writer = ""
+
+    def open(self, consumer: str) -> None:
+        self._writer = f"{consumer}:{self._table}"
+        with self._connected().transaction(), self._connected().cursor() as cursor:
+            for statement in (_MAKE, _MAKE_FENCES):
+                cursor.execute(statement.format(**self._names))
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        with self._connected().transaction(), self._connected().cursor() as cursor:
+            self._check(cursor, fence)
+            for statement, alike in groupby(messages, _statement):
+                # One round trip for all that are alike and follow each other.
+                cursor.executemany(
+                    statement.format(**self._names), [_values(message) for message in alike]
+                )
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def __str__(self) -> str:
+        return f"table {self._table} at {without_secrets(self._dsn)}"
+
+    def _connected(self) -> psycopg.Connection:
+        """A connection that broke is made again with the next batch."""
+        if self._connection is None or self._connection.closed:
+            options = f"-c statement_timeout={WRITE_TIMEOUT_MS}"
+            self._connection = psycopg.connect(self._dsn, autocommit=True, options=options)
+        return self._connection
+
+    def _check(self, cursor: psycopg.Cursor, fence: int) -> None:
+        cursor.execute(_FENCE.format(**self._names), (self._writer, fence))
+        if cursor.fetchone() is None:
+            raise Overtaken(f"a later worker than {fence} writes {self._table}")
+
+
+def _statement(message: Message) -> sql.SQL:
+    if message.is_command:
+        return _EMPTY
+    return _DELETE if message.is_gone else _PUT
+
+
+def _values(message: Message) -> tuple[object, ...]:
+    if message.is_command:
+        return ()
+    if message.is_gone:
+        return message.namespace, message.key
+    return _row(message)
+
+
+def _row(message: Message) -> tuple[object, ...]:
+    parents = message.data.get("parents", [])
+    ts = message.ts or None
+    return message.namespace, message.key, parents, ts, Jsonb(message.data), message.id

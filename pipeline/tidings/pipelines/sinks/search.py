@@ -1,0 +1,127 @@
+"""An index of OpenSearch or Elasticsearch as a store: a document an object."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from opensearchpy import OpenSearch, helpers
+from tidings.client.errors import Unwritten
+from tidings.core.model import cursors
+from tidings.core.model.cursors import PAGE_END, Place, Replication
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.message import Message
+
+EMPTY_BATCH = 1000  # documents a request; only their names are sent
+ANSWER_S = 60  # a bulk that takes longer is tried again
+_SLOT_BITS = PAGE_END.bit_length()
+_CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
+_NAMESPACE = "{namespace}"
+
+
+class Search:
+    """
+    Keeps *index* at *url* equal to the objects of the feed; `{namespace}` in it is the type.
+
+    A batch is one bulk. Each document has its place in the log as its version: what comes again
+    or too late changes nothing, whoever sends it. *auth* is what opensearch-py takes as
+    `http_auth`: name and password, or a signer for Amazon's service.
+
+    Raises:
+        WrongPipeline: *url* is no address, or *index* is empty.
+    """
+
+    def __init__(self, url: str, index: str = "objects", *, auth: Any = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise WrongPipeline("url must be http or https with a host")
+        if not index:
+            raise WrongPipeline("index must be given")
+        self._url, self._index, self._auth = url, index, auth
+        self._shown = f"{parts.hostname}{parts.path.rstrip('/')}"
+        self._client: OpenSearch | None = None
+
+    def open(self, consumer: str) -> None:
+        auth = {"http_auth": self._auth} if self._auth else {}
+        self._client = OpenSearch(self._url, timeout=ANSWER_S, max_retries=0, **auth)
+        self._client.info()  # a wrong address or password is told now, not with the first batch
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """What a document cannot be made of is told by its place; those before it are written."""
+        start = 0
+        for at, message in enumerate(messages):
+            if message.is_command:
+                self._put(messages[start:at], start)
+                self._empty()
+                start = at + 1
+        self._put(messages[start:], start)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def __str__(self) -> str:
+        return f"index {self._index} at {self._shown}"
+
+    def _put(self, messages: list[Message], first: int) -> None:
+        if not messages:
+            return
+        assert self._client is not None
+        lines = [line for message in messages for line in self._lines(message)]
+        answer = self._client.bulk(body=lines)
+        for at, item in enumerate(answer["items"]):
+            ((_, said),) = item.items()
+            if said["status"] >= _BELOW_ERRORS and said["status"] not in (_CONFLICT, _MISSING):
+                raise Unwritten(first + at, _reason(said))
+
+    def _lines(self, message: Message) -> list[dict[str, Any]]:
+        where = {
+            "_index": self._index.replace(_NAMESPACE, message.namespace.lower()),
+            "_id": f"{message.namespace}/{message.key}",
+            "version": version_of(message.id),
+            "version_type": "external_gte",
+        }
+        if message.is_gone:
+            return [{"delete": where}]
+        return [{"index": where}, message.data]
+
+    def _empty(self) -> None:
+        """Of everything that this store may have written."""
+        assert self._client is not None
+        index = self._index.replace(_NAMESPACE, "*")
+        self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})
+        found = helpers.scan(
+            self._client, index=index, version=True, _source=False, ignore_unavailable=True
+        )
+        while documents := list(islice(found, EMPTY_BATCH)):
+            self._client.bulk(body=[{"delete": _as_it_is(document)} for document in documents])
+
+
+def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
+    """
+    Which document to delete, with the version it has: one that was deleted by a query counts as
+    newer, and for a minute would not let its object be written again.
+    """
+    named = {name: document[name] for name in ("_index", "_id")}
+    return {**named, "version": document["_version"], "version_type": "external_gte"}
+
+
+def version_of(event_id: str) -> int:
+    """
+    The place of an event in the log as one number; of a copied object the end of the page behind
+    which the log goes on, so that what follows is newer.
+    """
+    place = cursors.parse(event_id)
+    assert isinstance(place, Place | Replication)
+    slot = place.slot if isinstance(place, Place) else PAGE_END
+    return place.page << _SLOT_BITS | slot
+
+
+def _reason(said: dict[str, Any]) -> str:
+    error = said.get("error", {})
+    if not isinstance(error, dict):
+        return f"{said['status']}: {error}"
+    cause = error.get("caused_by", {}).get("reason", "")
+    told = ": ".join(part for part in (error.get("reason", ""), cause) if part)
+    return f"{said['status']} {error.get('type', '')}: {told}"

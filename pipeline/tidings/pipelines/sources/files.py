@@ -1,0 +1,127 @@
+"""Files of JSON lines as a source, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from glob import glob
+from io import BufferedReader
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch
+from tidings.pipelines.sources.documents import Documents
+
+LOOK_S = 0.5  # how often a file that is followed is looked at again
+_NEWLINE = b"\n"
+
+
+class Files:
+    """
+    The lines of the files that match *patterns*, by their names, each from where it was left.
+
+    A line is an operation as it is posted; with *type* it is a document, whose id is its *key*.
+    With *follow* the files and new ones are looked at again for ever: they may only grow.
+
+    Raises:
+        WrongPipeline: no pattern.
+    """
+
+    def __init__(
+        self, *patterns: str | Path, type: str = "", key: str = "id", follow: bool = False
+    ) -> None:
+        if not patterns:
+            raise WrongPipeline("Files must be given at least one name or pattern")
+        self._patterns, self._follow = [str(each) for each in patterns], follow
+        self._documents = Documents(type, key)
+        self._standing: dict[str, dict[str, Any]] = {}
+
+    def open(
+        self,
+        name: str,
+        standing: Mapping[str, Mapping[str, Any]],
+        known: Callable[[str], Iterable[str]],
+    ) -> None:
+        self._standing = {path: dict(each) for path, each in standing.items()}
+
+    def read(self) -> Iterator[Batch]:
+        """
+        Raises:
+            WrongPipeline: nothing matches, a line cannot be read, or a file became shorter.
+        """
+        while True:
+            for path in self._found():
+                yield from self._file(path)
+            if not self._follow:
+                return
+            yield Batch()
+            sleep(LOOK_S)
+
+    def close(self) -> None:
+        return
+
+    def __str__(self) -> str:
+        return f"files {', '.join(self._patterns)}"
+
+    def _found(self) -> list[str]:
+        found = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
+        if not found and not self._follow:
+            raise WrongPipeline(f"no file matches {', '.join(self._patterns)}")
+        return found
+
+    def _file(self, path: str) -> Iterator[Batch]:
+        """What is new of one file; `at` counts bytes, as they are unpacked."""
+        at = self._standing.get(path, {})
+        size = _size(path)
+        if at.get("mode") == COMPLETE and at["size"] == size:
+            return
+        if size < at.get("size", 0):
+            raise WrongPipeline(f"{path} is shorter than it was: give a new file a new name")
+        line, offset = at.get("lines", 0), at.get("at", 0)
+        with _opened(path) as file:
+            file.seek(offset)
+            while True:
+                operations, count, length = self._lines(file, path, line)
+                line, offset = line + count, offset + length
+                mode = COPY if count == BATCH else COMPLETE
+                self._standing[path] = {"mode": mode, "at": offset, "lines": line, "size": size}
+                yield Batch(operations, self._standing)
+                if mode == COMPLETE:
+                    return
+
+    def _lines(
+        self, file: Iterable[bytes], path: str, line: int
+    ) -> tuple[list[dict[str, Any]], int, int]:
+        """Operations of at most a batch of lines behind *line*, and how many lines and bytes."""
+        operations: list[dict[str, Any]] = []
+        count = length = 0
+        for text in file:
+            if self._follow and not text.endswith(_NEWLINE):
+                break  # whoever writes it is not done
+            count, length = count + 1, length + len(text)
+            if text.strip():
+                operations.append(self._documents.operation(_parsed(text, path, line + count)))
+            if count == BATCH:
+                break
+        return operations, count, length
+
+
+def _opened(path: str) -> gzip.GzipFile | BufferedReader:
+    return gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size
+
+
+def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise WrongPipeline(f"{path}, line {line}: no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise WrongPipeline(f"{path}, line {line}: must be a JSON object")
+    return found

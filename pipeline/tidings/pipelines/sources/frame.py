@@ -1,0 +1,53 @@
+"""Any source of Spark, read once: files of any format, tables of any database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch
+from tidings.pipelines.sources.documents import Documents
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Frame:
+    """
+    The rows of the DataFrame that *make* makes of a session, as objects of *type*.
+
+    Their id is the column *key*. Rows come in no certain order, so a reading that was cut off
+    begins anew; one that was complete is not done again.
+    """
+
+    def __init__(self, make: Callable[[SparkSession], DataFrame], type: str, key: str) -> None:
+        self._make, self._documents = make, Documents(type, key)
+        self._complete = False
+
+    def open(
+        self,
+        name: str,
+        standing: Mapping[str, Mapping[str, Any]],
+        known: Callable[[str], Iterable[str]],
+    ) -> None:
+        self._complete = standing.get(self._documents.type, {}).get("mode") == COMPLETE
+
+    def read(self) -> Iterator[Batch]:
+        if self._complete:
+            return
+        from pyspark.sql import SparkSession
+
+        namespace = self._documents.type
+        spark = SparkSession.builder.appName("tidings").getOrCreate()
+        rows = self._make(spark).toLocalIterator(prefetchPartitions=True)
+        documents = (self._documents.operation(row.asDict(recursive=True)) for row in rows)
+        while operations := list(islice(documents, BATCH)):
+            yield Batch(operations, {namespace: {"mode": COPY}})
+        yield Batch([], {namespace: {"mode": COMPLETE}})
+
+    def close(self) -> None:
+        return
+
+    def __str__(self) -> str:
+        return f"{self._documents.type} by {getattr(self._make, '__name__', 'Spark')}"

@@ -1,0 +1,82 @@
+"""Where the events of a running pipeline go."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import click
+
+ANSWER_S = 5.0  # an emitter that is away for longer must not hold the pipeline up
+NAMESPACE = "Tidings/Pipelines"  # of CloudWatch's metrics
+_TAKEN = (200, 201)
+_COUNTS = ("records", "batches", "failures")
+
+_log = logging.getLogger("tidings.pipelines")
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+@contextmanager
+def emitter(*, as_json: bool, url: str | None, bus: str | None, emf: bool) -> Iterator[Tell]:
+    """
+    Prints events as lines of JSON or logs them; posts them to *url* and puts them on *bus*, too.
+
+    With *emf* a line of metrics says in itself what CloudWatch is to make of it.
+    """
+    with ExitStack() as stack:
+        tellers: list[Tell] = [_printed if as_json or emf else _logged]
+        if url is not None:
+            tellers.append(stack.enter_context(_posting(url)))
+        if bus is not None:
+            from tidings.aws.gateway.eventbridge import EventBus
+
+            tellers.append(EventBus(bus).tell)
+
+        def tell(event: dict[str, Any]) -> None:
+            for each in tellers:
+                each(embedded(event) if emf and each is _printed else event)
+
+        yield tell
+
+
+def embedded(event: dict[str, Any]) -> dict[str, Any]:
+    """Metrics in CloudWatch's embedded format; what else happened as it is."""
+    if event["kind"] != "metrics":
+        return event
+    made = {
+        "Namespace": NAMESPACE,
+        "Dimensions": [["name", "path"]],
+        "Metrics": [{"Name": name, "Unit": "Count"} for name in _COUNTS],
+    }
+    return {**event, "_aws": {"Timestamp": event["ts"], "CloudWatchMetrics": [made]}}
+
+
+@contextmanager
+def _posting(url: str) -> Iterator[Tell]:
+    import httpx
+
+    with httpx.Client(timeout=ANSWER_S) as client:
+
+        def tell(event: dict[str, Any]) -> None:
+            try:
+                answer = client.post(url, json=event)
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                _log.warning("an event was not taken: %s", error)
+                return
+            if answer.status_code not in _TAKEN:
+                _log.warning("an event was answered with %d", answer.status_code)
+
+        yield tell
+
+
+def _printed(event: dict[str, Any]) -> None:
+    click.echo(json.dumps(event, separators=(",", ":")))
+
+
+def _logged(event: dict[str, Any]) -> None:
+    level = logging.ERROR if event["kind"] == "error" else logging.INFO
+    _log.log(level, "%s", json.dumps(event, separators=(",", ":")))

@@ -1,0 +1,73 @@
+"""What `tidings pipeline init` writes and `about` shows: a feed, other sources, stores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Sample(NamedTuple):
+    description: str
+    name: str
+    text: str
+
+
+SINKS = {
+    "postgres": Sample(
+        "a table of PostgreSQL, a row an object",
+        "Postgres",
+        'Postgres("postgresql:///videos", table="objects")',
+    ),
+    "search": Sample(
+        "an index of OpenSearch or Elasticsearch, a document an object",
+        "Search",
+        'Search("https://search.example:9200", index="objects")',
+    ),
+    "parquet": Sample("Parquet files, a file a batch", "Parquet", 'Parquet("objects")'),
+    "ndjson": Sample("lines of JSON in a file", "Ndjson", 'Ndjson("objects.json")'),
+    "feed": Sample(
+        "another feed", "Feed", 'Feed("https://feed.example", feed="main", password="...")'
+    ),
+    "call": Sample("a function of yours, called with each batch", "Call", "Call(print)"),
+}
+
+SOURCES = {
+    "files": Sample("files of JSON lines, once or as they grow", "Files", 'Files("in/*.json")'),
+    "table": Sample(
+        "a table of PostgreSQL, copied and then followed",
+        "Table",
+        'Table("postgresql:///app", "videos", type="video", key="id")',
+    ),
+    "frame": Sample(
+        "whatever Spark reads, once",
+        "Frame",
+        'Frame(lambda spark: spark.read.parquet("videos"), "video", key="id")',
+    ),
+}
+
+_FILE = '''"""A pipeline: `tidings pipeline test` shows it, `tidings pipeline run` runs it."""
+
+from tidings.pipelines import {names}
+
+source = Source("{url}", feed="{feed}")
+
+
+def transform(message):
+    """Change op, namespace, ts or data; None leaves the message out."""
+    return message
+
+
+pipeline = Pipeline("{name}", source)
+{lines}
+'''
+
+
+def written(
+    name: str, url: str, feed: str, sources: tuple[str, ...], sinks: tuple[str, ...]
+) -> str:
+    """A file with one reader of each of *sources* and one store of each of *sinks*."""
+    used = [SOURCES[each].name for each in sources] + [SINKS[each].name for each in sinks]
+    names = ", ".join(sorted({"Pipeline", "Source", *used}))
+    reads = [f'pipeline.read("{each}", {SOURCES[each].text})' for each in sources]
+    saves = [f'pipeline.save("{each}", {SINKS[each].text}, transform)' for each in sinks]
+    lines = "\n".join(reads + saves)
+    return _FILE.format(names=names, url=url, feed=feed, name=name, lines=lines)

@@ -1,0 +1,1 @@
+"""The backends of a read: over HTTP, by the tables of a deployment, by its archive."""

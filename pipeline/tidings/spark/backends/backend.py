@@ -1,0 +1,118 @@
+"""
+The ways to a feed: over HTTP, by its tables, by its archive. A read knows none of them.
+
+A way is made where a read is planned and sent to its tasks, so it holds no connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core.model.cursors import PAGE_END, Place, Replication
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidings.spark.columns import Piece
+
+Stretch = tuple[Place, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """
+    *floor* is the first page that can be read, *frontier* the end of the last one.
+
+    The state holds at least everything up to page *projected*.
+    """
+
+    floor: int
+    frontier: Place
+    projected: int
+
+
+class Plans(Protocol):
+    """What is asked where a read is planned."""
+
+    def ends(self) -> Ends: ...
+
+    def end_of(self, page: int) -> Place | None:
+        """The end of *page*, or of the next one that tells its time; None where there is none."""
+        ...
+
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+        """What lies behind *after* up to *last*, in about *count* pieces that follow each other."""
+        ...
+
+    def fallen(self, place: Place) -> Replication | Place:
+        """What to copy where the log does not go on behind *place*; *place* where it does."""
+        ...
+
+
+class Reads(Protocol):
+    """What the tasks of a read ask."""
+
+    def log(self, after: Place, last: Place) -> Iterator[Piece]:
+        """
+        Whole pages, of which the first may begin and the last end beyond what is asked.
+
+        Raises:
+            Gone: not all of them are there.
+        """
+        ...
+
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
+        """
+        The state from bucket `copy.bucket` to before *end*, as a copy tells it.
+
+        Raises:
+            Gone: the feed tells another copy.
+        """
+        ...
+
+
+class Way(Plans, Reads, Protocol): ...
+
+
+def even(after: Place, last: Place, count: int) -> list[Stretch]:
+    """The pages behind *after* up to *last*, in *count* pieces at most, as even as they can be."""
+    first = after.page if after.slot < PAGE_END else after.page + 1
+    pages = last.page - first + 1
+    if pages <= 0:
+        return []
+    pieces = min(count, pages)
+    cuts = [first - 1 + pages * piece // pieces for piece in range(1, pieces)]
+    return pieced(after, last, cuts)
+
+
+def pieced(after: Place, last: Place, cuts: Sequence[int]) -> list[Stretch]:
+    """The same, cut behind each page of *cuts*."""
+    places = [after, *(Place(page, PAGE_END, 0) for page in cuts), last]
+    return [(one, other) for one, other in pairwise(places) if one < other]
+
+
+def within(pieces: Iterator[Piece], after: Place, last: Place) -> Iterator[Piece]:
+    """*pieces* of the log without what lies outside of a stretch."""
+    for piece in pieces:
+        assert piece.pages is not None and piece.slots is not None
+        if after.page < piece.pages[0] and piece.pages[-1] < last.page:
+            yield piece
+            continue
+        places = list(zip(piece.pages, piece.slots, strict=True))
+        low, high = (after.page, after.slot), (last.page, last.slot)
+        kept = [at for at, place in enumerate(places) if low < place <= high]
+        if kept:
+            yield _cut(piece, kept[0], kept[-1] + 1)
+
+
+def _cut(piece: Piece, first: int, end: int) -> Piece:
+    assert piece.pages is not None and piece.slots is not None and piece.at_ms is not None
+    return replace(
+        piece,
+        lines=piece.lines[first:end],
+        pages=piece.pages[first:end],
+        slots=piece.slots[first:end],
+        at_ms=piece.at_ms[first:end],
+    )

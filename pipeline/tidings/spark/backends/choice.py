@@ -1,0 +1,30 @@
+"""Which backend reads a feed, by the options of the read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidings.core.model.filters import Filter
+    from tidings.spark.backends.backend import Way
+    from tidings.spark.options import Where
+
+
+def opened(where: Where, wanted: Filter) -> Way:
+    """
+    The way that the options name; *wanted* spares HTTP what would be left out afterwards.
+
+    Raises:
+        WrongOption: there is no such feed, stage or archive.
+    """
+    if where.url:
+        from tidings.spark.backends.http import HttpWay
+
+        return HttpWay(where, wanted)
+    if where.stage or where.tables or where.endpoint:
+        from tidings.spark.backends.dynamodb import AccountWay, found
+
+        return AccountWay(found(where), where)
+    from tidings.spark.backends.archive import ArchiveWay
+
+    return ArchiveWay(where)

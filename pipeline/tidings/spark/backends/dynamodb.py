@@ -1,0 +1,165 @@
+"""A feed inside its account: the tables, and below the floor of the log the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.aws.config.stages import NoStage
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.catchup.bucket_copy import in_copy
+from tidings.core.catchup.catchup import margin
+from tidings.core.errors import InvalidFeed, UnknownFeed
+from tidings.core.followers.follower import STATE
+from tidings.core.model.cursors import PAGE_END, Place, Replication
+from tidings.core.model.operations import as_event
+from tidings.core.state.tombstones import forgotten, known_since
+from tidings.spark.backends.archive import ArchiveWay
+from tidings.spark.backends.backend import Ends, Stretch, even
+from tidings.spark.columns import Piece, of_page
+from tidings.spark.errors import Gone, WrongOption
+from tidings.sync import target as places
+
+if TYPE_CHECKING:
+    from tidings.core.state.rows import Row
+    from tidings.spark.options import Where
+
+
+def found(where: Where) -> places.Place:
+    """
+    The tables that the options name.
+
+    Raises:
+        WrongOption: there is no such stage or feed.
+    """
+    try:
+        if where.stage:
+            return places.on_stage(where.feed, where.stage)
+        return _named(where)
+    except NoStage as error:
+        raise WrongOption("stage", str(error)) from None
+    except (InvalidFeed, UnknownFeed) as error:
+        raise WrongOption("feed", error.rule, where.feed) from None
+
+
+def _named(where: Where) -> places.Place:
+    if not where.tables:
+        return places.on_twin(where.feed, where.endpoint)
+    log, state, control = where.tables
+    return places.on_tables(
+        where.feed,
+        log=log,
+        state=state,
+        control=control,
+        region=where.region or None,
+        endpoint_url=where.endpoint or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AccountWay:
+    """Implements `Way`."""
+
+    place: places.Place
+    where: Where
+
+    def ends(self) -> Ends:
+        if self.where.from_archive:
+            return self._archive.ends()
+        feed, log = self.where.feed, self.place.log()
+        projected = self.place.followers().checkpoints(feed).get(STATE, 0)
+        frontier = self.place.reader().frontier(feed, projected)
+        return Ends(self._floor(log.floor(feed)), frontier, projected)
+
+    def end_of(self, page: int) -> Place | None:
+        found = None if self.where.from_archive else self.place.reader().at(self.where.feed, page)
+        if found is not None:
+            return found.end
+        return self._archived(page)
+
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+        if self.where.from_archive:
+            return self._archive.stretches(after, last, count)
+        return even(after, last, count)
+
+    def fallen(self, place: Place) -> Replication:
+        """
+        What changed since its second, while deletions are remembered; else everything.
+
+        As a stream of the feed falls back (PROTOCOL 5.6).
+        """
+        followers = self.place.followers()
+        projected = followers.checkpoints(self.where.feed).get(STATE, 0)
+        since_s = margin(place.seconds)
+        if forgotten(since_s, known_since(self.place.tombstones(), self.where.feed, now_ms())):
+            return Replication(0, projected, 0, tombstones=False)
+        return Replication(since_s, projected, 0, tombstones=True)
+
+    def log(self, after: Place, last: Place) -> Iterator[Piece]:
+        if self.where.from_archive:
+            yield from self._archive.log(after, last)
+            return
+        reader = self.place.reader()
+        done = after.page if after.slot == PAGE_END else after.page - 1
+        while done < last.page:
+            run = reader.read(self.where.feed, done)
+            if run.trimmed:
+                end = Place(min(last.page, run.floor - 1), PAGE_END, 0)
+                yield from self._below(Place(done, PAGE_END, 0), end)
+                done = end.page
+                continue
+            if not run.pages:
+                raise Gone(f"page {done + 1} is not in the log")
+            for page in run.pages:
+                if page.number <= last.page and page.lines:
+                    yield of_page(page)
+            done = run.pages[-1].number
+
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
+        state, now = self.place.state(), now_ms()
+        for bucket in range(copy.bucket, end):
+            after = None
+            while rows := state.read(self.where.feed, bucket, after):
+                yield _told([row for row in rows if _wanted(row, copy, now)])
+                after = rows[-1].key
+
+    def _floor(self, floor: int) -> int:
+        """What a log has given up is in its archive; one that has all is read without."""
+        needed = self.where.archive and floor > 1
+        return min(floor, self._archive.first()) if needed else floor
+
+    def _archived(self, page: int) -> Place | None:
+        if not self.where.archive:
+            return None
+        try:
+            return self._archive.end_of(page)
+        except Gone:
+            return None
+
+    def _below(self, after: Place, last: Place) -> Iterator[Piece]:
+        if not self.where.archive:
+            rule = "was given up, and there is no option archive that names where older pages are"
+            raise Gone(f"page {after.page + 1} {rule}")
+        return self._archive.log(after, last)
+
+    @property
+    def _archive(self) -> ArchiveWay:
+        return ArchiveWay(self.where)
+
+
+def _wanted(row: Row, copy: Replication, now: int) -> bool:
+    if not row.whole:
+        raise Gone(f"the row of {row.key} is broken: `tidings verify` says more")
+    since_ms = copy.since_s * 1000
+    return in_copy(row, since_ms=since_ms, tombstones=copy.tombstones, now_ms=now)
+
+
+def _told(rows: Sequence[Row]) -> Piece:
+    """A row of a copy is an insert or a delete (PROTOCOL 6.3)."""
+    return Piece(
+        [row.line if row.deleted else as_event(row.line, "insert") for row in rows],
+        [row.page for row in rows],
+        [row.slot for row in rows],
+        [row.at_ms for row in rows],
+    )

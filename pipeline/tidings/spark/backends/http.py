@@ -1,0 +1,232 @@
+"""
+A feed over HTTP: event streams from a page or a bucket on, read as text until a bound.
+
+The cursor of a copy with nothing left to copy goes on behind any page of the log, and `live`
+comes behind it at the frontier: so a stream that is filtered ends too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from time import sleep
+
+import httpx
+from tidings.client.address import operations_url, status_url
+from tidings.client.backoff import Backoff
+from tidings.client.cli.status import fetch
+from tidings.client.consume.named_consumers import NamedConsumers
+from tidings.client.errors import Lost
+from tidings.client.subscription import Subscription
+from tidings.client.tls import trusted
+from tidings.client.transport.sse import Connection, failures
+from tidings.core import limits
+from tidings.core.catchup.catchup import LIVE
+from tidings.core.followers.follower import STATE
+from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.spark.backends.backend import Ends, Stretch, even, pieced
+from tidings.spark.columns import RESET, Piece
+from tidings.spark.errors import Gone, SparkError
+from tidings.spark.options import Where
+
+ATTEMPTS_MAX = 8  # in a row without news: some two minutes, longer than a deployment
+_BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")
+_REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # the last key of what is told with one
+_COPYING = 0x800000  # slots from here on are those of a copy (PROTOCOL 5.2)
+_Block = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWay:
+    """Implements `Way`. *wanted* is what the server leaves the rest out for."""
+
+    where: Where
+    wanted: Filter = EVERYTHING
+
+    def ends(self) -> Ends:
+        report = fetch(status_url(self.where.url, self.where.feed))
+        fields = report.fields
+        if not fields.get("frontier"):
+            raise SparkError(report.problem or f"the feed {self.where.feed} does not answer now")
+        projected = (each["checkpoint"] for each in fields["followers"] if each["name"] == STATE)
+        frontier = parse(fields["frontier"]["cursor"])
+        assert isinstance(frontier, Place)
+        return Ends(fields["floor"], frontier, next(projected))
+
+    def end_of(self, page: int) -> Place | None:
+        """By an entry of it; a page without any is passed over."""
+        where = self.where
+        with NamedConsumers(where.url, where.feed, password=where.password) as api:
+            query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
+            found = api.log(query)["entries"]
+        place = parse(found[0]["id"]) if found else None
+        return replace(place, slot=PAGE_END) if isinstance(place, Place) else None
+
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+        """No cut lies behind what the state holds, because the cursor would be refused there."""
+        projected = self.ends().projected
+        cuts = [cut.page for _, cut in even(after, last, count)[:-1] if cut.page <= projected]
+        return pieced(after, last, cuts)
+
+    def fallen(self, place: Place) -> Replication | Place:
+        """What a stream from there is told first, because the server knows what it remembers."""
+        told = self._told(place.encode(), EVERYTHING)
+        with closing(told):
+            id, name, _ = next((blocks[0] for blocks in told if blocks), ("", LIVE, ""))
+        found = None if name == RESET else parse(id)
+        if isinstance(found, Replication):
+            return _whole(found)
+        if found is None:
+            return Replication(0, self.ends().projected, 0, tombstones=False)
+        return place
+
+    def log(self, after: Place, last: Place) -> Iterator[Piece]:
+        begun = after.page if after.slot == PAGE_END else after.page - 1
+        begun = min(begun, self.ends().projected)
+        seen, patience = after, _Patience()
+        while True:
+            cursor = Replication(0, max(begun, seen.page - 1), limits.BUCKETS, tombstones=False)
+            try:
+                for blocks in self._told(cursor.encode(), self.wanted):
+                    piece, ended = _operations(blocks, seen, last)
+                    if piece.lines:
+                        assert piece.pages is not None and piece.slots is not None
+                        seen = Place(piece.pages[-1], piece.slots[-1], 0)
+                        yield piece
+                        patience = _Patience()
+                    if ended:
+                        return
+            except Lost as lost:
+                patience.wait(lost)
+
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
+        """A bucket at a time: what came of it before a connection broke would come again."""
+        patience = _Patience()
+        while copy.bucket < end:
+            try:
+                for bucket, lines in self._buckets(copy, end):
+                    copy, patience = replace(copy, bucket=bucket + 1), _Patience()
+                    yield Piece(lines)
+                return
+            except Lost as lost:
+                patience.wait(lost)
+
+    def _buckets(self, copy: Replication, end: int) -> Iterator[tuple[int, list[str]]]:
+        """Each bucket that has rows, once it is whole."""
+        lines: list[str] = []
+        known, bucket = copy.encode(), copy.bucket
+        for blocks in self._told(known, self.wanted):
+            for id, name, data in blocks:
+                if id != known:
+                    known, next_one = id, _bucket(copy, id)
+                    if lines and next_one != bucket:
+                        yield bucket, lines
+                        lines = []
+                    bucket = next_one
+                if bucket >= end:
+                    return
+                lines.append(_line(name, data))
+        raise Lost("the server ended the stream")
+
+    def _told(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
+        """The events behind *cursor* as they arrive, as text."""
+        where = self.where
+        asked = Subscription(
+            where.feed,
+            tuple(sorted(wanted.types or ())),
+            tuple(sorted(wanted.parents or ())),
+            password=where.password,
+        )
+        url = operations_url(where.url, where.feed)
+        connection = Connection(cursor, asked)
+        with (
+            failures(url),
+            httpx.stream("GET", url, verify=trusted(), **connection.request()) as answer,
+        ):
+            list(connection.opened(answer))
+            rest = b""
+            for chunk in answer.iter_bytes():
+                whole, _, rest = (rest + chunk).rpartition(b"\n\n")
+                if whole:
+                    yield _BLOCK.findall(whole.decode() + "\n\n")
+        raise Lost("the server ended the stream")
+
+
+class _Patience:
+    """How often a stream is asked for again that brings no news."""
+
+    def __init__(self, pause: Callable[[float], None] = sleep) -> None:
+        self._left, self._backoff, self._pause = ATTEMPTS_MAX, Backoff(), pause
+
+    def wait(self, lost: Lost) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise lost
+        self._pause(max(self._backoff.next_s(), lost.after_s))
+
+
+def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, bool]:
+    """What lies behind *seen* up to *last*; and whether nothing more is to come."""
+    lines: list[str] = []
+    pages: list[int] = []
+    slots: list[int] = []
+    at_ms: list[int] = []
+    low, high = (seen.page, seen.slot), (last.page, last.slot)
+    ended = False
+    for id, name, data in blocks:
+        if name == LIVE:
+            ended = True
+            break
+        page, slot = _number(id)
+        if (page, slot) > high:
+            ended = True
+            break
+        if (page, slot) > low:
+            lines.append(_line(name, data))
+            pages.append(page)
+            slots.append(slot)
+            at_ms.append(int(id[:8], 16) * 1000)
+    return Piece(lines, pages, slots, at_ms), ended
+
+
+def _number(id: str) -> tuple[int, int]:
+    """
+    Page and slot of an operation of the log.
+
+    Raises:
+        Gone: it is a row of a copy or `reset`: the log does not reach back.
+    """
+    slot = int(id[18:], 16) if len(id) == 24 else _COPYING
+    if slot >= _COPYING:
+        raise Gone("the log does not go on behind the page that is read: it was given up")
+    return int(id[8:18], 16), slot
+
+
+def _bucket(copy: Replication, id: str) -> int:
+    """
+    The bucket of a row that is told in *copy*; the last one is behind them all.
+
+    Raises:
+        Gone: it is told in another copy: the feed began anew.
+    """
+    found = parse(id)
+    if isinstance(found, Place):
+        return limits.BUCKETS
+    if isinstance(found, Replication) and _whole(found) == _whole(copy):
+        return found.bucket
+    raise Gone(f"the copy from page {copy.page} cannot go on: the log does not reach back to it")
+
+
+def _whole(copy: Replication) -> Replication:
+    """The copy as such, wherever somebody is in it."""
+    return replace(copy, bucket=0, part=0)
+
+
+def _line(name: str, data: str) -> str:
+    """As the log has it, but for the event of a row. An address of the object is not part of it."""
+    if '"ref":' in data:
+        data = _REF.sub("}", data)
+    return f'{{"event":"{name}",{data[1:]}'

@@ -1,0 +1,146 @@
+"""A read of the log or the state, as it stands when it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from tidings.core.errors import InvalidCursor
+from tidings.core.model import cursors
+from tidings.core.model.cursors import NOW, PAGE_END, START, Place
+from tidings.spark import tasks
+from tidings.spark.errors import Gone, Lagging, WrongOption
+from tidings.spark.options import OLDEST, STATE
+from tidings.sync.apply import NotFollowing, through
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from tidings.spark.backends.backend import Ends, Way
+    from tidings.spark.options import Options
+    from tidings.spark.tasks import Task, Work
+
+
+class Reader(DataSourceReader):
+    """Made where a read is planned, and sent to its tasks."""
+
+    def __init__(self, options: Options, way: Way, work: Work) -> None:
+        self._options, self._way, self._work = options, way, work
+        if options.what == STATE and options.until:
+            raise WrongOption(
+                "until",
+                "is not for the state, which is known as it is now alone: read the log up to the"
+                " cursor and take `tidings.spark.latest` of it",
+            )
+
+    def partitions(self) -> list[InputPartition]:
+        return list(self._planned())
+
+    def _planned(self) -> list[Task]:
+        ends, options = self._way.ends(), self._options
+        if options.what == STATE:
+            projected = self._reached(ends)
+            return list(tasks.of_state(projected, options.partitions))
+        after, last = self._since(ends), self._until(ends)
+        return list(tasks.of_log(self._way.stretches(after, last, options.partitions)))
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Where nothing is planned, Spark asks for one task without a name."""
+        if partition is None:
+            return iter(())
+        assert isinstance(partition, tasks.LogTask | tasks.RowsTask)
+        return self._work.do(partition)
+
+    def _since(self, ends: Ends) -> Place:
+        """
+        Raises:
+            Gone: what follows the cursor is not there any more.
+        """
+        if self._options.since == OLDEST:
+            return before(ends.floor)
+        place = place_of("since", self._options.since)
+        if place.page + 1 < ends.floor or not is_ours(self._way, place, ends):
+            raise Gone(
+                f"the log does not go on behind {self._options.since}: it begins with page"
+                f" {ends.floor}. Read from oldest, or the state"
+            )
+        return place
+
+    def _until(self, ends: Ends) -> Place:
+        if self._options.until in ("", NOW):
+            return ends.frontier
+        return _up_to("until", self._options.until, ends)
+
+    def _reached(self, ends: Ends) -> int:
+        """
+        The checkpoint of the state, once it holds what is asked of it.
+
+        Raises:
+            Lagging: it stands still before that.
+        """
+        asked = self._options.at_least
+        if asked == OLDEST:
+            return ends.projected
+        place = ends.frontier if asked == NOW else _up_to("atLeast", asked, ends)
+        try:
+            return through(_Projected(self._way, self._options.where.feed, place.page))
+        except NotFollowing as error:
+            rule = f"atLeast={OLDEST} reads it as it stands"
+            raise Lagging(f"{error}; {rule}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Projected:
+    """Implements `Progress`: how far the state of *feed* is on its way to page *last*."""
+
+    way: Way
+    feed: str
+    last: int
+
+    def checkpoint(self) -> int:
+        return self.way.ends().projected
+
+    def end(self) -> int:
+        return self.last
+
+
+def _up_to(option: str, text: str, ends: Ends) -> Place:
+    """
+    Raises:
+        WrongOption: it is no place of the log, or lies behind its end.
+    """
+    place = place_of(option, text)
+    if place.page > ends.frontier.page:
+        rule = f"lies behind the end of the feed, {ends.frontier.encode()}"
+        raise WrongOption(option, rule, text)
+    return place
+
+
+def before(page: int) -> Place:
+    """The place from which a log that begins with *page* is read whole."""
+    return START if page <= 1 else Place(page - 1, PAGE_END, 0)
+
+
+def place_of(option: str, text: str) -> Place:
+    """
+    Raises:
+        WrongOption: it is no place of the log.
+    """
+    try:
+        found = cursors.parse(text)
+    except InvalidCursor:
+        found = None
+    if not isinstance(found, Place):
+        raise WrongOption(option, "must be the id of an event, 24 hex digits", text)
+    return found
+
+
+def is_ours(way: Way, place: Place, ends: Ends) -> bool:
+    """Whether the page was committed at the second that the cursor tells, as far as is known."""
+    if place == START or place.page + 1 == ends.floor or place == ends.frontier:
+        return True
+    if place.page > ends.frontier.page:
+        return False
+    found = way.end_of(place.page)
+    return found is None or found.page != place.page or found.seconds == place.seconds

@@ -1,0 +1,144 @@
+"""
+A stream: a copy of the state in pieces, or none, and then the log, a bounded batch at a time.
+
+Spark 4.0 does not tell where a batch begins when it asks where it may end. But it plans every
+batch here before it asks for the next, and where a query is started again it plans an empty one
+at the last offset first: what is planned last is where the next batch begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from tidings.core import limits
+from tidings.core.errors import InvalidCursor
+from tidings.core.model import cursors
+from tidings.core.model.cursors import Place, Replication, Since
+from tidings.spark import offsets, tasks
+from tidings.spark.batch_read import before, is_ours
+from tidings.spark.errors import Gone, WrongOption
+from tidings.spark.offsets import At, Log, Offset, Rows
+from tidings.spark.options import COPY, NOW, OLDEST
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from tidings.spark.backends.backend import Ends, Way
+    from tidings.spark.options import Options
+    from tidings.spark.tasks import Task, Work
+
+
+class StreamReader(DataSourceStreamReader):
+    def __init__(self, options: Options, way: Way, work: Work) -> None:
+        self._options, self._way, self._work = options, way, work
+        self._stands: Offset | None = None
+
+    def initialOffset(self) -> dict[str, str]:
+        """Asked for more than once: the same is answered, because `now` moves."""
+        return self._standing().told()
+
+    def latestOffset(self) -> dict[str, str]:
+        stands = self._standing()
+        return replace(stands, at=self._next(stands.at)).told()
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        self._stands = offsets.heard(end)
+        return self._planned(offsets.between(offsets.heard(start), self._stands))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, tasks.LogTask | tasks.RowsTask)
+        return self._work.do(partition)
+
+    def commit(self, end: dict[str, str]) -> None:
+        """The position is Spark's own to keep."""
+
+    def stop(self) -> None:
+        """No connection is held."""
+
+    def _standing(self) -> Offset:
+        if self._stands is None:
+            at = self._begin()
+            self._stands = Offset(at, at)
+        return self._stands
+
+    def _begin(self) -> At:
+        start, ends = self._options.start, self._way.ends()
+        if start == OLDEST:
+            return before(ends.floor)
+        if start == NOW:
+            return ends.frontier
+        try:
+            found = Since(0) if start == COPY else cursors.parse(start)
+        except InvalidCursor:
+            found = None
+        if isinstance(found, Replication):
+            return replace(found, part=0)  # a bucket is read whole
+        if isinstance(found, Place):
+            return found
+        if isinstance(found, Since):
+            return Replication(max(0, found.ms) // 1000, ends.projected, 0, tombstones=False)
+        raise WrongOption("start", "must be copy, oldest, now or the id of an event", start)
+
+    def _next(self, at: At) -> At:
+        """Where a batch ends that begins at *at*; there, if nothing follows."""
+        ends = self._way.ends()
+        if offsets.copying(at) and isinstance(at, Replication) and self._lasts(at, ends):
+            return self._copied_on(at)
+        place = offsets.in_log(at)
+        if offsets.copying(at) or self._lost(at, place, ends):
+            found = self._fallen(place)
+            if isinstance(found, Replication):
+                return self._copied_on(found)
+        if place.page >= ends.frontier.page:
+            return at
+        page = min(ends.frontier.page, place.page + self._options.max_pages)
+        if page == ends.frontier.page:
+            return ends.frontier
+        return self._way.end_of(page) or ends.frontier
+
+    def _copied_on(self, copy: Replication) -> Replication:
+        bucket = min(limits.BUCKETS, copy.bucket + self._options.max_buckets)
+        return replace(copy, bucket=bucket)
+
+    def _lasts(self, copy: Replication, ends: Ends) -> bool:
+        """Whether the log reaches back to where the copy began, and deletions are remembered."""
+        if copy.page + 1 < ends.floor or copy.page > ends.frontier.page:
+            return False
+        if not copy.tombstones:
+            return True
+        found = self._way.fallen(Place(copy.page, 0, copy.since_s))
+        return isinstance(found, Replication) and found.since_s > 0
+
+    def _lost(self, at: At, place: Place, ends: Ends) -> bool:
+        if place.page + 1 < ends.floor:
+            return True
+        return (
+            isinstance(at, Place)
+            and place.page < ends.frontier.page
+            and not is_ours(self._way, place, ends)
+        )
+
+    def _fallen(self, place: Place) -> At:
+        """
+        Raises:
+            Gone: the option says that nothing is to be put in the place of what is missing.
+        """
+        found = self._way.fallen(place)
+        if self._options.fails and isinstance(found, Replication):
+            raise Gone(f"the log does not go on behind {place.encode()}: it was given up")
+        return found
+
+    def _planned(self, found: Log | Rows | None) -> list[Task]:
+        count = self._options.partitions
+        if found is None:
+            return []
+        if isinstance(found, Rows):
+            return list(tasks.of_rows(found.copy, found.end, count, resets=found.resets))
+        if found.after.page + 1 < self._way.ends().floor:  # of a batch that is read again
+            copy = self._fallen(found.after)
+            if isinstance(copy, Replication):
+                resets = copy.since_s == 0
+                return list(tasks.of_rows(copy, limits.BUCKETS, count, resets=resets))
+        return list(tasks.of_log(self._way.stretches(found.after, found.last, count)))

@@ -1,0 +1,60 @@
+"""`tidings sync approve` and `tidings sync reject`: what becomes of a plan that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+from tidings.client.cli.main import EXIT_CODES
+
+
+def _answering(name: str, *, approved: bool, help: str) -> click.Command:
+    @click.command(name, help=help, epilog=EXIT_CODES)
+    @click.argument("id")
+    @click.option("--stage", required=True, help="Its stage on AWS: dev, staging, prod.")
+    def command(id: str, stage: str) -> None:
+        _answer(id, stage, approved)
+        click.echo(f"{'approved' if approved else 'rejected'}: {id}")
+
+    return command
+
+
+def _answer(id: str, stage: str, approved: bool) -> None:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.config import stages
+    from tidings.aws.gateway import task_token
+    from tidings.sync.stage import client
+
+    try:
+        task_token.answer(
+            id,
+            approved=approved,
+            bucket=stages.syncs_of(stage, client("cloudformation")).bucket,
+            objects=client("s3"),
+            machines=client("stepfunctions"),
+        )
+    except (stages.NoStage, task_token.NotWaiting, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+ANSWERS = {
+    "approve": _answering("approve", approved=True, help="Let the plan of the sync ID be applied."),
+    "reject": _answering("reject", approved=False, help="Give up the plan of the sync ID."),
+}
+
+
+class WithAnswers(click.Command):
+    """A command whose first argument may be one of `ANSWERS`."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: object,
+    ) -> click.Context:
+        answer = ANSWERS.get(args[0]) if args else None
+        make: Callable[..., click.Context] = super().make_context
+        if answer is not None:
+            make, info_name, args = answer.make_context, f"{info_name} {args[0]}", args[1:]
+        return make(info_name, args, parent, **extra)

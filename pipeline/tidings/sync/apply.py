@@ -1,0 +1,115 @@
+"""A plan becomes events, and the state follows."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.aws.runtime.clock import sleep_ms
+from tidings.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tidings.core.sync.apply import Outcome
+    from tidings.sync.feed import Corrections
+
+ATTEMPTS_MAX = 3  # of a batch whose answer was lost; what was applied is found as done
+STALL_MS = 300_000  # a follower that died goes on within two sweeps: five have found it still
+POLL_MS = 50  # at first: a follower that runs is there at once
+POLL_MS_MAX = 1_000  # doubled up to here: one that catches up is asked once a second
+
+
+class NotFollowing(Exception):
+    """The follower `state` stands still before the end of the log; the message says where."""
+
+
+class Progress(Protocol):
+    """As much of a `Feed` as says how far its log goes, and its state."""
+
+    @property
+    def feed(self) -> str: ...
+
+    def checkpoint(self) -> int: ...
+
+    def end(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Applied:
+    applied: int = 0
+    moved: int = 0
+    done: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self.applied += outcome.applied
+        self.moved += outcome.moved
+        self.done += outcome.done
+
+
+def through(progress: Progress, *, stall_ms: int = STALL_MS) -> int:
+    """
+    The checkpoint of the follower `state`, once everything that is in the log now is behind it.
+    It is waited for as long as it moves, however far it has to go.
+
+    Raises:
+        NotFollowing: it stood still for *stall_ms*.
+    """
+    end, reached = progress.end(), progress.checkpoint()
+    waited, poll = 0, POLL_MS
+    while reached < end:
+        if waited >= stall_ms:
+            sentence = (
+                f"the state of {progress.feed} stands at page {reached:,}, its log at {end:,}"
+            )
+            raise NotFollowing(f"{sentence}, for {stall_ms // 1000} s: see `tidings status`")
+        sleep_ms(poll)
+        found = progress.checkpoint()
+        waited = 0 if found > reached else waited + poll
+        reached, poll = found, min(2 * poll, POLL_MS_MAX)
+    return reached
+
+
+def apply(
+    corrector: Corrections,
+    feed: str,
+    plan: Path,
+    since: int,
+    total: Applied,
+    advance: Callable[[int], None],
+) -> None:
+    """
+    Apply the parts below *plan* in their order; *advance* is told how many lines are done.
+
+    *total* counts what became of them, also where it ends early.
+
+    Raises:
+        PlanTooOld, Unavailable: as `Corrector.apply`.
+    """
+    for part in sorted(plan.glob("*/part-*.gz")):
+        _apply_part(corrector, feed, part, since, total, advance)
+
+
+def _apply_part(
+    corrector: Corrections,
+    feed: str,
+    part: Path,
+    since: int,
+    total: Applied,
+    advance: Callable[[int], None],
+) -> None:
+    behind, complete, attempt = 0, False, 1
+    while not complete:
+        try:
+            with gzip.open(part, "rb") as lines:
+                outcome = corrector.apply(feed, since, lines, behind)
+        except Unavailable:
+            if attempt == ATTEMPTS_MAX:
+                raise
+            attempt += 1
+            continue
+        total.add(outcome)
+        advance(outcome.behind - behind)
+        behind, complete, attempt = outcome.behind, outcome.complete, 1

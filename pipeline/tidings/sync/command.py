@@ -1,0 +1,317 @@
+"""`tidings sync`: a feed is made to agree with a dump of the real data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+from tidings.client.cli.feed_options import NamedFeed, named_feed_options
+from tidings.client.cli.main import EXIT_CODES
+from tidings.core.errors import TidingsError
+from tidings.core.sync import safety
+from tidings.sync import apply, inputs
+from tidings.sync.answers import WithAnswers
+from tidings.sync.progress import Phases
+
+if TYPE_CHECKING:
+    from tidings.sync.apply import Applied
+    from tidings.sync.feed import Feed
+    from tidings.sync.job import Wishes
+    from tidings.sync.plan import Summary
+    from tidings.sync.stage import Machine
+
+STOPPED = 3
+LAGS = 4
+_EPILOG = (
+    f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is applied and in the log, but"
+    " the state does not follow."
+)
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of a run, whenever it ends: it is shown also where something fails."""
+
+    summary: Summary | None = None
+    applied: Applied | None = None
+
+
+class Lags(click.ClickException):
+    """All of a plan is applied, and the state stands still before it."""
+
+    exit_code = LAGS
+
+
+class Run(Protocol):
+    def run(self, phases: Phases, folder: Path, told: Told) -> None:
+        """Everything, in *folder*, which is given up afterwards; *told* is filled on the way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A run on this machine. *plan* is where the plan is kept, None where it is not."""
+
+    place: Feed
+    dump: str
+    wishes: Wishes
+    dry_run: bool
+    plan: Path | None
+
+    def run(self, phases: Phases, folder: Path, told: Told) -> None:
+        from tidings.sync import job, spark_session
+        from tidings.sync.bad_files import BadFile
+        from tidings.sync.plan import SUMMARY
+
+        phases.begin("finding the dump")
+        taken = inputs.taken(self.dump, sys.stdin.buffer, folder)
+        phases.begin("starting Spark")
+        with spark_session.local(folder, size=taken.size) as spark:
+            phases.watch(spark)
+            phases.begin("waiting for the state")
+            through = apply.through(self.place)
+            work = job.Job(spark, str(folder), self.wishes, phases.begin)
+            try:
+                summary = work.make_plan(taken.paths, self.place.source(), through=through)
+            except (job.BadDump, BadFile) as bad:
+                raise bad.with_names(taken.names) from None
+        (folder / "plan").mkdir(exist_ok=True)  # Spark made it if there is a correction
+        (folder / "plan" / SUMMARY).write_text(summary.encode())
+        if self.plan is not None:
+            shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
+        told.summary = summary
+        if not self.dry_run:
+            told.applied = apply.Applied()
+            self._apply(phases, folder / "plan", summary, told.applied)
+
+    def _apply(self, phases: Phases, plan: Path, summary: Summary, applied: Applied) -> None:
+        phases.begin("applying", summary.corrections)
+        place, corrector = self.place, self.place.corrector()
+        apply.apply(corrector, place.feed, plan, summary.through, applied, phases.advance)
+        phases.begin("waiting for the state")
+        try:
+            apply.through(place)
+        except apply.NotFollowing as error:
+            raise Lags(f"all is applied, but {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class CloudSync:
+    """A run by a stage's state machine. *request* is what it is asked, but for the dump."""
+
+    machine: Machine
+    dump: str
+    request: dict[str, Any]
+
+    def run(self, phases: Phases, folder: Path, told: Told) -> None:
+        from tidings.sync.stage import new_id
+
+        id, dump = new_id(), self.dump
+        if not self.machine.reads(dump):
+            phases.begin("uploading the dump")
+            dump = inputs.uploaded(dump, sys.stdin.buffer, folder, self.machine.folder(id))
+        phases.begin("starting")
+        request = self.request | {"dump": dump}
+        told.summary, told.applied = self.machine.run(id, request, phases.begin)
+
+
+@click.command(cls=WithAnswers, epilog=_EPILOG)
+@click.argument("dump")
+@named_feed_options
+@click.option("--cloud", is_flag=True, help="By the stage's own Spark: nothing is compared here.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
+@click.option(
+    "--as-of",
+    metavar="CURSOR|TIME",
+    help="The end of the log (`tidings log end`), or the moment, when the dump began.",
+)
+@click.option("--no-deletes", is_flag=True, help="Delete nothing.")
+@click.option("--skip-bad", type=click.IntRange(0), default=0, help="Pass over so many bad lines.")
+@click.option("--expect", type=click.IntRange(0), help="How many objects the dump must have.")
+@click.option(
+    "--max-delete-share",
+    type=click.FloatRange(0, 1),
+    default=safety.DELETE_SHARE_MAX,
+    show_default=True,
+    help="Stop where a larger share of the objects would be deleted.",
+)
+@click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")
+@click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
+@click.pass_context
+def sync(
+    ctx: click.Context,
+    /,
+    dump: str,
+    named: NamedFeed,
+    cloud: bool,
+    plan: Path | None,
+    as_json: bool,
+    **wishes: Any,
+) -> None:
+    """
+    Make a feed agree with DUMP: newline JSON, an object a line; a file, a folder, a pattern in
+    quotes, s3://bucket/key or s3://bucket/folder, gzipped or not, or - for stdin.
+
+    What the feed lacks is inserted, what is newer in the dump is updated, what is missing there
+    is deleted if it is older than the dump. Nothing that changes meanwhile is overwritten, nor,
+    with --as-of, what changed since the dump began.
+
+    \b
+    Examples:
+      tidings sync videos.json.gz --url https://feed.example --password-file key --dry-run
+      began=$(tidings log end --stage dev); ./export > videos.json
+      tidings sync videos.json --stage dev --as-of "$began"
+      tidings sync s3://exports/videos/2026-11-21/ --stage prod --cloud
+      psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
+
+    A plan that waits for an answer gets it by `tidings sync approve ID --stage prod`, or
+    `reject`.
+    """
+    if cloud and (not named.stage or plan is not None):
+        raise click.UsageError("--cloud needs --stage, and takes no --plan")
+    wanted: Run
+    if cloud:
+        wanted = _cloud_sync(dump, named.feed, named.stage, wishes)
+    else:
+        place = _place(named)
+        wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan)
+    _report(ctx, wanted, as_json)
+
+
+def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
+    from tidings.sync.job import Wishes, types_named
+
+    as_of = wishes["as_of"]
+    with _told():
+        watermark = None if as_of is None else place.watermark(as_of)
+    return Wishes(
+        types_named(wishes["types"]),
+        not wishes["no_deletes"],
+        wishes["skip_bad"],
+        wishes["expect"],
+        wishes["max_delete_share"],
+        watermark,
+    )
+
+
+def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> CloudSync:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.config.stages import NoStage
+    from tidings.sync.stage import on_stage
+
+    same = {name: wishes[name] for name in ("dry_run", "skip_bad", "expect", "max_delete_share")}
+    if wishes["as_of"] is not None:
+        same["as_of"] = wishes["as_of"]
+    types = [name.strip() for name in wishes["types"].split(",") if name.strip()]
+    request = same | {"feed": feed, "types": types, "deletes": not wishes["no_deletes"]}
+    try:
+        return CloudSync(on_stage(stage), dump, request)
+    except (NoStage, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _report(ctx: click.Context, wanted: Run, as_json: bool) -> None:
+    from tidings.sync.plan import Stopped
+
+    told = Told()
+    try:
+        _run(wanted, told, silent=as_json)
+    except Stopped as stopped:
+        _show(Told(stopped.summary), as_json)
+        click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)
+        ctx.exit(STOPPED)
+    except click.ClickException as failed:
+        _show(told, as_json, failed=failed.message)
+        raise
+    if told.summary is not None and not told.summary.known_whole:
+        sentence = "nothing says how long the dump is; an end line or --expect would"
+        click.echo(f"Note: {sentence}.", err=True)
+    _show(told, as_json)
+
+
+def _run(wanted: Run, told: Told, *, silent: bool) -> None:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+    from tidings.sync.bad_files import BadFile
+    from tidings.sync.job import BadDump
+    from tidings.sync.spark_session import NoJava
+    from tidings.sync.stage import SyncFailed
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-sync-")))
+        phases = stack.enter_context(Phases(silent=silent))
+        try:
+            wanted.run(phases, folder, told)
+        except BadDump as bad:
+            first = "\n".join(map(str, bad.first))
+            raise click.ClickException(f"the dump has {bad}; nothing was done\n{first}") from None
+        except BadFile as bad:
+            raise click.ClickException(f"{bad}; nothing was done") from None
+        except (NoJava, inputs.NoDump, apply.NotFollowing, SyncFailed, TidingsError) as error:
+            raise click.ClickException(str(error)) from None
+        except (BotoCoreError, ClientError) as error:
+            raise click.ClickException(str(error)) from None
+        except (Py4JJavaError, PySparkException) as error:
+            raise click.ClickException(_of_spark(str(error), folder)) from None
+
+
+def _of_spark(said: str, folder: Path) -> str:
+    kept = Path(tempfile.gettempdir()) / f"{folder.name}.log"
+    shutil.copy(folder / "spark.log", kept)
+    return f"Spark failed: {said.strip().splitlines()[0]} (more in {kept})"
+
+
+def _show(told: Told, as_json: bool, *, failed: str = "") -> None:
+    """Nothing where no plan was made; *failed* says why not all of it was done."""
+    if told.summary is None:
+        return
+    if as_json:
+        done = {} if told.applied is None else asdict(told.applied)
+        why = {"failed": failed} if failed else {}
+        click.echo(json.dumps(asdict(told.summary) | done | why))
+        return
+    from rich.console import Console
+    from tidings.sync.progress import table
+
+    Console(highlight=False).print(table(told.summary, told.applied))
+
+
+def _place(named: NamedFeed) -> Feed:
+    with _told():
+        found = _found(named)
+        found.check()  # before hours of work on a plan that nobody may apply
+        return found
+
+
+def _found(named: NamedFeed) -> Feed:
+    if named.url:
+        from tidings.sync.over_http import Remote
+
+        return Remote(named.url, named.feed, named.password)
+    from tidings.sync import target
+
+    if named.stage:
+        return target.on_stage(named.feed, named.stage)
+    return target.on_twin(named.feed, named.endpoint_url)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong before anything is read is said in one sentence."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.config.stages import NoStage
+
+    try:
+        yield
+    except (TidingsError, NoStage, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None

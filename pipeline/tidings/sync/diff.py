@@ -1,0 +1,67 @@
+"""
+The comparison of dump and state: one full outer join, by hash, without a sort.
+
+The rules are those of `tidings.core.sync.diff`, which this is tested against.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from tidings.core.model import timestamps
+from tidings.core.sync.dump import moment
+from tidings.core.sync.watermark import Moment, Reached
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from tidings.core.sync.watermark import Watermark
+
+
+def judged(rows: DataFrame, watermark: Watermark) -> DataFrame:
+    """*rows* (`schemas.ROWS`), *later* those that changed behind *watermark*."""
+    return rows.withColumn("later", _later(watermark)).drop("committed")
+
+
+def compared(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataFrame:
+    """
+    Every object with its *event*: insert, update, delete, or null where nothing has to happen.
+
+    *dump* has one line for each object, *rows* are `judged`. *text* is the line of the dump, for a
+    delete that of the state; *at* is the position of the object's row, empty where it has none.
+    """
+    told = dump.select("key", F.col("moment").alias("told"), "text")
+    known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
+    joined = told.join(known.hint("shuffle_hash"), "key", "full_outer")
+    event = F.when(F.col("later"), F.lit(None)).when(F.col("told").isNotNull(), _told())
+    if deletes:
+        event = event.when(~F.col("deleted"), "delete")
+    return joined.select(
+        "key",
+        event.alias("event"),
+        F.coalesce("text", "line").alias("text"),
+        F.coalesce("at", F.lit("")).alias("at"),
+        F.coalesce("deleted", F.lit(False)).alias("deleted"),
+    )
+
+
+def _later(watermark: Watermark) -> Column:
+    """As `precedes` of it. Of a row that does not say when it changed nothing is known."""
+    match watermark:
+        case Reached(position):
+            later = F.col("at") > position.encode()
+        case Moment(ms):
+            later = F.col("committed") >= ms
+        case newest:
+            later = F.col("moment") >= moment(timestamps.from_ms(newest.ms))
+    return F.coalesce(later, F.lit(True))
+
+
+def _told() -> Column:
+    """For an object of the dump: what makes the state agree."""
+    return (
+        F.when(F.col("moment").isNull(), "insert")
+        .when(F.col("told") <= F.col("moment"), F.lit(None))
+        .when(F.col("deleted"), "insert")
+        .otherwise("update")
+    )

@@ -1,0 +1,212 @@
+"""
+The comparison as EMR Serverless runs it: from a dump on S3 and the state to a plan on S3.
+
+    python -m tidings.sync.emr --feed main --dump s3://bucket/dumps/main/ --state scan \\
+        --log-table L --state-table S --control-table C --plan s3://bucket/plans/ID/
+
+With `--state s3://bucket/.../AWSDynamoDB/<export-id>/ --through N` the state is read from an
+export of its table; N is the checkpoint of the follower `state`, read strongly before the moment
+that is exported (`exported_state`).
+
+Below --plan it leaves the parts (`plan`) and, last, `summary.json`: the counts of `plan.Summary`,
+
+    feed, dump        as they were given
+    stopped           null, or the sentence of the guard that objects
+    stopped_by        null, or its code: empty_dump, truncated_dump, too_many_deletes
+    allowable         whether the plan is there all the same and may be applied if that is meant
+    parts             [{"name": "1-insert/part-...", "event": "insert", "bytes": 123}, ...]: names
+                      below --plan, in the order in which they are to be applied: all of an event
+                      before those of the next
+
+The exit code is 0 also where a guard objects; 1 for a failure, whose last line says why, as does
+`failure.json` in place of the summary; 2 for wrong usage. A run may be repeated: it begins again.
+Nothing of the feed is changed.
+
+It may list and read the dump and the export, list, read, write and delete below --plan, and read
+the tables: `Query` of all three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from tidings.core.errors import InvalidFeed, TidingsError
+from tidings.core.model.operations import EVENTS
+from tidings.core.sync.safety import DELETE_SHARE_MAX
+from tidings.sync import apply, files, inputs, spark_session, target
+from tidings.sync.bad_files import BadFile
+from tidings.sync.exported_state import BadExport, Exported
+from tidings.sync.job import BadDump, Job, Wishes, types_named
+from tidings.sync.plan import SUMMARY, Stopped, subfolder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+    from tidings.core.sync.safety import Objection
+    from tidings.sync.plan import Summary
+
+SCAN = "scan"  # the table itself is read, bucket by bucket
+FAILURE = "failure.json"
+_WORK = "work"  # what is kept between the steps; gone at the end
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """*state* is `scan` or the folder of an export, *plan* a folder that belongs to this run."""
+
+    place: target.Place
+    dump: str
+    state: str
+    through: int
+    plan: str
+    wishes: Wishes
+    as_of: str = ""
+
+    def run(self, spark: SparkSession) -> None:
+        """
+        Write the plan and its summary.
+
+        Raises:
+            NoDump, BadDump, BadFile, BadExport: the dump or the export is not as it must be.
+            NotFollowing: the state stands still behind the log.
+            InvalidSync: *as_of* is no place or time of the feed.
+        """
+        self._clear()
+        paths = inputs.in_place(self.dump)
+        objection = None
+        try:
+            summary = self._planned(spark, paths)
+        except Stopped as stopped:
+            summary, objection = stopped.summary, stopped.objection
+        files.remove(self._below(_WORK))
+        files.write(self._below(SUMMARY), self._told(summary, objection))
+
+    def _planned(self, spark: SparkSession, paths: list[str]) -> Summary:
+        plan = self.plan.rstrip("/")
+        wishes = self.wishes
+        if self.as_of:
+            wishes = replace(wishes, as_of=self.place.watermark(self.as_of))
+        job = Job(spark, self._below(_WORK), wishes, _say, plan, for_approval=True)
+        if self.state == SCAN:
+            through = apply.through(self.place)
+            return job.make_plan(paths, self.place.source(), through=through)
+        return job.make_plan(paths, Exported(self.place.feed, self.state), through=self.through)
+
+    def _clear(self) -> None:
+        """What a run before left, whose parts may be others."""
+        for name in (*map(subfolder, EVENTS), _WORK, SUMMARY, FAILURE):
+            files.remove(self._below(name))
+
+    def tell_failure(self, sentence: str) -> None:
+        with suppress(BotoCoreError, ClientError, OSError):  # the exit code says it as well
+            files.write(self._below(FAILURE), json.dumps({"failed": sentence}))
+
+    def _told(self, summary: Summary, objection: Objection | None) -> str:
+        told = asdict(summary) | {
+            "feed": self.place.feed,
+            "dump": self.dump,
+            "stopped": objection and objection.sentence,
+            "stopped_by": objection and objection.code,
+            "allowable": objection is not None and objection.allowable,
+            "parts": [part for event in summary.events for part in self._parts(event)],
+        }
+        return json.dumps(told)
+
+    def _parts(self, event: str) -> list[dict[str, object]]:
+        folder = subfolder(event)
+        return [
+            {
+                "name": f"{folder}/{found.address.rpartition('/')[2]}",
+                "event": event,
+                "bytes": found.size,
+            }
+            for found in files.named(self._below(folder))
+        ]
+
+    def _below(self, name: str) -> str:
+        return f"{self.plan.rstrip('/')}/{name}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    request = parse(arguments)
+    try:
+        with spark_session.cluster() as spark:
+            request.run(spark)
+    except BadDump as bad:
+        for each in bad.first:
+            _say(str(each))
+        return _failed(request, f"the dump has {bad}; the first is {bad.first[0]}")
+    except (inputs.NoDump, BadFile, BadExport, apply.NotFollowing, TidingsError) as error:
+        return _failed(request, str(error))
+    except (BotoCoreError, ClientError) as error:
+        return _failed(request, str(error))
+    except (Py4JJavaError, PySparkException) as error:
+        _say(str(error))
+        return _failed(request, f"Spark failed: {str(error).strip().splitlines()[0]}")
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> Request:
+    """Of wrong usage it says so and exits with 2."""
+    parser = argparse.ArgumentParser(prog="tidings.sync.emr")
+    for name in ("feed", "dump", "state", "log-table", "state-table", "control-table", "plan"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--through", type=int)
+    parser.add_argument("--region", help="of the tables, if not that of the environment")
+    parser.add_argument("--endpoint-url", help="the DynamoDB of a twin instead")
+    parser.add_argument("--types", default="")
+    parser.add_argument("--no-deletes", action="store_true")
+    parser.add_argument("--skip-bad", type=int, default=0)
+    parser.add_argument("--expect", type=int)
+    parser.add_argument("--max-delete-share", type=float, default=DELETE_SHARE_MAX)
+    parser.add_argument("--as-of", default="", help="when the dump began: a place or a time")
+    found = parser.parse_args(arguments)
+    if found.state != SCAN and found.through is None:
+        parser.error("--state with an export needs --through")
+    try:
+        return _request(found)
+    except InvalidFeed as error:
+        parser.error(str(error))
+
+
+def _request(found: argparse.Namespace) -> Request:
+    where = target.on_tables(
+        found.feed,
+        log=found.log_table,
+        state=found.state_table,
+        control=found.control_table,
+        region=found.region,
+        endpoint_url=found.endpoint_url,
+    )
+    wishes = Wishes(
+        types_named(found.types),
+        not found.no_deletes,
+        found.skip_bad,
+        found.expect,
+        found.max_delete_share,
+    )
+    through = found.through or 0
+    return Request(where, found.dump, found.state, through, found.plan, wishes, found.as_of)
+
+
+def _failed(request: Request, sentence: str) -> int:
+    request.tell_failure(sentence)
+    _say(f"failed: {sentence}")
+    return 1
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

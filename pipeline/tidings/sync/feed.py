@@ -1,0 +1,52 @@
+"""What a sync asks of the feed that it corrects: by its tables (`target`), or over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidings.core.sync.apply import Outcome
+    from tidings.core.sync.watermark import Moment, Reached
+    from tidings.sync.state import StateSource
+
+
+class Corrections(Protocol):
+    """Appends corrections where their objects have not moved: `tidings.core.sync.apply`."""
+
+    def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
+        """As `Corrector.apply`."""
+        ...
+
+
+class Feed(Protocol):
+    """
+    One feed.
+
+    Each raises:
+        TidingsError: it refuses, or does not answer.
+    """
+
+    @property
+    def feed(self) -> str: ...
+
+    def check(self) -> None:
+        """Return if whoever asks may correct it, so that no plan is made in vain."""
+        ...
+
+    def watermark(self, as_of: str) -> Reached | Moment:
+        """What *as_of* says of when a dump began (`sync.watermark`)."""
+        ...
+
+    def checkpoint(self) -> int:
+        """The last page that is in the state."""
+        ...
+
+    def end(self) -> int:
+        """The last page that can be read: behind it there is none, or a writer in flight."""
+        ...
+
+    def source(self) -> StateSource: ...
+
+    def corrector(self) -> Corrections: ...

@@ -1,0 +1,134 @@
+"""Where the dump comes from: files, a folder, a pattern, S3, or stdin."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from tidings.sync import files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STDIN = "-"
+_GZIP = b"\x1f\x8b"
+_SPECIAL = re.compile(r"([][{}*?\\,^])")
+_NAME_CHARS = 100  # of a copy's name: enough to know it by, and short enough for any disk
+_ODD = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class NoDump(Exception):
+    """The message says which files there are none of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """
+    What Spark is given, *size* bytes; of lines of one object those of the path that sorts last
+    count. *names* says of a path here that is a copy what it is a copy of.
+    """
+
+    paths: list[str]
+    size: int
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
+    """
+    *dump* for a Spark on this machine. Stdin and objects of S3 are copied to *folder*, because
+    they are read more than once if something is wrong with them.
+
+    Raises:
+        NoDump: there is no such file.
+        BotoCoreError, ClientError: S3 does not answer, or refuses.
+    """
+    if dump == STDIN:
+        path = _spooled(stdin, folder)
+        return Taken([_exactly(str(path))], path.stat().st_size, {str(path): "stdin"})
+    if files.is_on_s3(dump):
+        return _fetched(dump, folder)
+    found = _here(dump)
+    return Taken(_paths(dump, found), _size(found))
+
+
+def in_place(dump: str) -> list[str]:
+    """
+    The addresses in *dump* for a Spark that reads S3 itself: a file or a folder.
+
+    Raises:
+        NoDump, BotoCoreError, ClientError: as `taken`.
+    """
+    return _paths(dump, files.named(dump))
+
+
+def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
+    """
+    *dump* copied to the folder *to* on S3, in which the order of names is what it was; what it is
+    called there.
+
+    Raises:
+        NoDump, BotoCoreError, ClientError: as `taken`.
+    """
+    if dump == STDIN:
+        found = files.named(str(_spooled(stdin, folder)))
+    else:
+        found = files.named(dump) if files.is_on_s3(dump) else _here(dump)
+    if not found:
+        raise NoDump(f"{dump}: no such file")
+    for number, each in enumerate(found):
+        files.put(each.address, f"{to}{_numbered(number, each.address)}")
+    return to if len(found) > 1 else f"{to}{_numbered(0, found[0].address)}"
+
+
+def _here(dump: str) -> list[files.File]:
+    found = [dump] if Path(dump).exists() else sorted(glob.glob(dump))
+    return [each for name in found for each in files.named(name)]
+
+
+def _paths(dump: str, found: list[files.File]) -> list[str]:
+    if not found:
+        raise NoDump(f"{dump}: no such file")
+    return [_exactly(_whole(each.address)) for each in found]
+
+
+def _size(found: list[files.File]) -> int:
+    return sum(each.size for each in found)
+
+
+def _whole(address: str) -> str:
+    return address if files.is_on_s3(address) else str(Path(address).resolve())
+
+
+def _fetched(dump: str, folder: Path) -> Taken:
+    """Numbered in the order of their keys, which as names of files might do anything."""
+    found = files.named(dump)
+    names = {
+        str(folder.resolve() / _numbered(number, each.address)): each.address
+        for number, each in enumerate(found)
+    }
+    for path, address in names.items():
+        files.fetch(address, Path(path))
+    return Taken(_paths(dump, [files.File(path, 0) for path in names]), _size(found), names)
+
+
+def _numbered(number: int, address: str) -> str:
+    """With the end of its name, which tells gzip."""
+    return f"{number:09}-{_ODD.sub('_', address.rpartition('/')[2])[-_NAME_CHARS:]}"
+
+
+def _spooled(stdin: IO[bytes], folder: Path) -> Path:
+    start = stdin.read(len(_GZIP))
+    path = folder.resolve() / ("stdin.gz" if start == _GZIP else "stdin")
+    with path.open("wb") as file:
+        file.write(start)
+        shutil.copyfileobj(stdin, file)
+    return path
+
+
+def _exactly(path: str) -> str:
+    """Spark would take some characters of a name for a pattern."""
+    return _SPECIAL.sub(r"\\\1", path)

@@ -1,0 +1,105 @@
+"""
+A plan on disk or in a bucket: corrections as gzipped NDJSON parts, and what they sum up to.
+
+    1-insert/part-*.txt.gz   2-update/...   3-delete/...   summary.json
+
+Parts are applied in the order of their names.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+from tidings.core.model.operations import EVENTS, as_event
+from tidings.core.sync.corrections import Correction, Position, correction, encode
+from tidings.core.sync.dump import Described, read_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
+    from tidings.core.sync.safety import Objection
+
+PART_LINES = 50_000  # some 2 MB compressed, applied in a few seconds: a retry repeats little
+SUMMARY = "summary.json"
+NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}  # of a summary's counts
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """
+    *through* is the checkpoint of the follower `state` from before the rows were read.
+    *untouched* objects live and agree, or are older in the dump, or are kept.
+    """
+
+    creates: int = 0
+    updates: int = 0
+    deletes: int = 0
+    untouched: int = 0
+    by_type: dict[str, dict[str, int]] = field(default_factory=dict)
+    lines: int = 0
+    bad_lines: int = 0
+    oldest: str = ""
+    newest: str = ""
+    known_whole: bool = False
+    objects: int = 0
+    through: int = 0
+
+    @property
+    def corrections(self) -> int:
+        return self.creates + self.updates + self.deletes
+
+    @property
+    def events(self) -> list[str]:
+        """Those that occur, in the order in which they are applied."""
+        return [event for event in EVENTS if getattr(self, NAMES[event])]
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class Stopped(Exception):
+    """A guard objects. *summary* is what is known by then; whole where that is allowable."""
+
+    def __init__(self, objection: Objection, summary: Summary) -> None:
+        self.objection, self.summary = objection, summary
+        super().__init__(objection.sentence)
+
+
+def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS) -> None:
+    """
+    The corrections of *changes* (`diff.compared`, events only), as parts below *folder*.
+
+    *events* are those that occur.
+    """
+    spelled = F.udf(_spelled, StringType())
+    for event in events:
+        lines = changes.where(F.col("event") == event).select(spelled("event", "text", "at"))
+        writer = lines.write.mode("overwrite").option("compression", "gzip")
+        writer.option("maxRecordsPerFile", PART_LINES).text(f"{folder}/{subfolder(event)}")
+
+
+def subfolder(event: str) -> str:
+    """Its name says when the parts in it are applied."""
+    return f"{EVENTS.index(event) + 1}-{event}"
+
+
+def _spelled(event: str, text: bytearray, at: str) -> str:
+    return encode(made(event, bytes(text), at))
+
+
+def made(event: str, text: bytes, at: str) -> Correction:
+    """From the line of the dump; for a delete from that of the state."""
+    line = text.decode() if event == "delete" else _described(text).line
+    position = Position(int(at[:10] or "0", 16), int(at[10:] or "0", 16))
+    return correction(as_event(line, event), position)
+
+
+def _described(text: bytes) -> Described:
+    found = read_line(text)
+    assert isinstance(found, Described)  # a line that was compared is one
+    return found

@@ -1,0 +1,101 @@
+"""What a sync shows while it runs and when it is done."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.progress import TaskID
+    from tidings.sync.apply import Applied
+    from tidings.sync.plan import Summary
+
+_LOOK_S = 0.3  # how often Spark is asked how far it is
+
+
+class Phases:
+    """A bar for each phase on a terminal; nothing elsewhere, nor if it is to be *silent*."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<18}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=silent or not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Phases:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if kind is None:
+            self._finish()
+        self._progress.stop()
+
+    def begin(self, name: str, total: int | None = None) -> None:
+        """The phase before is done."""
+        self._finish()
+        self._task = self._progress.add_task(name, total=total)
+
+    def advance(self, count: int) -> None:
+        if self._task is not None:
+            self._progress.advance(self._task, count)
+
+    def watch(self, spark: SparkSession) -> None:
+        """Show how many of Spark's tasks are done until the end."""
+        if not self._progress.disable:
+            threading.Thread(target=self._look, args=(spark,), daemon=True).start()
+
+    def _look(self, spark: SparkSession) -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not self._ended.wait(_LOOK_S):
+            active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            stages = [stage for stage in active if stage is not None]
+            if stages and self._task is not None:
+                done = sum(stage.numCompletedTasks for stage in stages)
+                total = sum(stage.numTasks for stage in stages)
+                self._progress.update(self._task, completed=done, total=total)
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, total=1, completed=1)
+
+
+def table(summary: Summary, applied: Applied | None) -> Table:
+    """What has to be done, by type; below it what became of it."""
+    shown = Table(title=f"{summary.lines:,} lines, {summary.objects:,} objects in the state")
+    shown.add_column("type")
+    for name in ("creates", "updates", "deletes"):
+        shown.add_column(name, justify="right")
+    for kind, counts in summary.by_type.items():
+        shown.add_row(kind, *_counts(counts))
+    totals = {name: getattr(summary, name) for name in ("creates", "updates", "deletes")}
+    shown.add_section()
+    shown.add_row("all", *_counts(totals))
+    rest = f"untouched {summary.untouched:,}"
+    if applied is not None:
+        rest += f"; applied {applied.applied:,}, moved {applied.moved:,}, done {applied.done:,}"
+    shown.caption = rest
+    return shown
+
+
+def _counts(counts: dict[str, int]) -> list[str]:
+    return [f"{counts.get(name, 0):,}" for name in ("creates", "updates", "deletes")]

@@ -1,0 +1,148 @@
+"""A sync that a stage runs by itself: the dump is put where its state machine finds it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from tidings.aws.config import stages
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.core.model.timestamps import from_ms
+from tidings.core.sync import workflow
+from tidings.core.sync.report import REJECTED
+from tidings.core.sync.safety import Objection
+from tidings.sync import files
+from tidings.sync.apply import Applied
+from tidings.sync.plan import SUMMARY, Stopped, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidings.aws.config.stages import Syncs
+
+WAITING = "Wait for an answer"  # the machine's state while somebody has to approve the plan
+# What the states that take time are called while one looks on.
+PHASES = {
+    "Check": "checking the request",
+    "Export": "exporting the state",
+    "Plan": "comparing",
+    WAITING: "waiting for an answer",
+    "Apply": "applying",
+    "Report": "reporting",
+}
+POLL_MS = 1_000  # a job takes minutes; ten are far below what Step Functions allows a second
+_EVENTS = 50  # of the history: more than a machine writes between two states that take time
+_RUNNING = "RUNNING"
+
+
+class SyncFailed(Exception):
+    """The stage could not do it; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The state machine of *stage*; *states* is a client of Step Functions."""
+
+    stage: str
+    syncs: Syncs
+    states: Any
+
+    def folder(self, id: str) -> str:
+        """Where the dump of the sync *id* is put."""
+        return f"{files.S3}{self.syncs.bucket}/{workflow.UPLOADS}{id}/"
+
+    def reads(self, dump: str) -> bool:
+        """Whether its job may read *dump* where it is."""
+        ours = f"{files.S3}{self.syncs.bucket}/"
+        return dump.startswith((ours + workflow.DUMPS, ours + workflow.UPLOADS))
+
+    def run(
+        self, id: str, request: Mapping[str, Any], begin: Callable[[str], None]
+    ) -> tuple[Summary, Applied | None]:
+        """
+        Start the sync *id* and look on until it ends, or waits for an answer; the sync itself does
+        not depend on that. *begin* is told what begins.
+
+        Raises:
+            Stopped: a guard objects.
+            SyncFailed: see there.
+        """
+        arn = self.states.start_execution(
+            stateMachineArn=self.syncs.machine, name=id, input=json.dumps(request)
+        )["executionArn"]
+        shown = ""
+        while True:
+            found = self.states.describe_execution(executionArn=arn)
+            state = self._state(arn)
+            if state != shown and state in PHASES:
+                begin(PHASES[state])
+                shown = state
+            if found["status"] != _RUNNING:
+                return self._ended(id, found)
+            if state == WAITING:
+                raise self._stopped(id, waits=True)
+            sleep_ms(POLL_MS)
+
+    def _state(self, arn: str) -> str:
+        """The last one of those in `PHASES` that was entered."""
+        history = self.states.get_execution_history(
+            executionArn=arn, reverseOrder=True, maxResults=_EVENTS
+        )
+        newest_first = sorted(history["events"], key=lambda event: -event["id"])
+        entered = (each.get("stateEnteredEventDetails", {}).get("name") for each in newest_first)
+        return next((name for name in entered if name in PHASES), "")
+
+    def _ended(self, id: str, found: Mapping[str, Any]) -> tuple[Summary, Applied | None]:
+        if found["status"] != "SUCCEEDED":
+            why = (
+                found.get("cause")
+                or found.get("error")
+                or found["status"].lower().replace("_", " ")
+            )
+            raise SyncFailed(f"the sync {id}: {why}")
+        report = json.loads(found["output"])
+        if report["outcome"] in (workflow.STOPPED, REJECTED):
+            raise self._stopped(id)
+        counts = [report[each.name] for each in fields(Applied)]
+        planned = report["outcome"] == workflow.PLANNED
+        return _summary(self._told(id)), None if planned else Applied(*counts)
+
+    def _stopped(self, id: str, *, waits: bool = False) -> Stopped:
+        told = self._told(id)
+        sentence = told["stopped"]
+        if waits:
+            sentence += f"; the plan waits: tidings sync approve {id} --stage {self.stage}"
+        return Stopped(Objection(told["stopped_by"], sentence, waits), _summary(told))
+
+    def _told(self, id: str) -> dict[str, Any]:
+        """The summary, as the job left it."""
+        text = files.read(f"{files.S3}{self.syncs.bucket}/{workflow.prefix(id)}{SUMMARY}")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+def on_stage(stage: str) -> Machine:
+    """
+    Raises:
+        NoStage: there is none, or it is older than this command.
+    """
+    syncs = stages.syncs_of(stage, client("cloudformation"))
+    return Machine(stage, syncs, client("stepfunctions"))
+
+
+def client(service: Literal["cloudformation", "s3", "stepfunctions"]) -> Any:
+    import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+
+    return boto3.client(service)
+
+
+def new_id() -> str:
+    """Of a sync: it tells when, sorts by it, and no other has it."""
+    moment = from_ms(now_ms())[:19].replace("-", "").replace(":", "")
+    return f"{moment}-{os.urandom(4).hex()}"
+
+
+def _summary(told: Mapping[str, Any]) -> Summary:
+    return Summary(**{each.name: told[each.name] for each in fields(Summary)})

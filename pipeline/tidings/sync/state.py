@@ -1,0 +1,86 @@
+"""The state as a table, read bucket by bucket side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core import limits
+from tidings.core.sync.corrections import Position
+from tidings.core.sync.dump import moment_of
+from tidings.sync import schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from tidings.core.state.rows import Row
+
+    Columns = tuple[str, str, int, bool, str, str]
+
+TASKS_PER_CORE = 2  # so that no core waits long for the last one; each costs a fifth of a second
+
+
+class StateSource(Protocol):
+    """Where rows come from: the table itself, or an export of it."""
+
+    def table(self, spark: SparkSession) -> DataFrame:
+        """`schemas.ROWS`, one row for each object, deleted ones included."""
+        ...
+
+    def check(self) -> None:
+        """Called when the table was read: raises where it was not whole."""
+        ...
+
+
+class RowReader(Protocol):
+    """A `StateStore`, as far as a reader needs one."""
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        """Some rows above the key *after*, in the order of their keys; none at the end."""
+        ...
+
+
+class StateMaker(Protocol):
+    """Builds it in the task that reads: a client cannot be sent to another process."""
+
+    def __call__(self) -> RowReader: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """
+    Reads the state of *feed*, every bucket in one piece, many side by side.
+
+    Strongly consistent, as the port is: every row shows at least what the follower `state` had
+    handled when the reading began. *make* is sent to the tasks.
+    """
+
+    feed: str
+    make: StateMaker
+
+    def table(self, spark: SparkSession) -> DataFrame:
+        context = spark.sparkContext
+        tasks = min(limits.BUCKETS, context.defaultParallelism * TASKS_PER_CORE)
+        buckets = context.parallelize(range(limits.BUCKETS), tasks)
+        rows = buckets.mapPartitions(self._rows)
+        return spark.createDataFrame(rows, schemas.ROWS, verifySchema=False)
+
+    def check(self) -> None:
+        """A bucket that is not read to its end is an error by itself."""
+
+    def _rows(self, buckets: Iterable[int]) -> Iterator[Columns]:
+        """Of a task: making a store takes longer than reading a small bucket."""
+        store = self.make()
+        for bucket in buckets:
+            after = None
+            while found := store.read(self.feed, bucket, after):
+                yield from map(columns, found)
+                after = found[-1].key
+
+
+def columns(row: Row) -> Columns:
+    if not row.whole:
+        raise ValueError(f"the row of {row.key} is broken: `tidings verify` says more")
+    at = Position(row.page, row.slot).encode()
+    return row.key, at, row.at_ms, row.deleted, moment_of(row.line), row.line

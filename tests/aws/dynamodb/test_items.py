@@ -1,0 +1,234 @@
+"""Every kind of item comes back from its encoding as it went in, and never expires early."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.aws.dynamodb.items import (
+    attributes,
+    change,
+    claim,
+    counter,
+    departures,
+    document,
+    floor,
+    follower,
+    head,
+    page,
+    profile,
+    row,
+    tag_summary,
+)
+from tidings.aws.dynamodb.items.listeners import connection, roster, subscription
+from tidings.aws.dynamodb.items.replication import local_feeds
+from tidings.core.changeagent.documents import Sheet
+from tidings.core.changeagent.tag_index import Summary
+from tidings.core.counters import Taken, Totals
+from tidings.core.followers.leases import Lease
+from tidings.core.log.idempotency import Claim
+from tidings.core.model.filters import Filter
+from tidings.core.model.pages import Page
+from tidings.core.settings.feed import Profile
+from tidings.core.settings.revocations import Admission
+from tidings.core.state.removed_parents import Departures
+from tidings.core.state.rows import Row
+from tidings.core.triton.registration import Kind, Listener
+from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.roster import Round
+from tidings.core.websocket.session import State
+
+FEED = "main"
+NUMBERS = st.integers(min_value=0, max_value=2**53)
+SECONDS = st.integers(min_value=0, max_value=2**40).map(lambda seconds: seconds * 1000)
+# What a key or a line may hold: any text that can be UTF-8, without NUL.
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+PAIRS = st.tuples(st.text(max_size=5), st.text(max_size=5))
+FILTERS = st.builds(
+    Filter,
+    types=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
+    parents=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
+    leave=st.booleans(),
+    veiled=st.booleans(),
+    kinds=st.none() | st.frozensets(PAIRS, max_size=3),
+)
+KINDS = st.builds(Kind, TEXTS, st.lists(TEXTS, max_size=3).map(tuple))
+LISTENERS = st.builds(
+    Listener, st.just(2), TEXTS, TEXTS, TEXTS, st.lists(KINDS, max_size=3).map(tuple)
+)
+ADMISSIONS = st.builds(Admission, st.just("3k2m9c0q8xw1"), NUMBERS, NUMBERS)
+ADMISSIONS |= st.builds(Admission, until_ms=NUMBERS)
+CONNECTIONS = {
+    "id": TEXTS,
+    "opened_ms": NUMBERS,
+    "state": st.sampled_from(State),
+    "feed": st.text(st.characters(codec="utf-8")),
+    "filter": FILTERS,
+    "progress": st.text(st.characters(codec="utf-8")),
+    "since": NUMBERS,
+    "runner": st.text(st.characters(codec="utf-8")),
+    "listener": st.none() | LISTENERS,
+    "runner_expires_ms": NUMBERS,
+    "admission": ADMISSIONS,
+    "version": NUMBERS,
+}
+
+
+def travelled(item: attributes.Item) -> attributes.Item:
+    """The item as it comes from the wire, where binary values are base64."""
+    found: attributes.Item = json.loads(json.dumps(item))
+    return found
+
+
+@given(st.builds(Page, NUMBERS, st.text() | st.binary(min_size=1), TEXTS, NUMBERS, SECONDS))
+def test_page(written: Page) -> None:
+    """With a body of text or of bytes."""
+    assert page.decode(page.encode(FEED, written)) == written
+
+
+@given(st.builds(Row, TEXTS, NUMBERS, NUMBERS, NUMBERS, TEXTS, SECONDS))
+def test_row(written: Row) -> None:
+    """In the partition of its bucket."""
+    item = row.encode(FEED, written)
+    assert row.decode(travelled(item)) == written
+    assert item["bucket"] == {"S": f"{FEED}#{written.bucket:02x}"}
+
+
+@given(st.builds(Departures, st.integers(0, 2**40 - 1), st.text() | st.binary(min_size=1)), SECONDS)
+def test_departures(written: Departures, expires_ms: int) -> None:
+    """In a partition that is no bucket's; readers are not told the expiry."""
+    item = departures.encode(FEED, replace(written, expires_ms=expires_ms))
+    assert departures.decode(item) == written
+    assert attributes.expiry_ms(item) == expires_ms
+
+
+@given(st.builds(Lease, st.just(FEED), TEXTS, st.text(), NUMBERS, NUMBERS, NUMBERS, NUMBERS))
+def test_follower(written: Lease) -> None:
+    """Held by somebody or by nobody."""
+    assert follower.decode(travelled(follower.encode(written))) == written
+
+
+@given(st.builds(Claim, TEXTS, TEXTS, TEXTS, NUMBERS, SECONDS))
+def test_claim(written: Claim) -> None:
+    """Whatever the key."""
+    assert claim.decode(travelled(claim.encode(FEED, written))) == written
+
+
+PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
+
+
+@given(st.builds(Profile, st.text(), st.text(), st.booleans(), PASSWORDS, PASSWORDS, NUMBERS))
+def test_profile(written: Profile) -> None:
+    """What is not set is left out; no item at all is the defaults."""
+    assert profile.decode(travelled(profile.encode(FEED, written))) == written
+    assert profile.decode({}) == Profile()
+
+
+COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
+
+
+@given(st.none() | st.tuples(TEXTS, TEXTS), COUNTS, COUNTS)
+def test_roster(at: tuple[str, str] | None, counted: dict[str, int], told: dict[str, int]) -> None:
+    """With the key of any item, at which a scan goes on; no item at all is the beginning."""
+    last = {"kind": attributes.text(at[0]), "name": attributes.text(at[1])} if at else {}
+    written = Round(roster.place(last), counted, told)
+    assert roster.decode(travelled(roster.encode(written))) == written
+    assert roster.start(written.place) == ({"ExclusiveStartKey": last} if last else {})
+    assert roster.decode({}) == Round()
+
+
+@given(st.builds(Connection, **CONNECTIONS))
+def test_connection(written: Connection) -> None:
+    """Empty texts are left out and come back empty."""
+    assert connection.decode(travelled(connection.encode(written))) == written
+
+
+def test_connection_of_before() -> None:
+    """What 0.1 stored has no rate of its key: nothing is charged until it subscribes again."""
+    item = connection.encode(Connection("c", 1, admission=Admission("3k2m9c0q8xw1", 2, 3)))
+    del item["rate"]
+    assert connection.decode(item).admission == Admission("3k2m9c0q8xw1", 2)
+
+
+def test_connection_has_every_field() -> None:
+    """A field added to the value must be added to the item."""
+    assert set(CONNECTIONS) == {field.name for field in fields(Connection)}
+
+
+@given(st.builds(Change, TEXTS, st.booleans(), FILTERS, NUMBERS, TEXTS))
+def test_change(written: Change) -> None:
+    """Joining or leaving, with any filter a client may send."""
+    assert change.decode(travelled(change.encode(FEED, written, expires_ms=1000))) == written
+
+
+@given(st.builds(Watch, TEXTS, FILTERS, NUMBERS, ADMISSIONS), TEXTS)
+def test_watch(written: Watch, key: str) -> None:
+    """The connection is read back from the name, whatever key stands before it."""
+    assert (
+        subscription.decode(travelled(subscription.encode(FEED, key, written, expires_ms=1000)))
+        == written
+    )
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_watch_is_found_under_its_own_key_only(key: str, other: str, connection_id: str) -> None:
+    """No key is the beginning of another one's name."""
+    name = subscription.key(FEED, key, connection_id)["name"]["S"]
+    assert name.startswith(subscription.prefix(other)) == (key == other)
+
+
+@given(st.lists(st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,62}", fullmatch=True)))
+def test_served(feeds: list[str]) -> None:
+    """Names of feeds hold no comma; without an item there are none."""
+    assert local_feeds.decode(travelled(local_feeds.encode(feeds))) == frozenset(feeds)
+    assert local_feeds.decode({}) == frozenset()
+    assert local_feeds.sources_of({}) == local_feeds.sources_of(local_feeds.encode(feeds)) == ""
+    assert local_feeds.sources_of(travelled(local_feeds.encode(feeds, '{"a":1}'))) == '{"a":1}'
+
+
+def test_counters() -> None:
+    """Without an item, nothing was taken and the log reaches back to page 1."""
+    assert (head.decode({}), floor.decode({})) == (0, 1)
+    found = {"page": attributes.number(7)}
+    assert (head.decode(found), floor.decode(found)) == (7, 7)
+
+
+@given(st.integers(min_value=1, max_value=2**53))
+def test_nothing_expires_early(ms: int) -> None:
+    """DynamoDB counts whole seconds; ours are rounded up."""
+    assert 0 <= attributes.expiry_ms(attributes.expiry(ms)) - ms < 1000
+
+
+def test_tallies_of_a_feed_in_any_order() -> None:
+    """Counters add up, presences count until their time; what is not there is zero."""
+    served = {**counter.key(FEED, counter.SERVED), "connections": {"N": "2"}, "sent": {"N": "30"}}
+    refused = {**counter.key(FEED, counter.REFUSED), "refused": {"N": "4"}}
+    there = [
+        {**counter.presence(FEED, place), "clients": {"N": "5"}, "until": {"N": until}}
+        for place, until in (("a", "1000"), ("served", "1001"), ("refused", "1002"))
+    ]
+    for items in ([served, refused, *there], [*there, refused, served]):
+        assert counter.decode(map(travelled, items), now_ms=1000) == Totals(4, 2, 30, 10)
+    assert counter.decode([], now_ms=0) == Totals()
+
+
+def test_a_head_without_a_count() -> None:
+    """One written before operations were counted: its pages are known, they begin at 0."""
+    assert head.taken({**head.key(FEED), "page": {"N": "7"}}) == Taken(7, 0)
+    assert head.taken({}) == Taken(0, 0)
+
+
+@given(st.builds(Summary, NUMBERS, st.integers(1, 2**40 - 1), st.binary(min_size=1), SECONDS))
+def test_summary(written: Summary) -> None:
+    """Readers do not ask for the expiry."""
+    item = tag_summary.encode(FEED, written)
+    assert tag_summary.decode(item) == replace(written, expires_ms=0)
+    assert item.get("expires", {"N": "0"}) == {"N": str(written.expires_ms // 1000)}
+
+
+@given(st.builds(Sheet, st.text(st.characters(codec="utf-8")), NUMBERS))
+def test_sheet(written: Sheet) -> None:
+    """Also an empty one."""
+    assert document.decode(travelled(document.encode(FEED, "users", written))) == written

@@ -1,0 +1,169 @@
+"""What an upstream may answer, or not answer, and the error that becomes of it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator
+
+import pytest
+from tidings.aws.external import upstream as http_upstream
+from tidings.aws.external.upstream import HttpUpstream
+from tidings.core.errors import (
+    BrokenPortion,
+    LogFellOff,
+    OtherLog,
+    Unavailable,
+    UpstreamRefused,
+)
+from tidings.core.model.cursors import Place
+from tidings.core.model.filters import Filter
+from tidings.core.model.pages import Page
+from tidings.core.replication.selection import ALL, Mod, Selection
+from tidings.core.replication.wire import Portion, Rows, Standing, tell, tell_rows
+from tidings.core.state.rows import Row
+
+from tests.functions.upstream import Reply, Upstream, serving
+
+STANDING = Standing(floor=1, head=7, state=6, master="https://m/feeds/a", via=("x",))
+PAGES = Portion(STANDING, (Page(7, '{"event":"update","type":"a","id":"1"}', "", 1_000),))
+ROWS = Rows(STANDING, (Row("a/1", 7, 0, 1_000, '{"id":"1"}'),), "a/1")
+START = Place(0, 0, 0)
+SECRET = "correct horse"
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with serving() as server:
+        yield server
+
+
+def read(upstream: Upstream, password: str = "", after: Place = START) -> Portion:
+    asking = HttpUpstream(lambda: password)
+    return asking.pages(upstream.url, after, ALL, size=1000, block_s=0)
+
+
+def refused(code: str, status: int, **more: object) -> Reply:
+    body = {"error": {"code": code, "message": "no\nway", "rule": "no way", **more}}
+    return Reply(json.dumps(body).encode(), status)
+
+
+def test_pages_and_rows_come_as_they_were_told(upstream: Upstream) -> None:
+    """Over one connection, whatever is asked, and packed or not."""
+    asking = HttpUpstream(lambda: "")
+    upstream.reply = Reply(tell(PAGES).encode())
+    assert asking.pages(upstream.url, START, ALL, size=1000, block_s=3) == PAGES
+    upstream.reply = Reply(
+        gzip.compress(tell_rows(ROWS).encode()), headers={"Content-Encoding": "gzip"}
+    )
+    assert asking.rows(upstream.url, 3, "a/0", ALL) == ROWS
+
+    assert upstream.asked == [
+        "/feeds/main/pages?size=1000&block=3",
+        "/feeds/main/rows?bucket=3&after=a%2F0",
+    ]
+    assert len(upstream.connections) == 1
+    assert "authorization" not in upstream.headers
+
+
+def test_D4_the_end_of_the_last_page_is_asked_from(upstream: Upstream) -> None:
+    """With the selection that is copied."""
+    upstream.reply = Reply(tell(PAGES).encode())
+    chosen = Selection(Filter(frozenset({"b", "a"})), Mod(2, frozenset({1})))
+    place = Place(3, 5, 1)
+    HttpUpstream(lambda: "").pages(upstream.url, place, chosen, size=9, block_s=0)
+
+    assert upstream.asked == [
+        f"/feeds/main/pages?size=9&block=0&types=a%2Cb&share=mod%3A2%3A1&after={place.encode()}"
+    ]
+
+
+def test_the_password_is_sent_and_asked_for_again_when_it_was_refused(upstream: Upstream) -> None:
+    """So that a new one is used without a restart; it stands in no error."""
+    known = ["old", "old", "new"]
+    asking = HttpUpstream(lambda: known.pop(0))
+    upstream.reply = Reply(tell(PAGES).encode())
+    for _ in range(2):
+        asking.pages(upstream.url, START, ALL, size=9, block_s=0)
+    assert known == ["old", "new"]
+    upstream.reply = refused("wrong_password", 401)
+    for _ in range(2):
+        with pytest.raises(UpstreamRefused) as error:
+            asking.pages(upstream.url, START, ALL, size=9, block_s=0)
+        assert "old" not in str(error.value)
+    assert upstream.headers["authorization"].split()[1] == base64.b64encode(b":old").decode()
+    with pytest.raises(UpstreamRefused):
+        asking.pages(upstream.url, START, ALL, size=9, block_s=0)
+    assert upstream.headers["authorization"].split()[1] == base64.b64encode(b":new").decode()
+
+
+def test_a_password_is_not_sent_in_the_clear() -> None:
+    """But on this machine."""
+    with pytest.raises(UpstreamRefused, match="over https only") as error:
+        HttpUpstream(lambda: SECRET).rows("http://feed.example/feeds/a", 0, None, ALL)
+    assert SECRET not in str(error.value)
+
+
+def test_D16_a_log_that_does_not_reach_back_says_where_it_begins(upstream: Upstream) -> None:
+    """As an error of its own."""
+    upstream.reply = refused("log_fell_off", 410, floor=12)
+    with pytest.raises(LogFellOff) as error:
+        read(upstream, after=Place(3, 0, 1))
+    assert error.value.floor == 12
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (refused("other_log", 409), OtherLog),
+        (refused("wrong_password", 401), UpstreamRefused),
+        (refused("unknown_feed", 404), UpstreamRefused),
+        (refused("leave_not_kept", 400), UpstreamRefused),
+        (Reply(b"<html>", 404), UpstreamRefused),
+        (Reply(b"", 302, {"Location": "/elsewhere"}), UpstreamRefused),
+        (Reply(b'{"message":"Too Many Requests"}', 429), Unavailable),
+        (refused("unavailable", 503), Unavailable),
+        (Reply(b"\xff\xfe", 502), Unavailable),
+        (Reply(b"hello"), BrokenPortion),
+        (Reply(tell(PAGES).encode()[:-1]), BrokenPortion),
+        (Reply(b"abc", headers={"Content-Encoding": "gzip"}), BrokenPortion),
+        (Reply(b"abc", headers={"Content-Length": "7", "Connection": "close"}), Unavailable),
+    ],
+)
+def test_D12_what_is_no_answer_is_an_error(
+    upstream: Upstream, reply: Reply, error: type[Exception]
+) -> None:
+    """One that is tried again, or one for an operator; a redirect is not followed."""
+    upstream.reply = reply
+    with pytest.raises(error):
+        read(upstream)
+    assert len(upstream.asked) == 1
+
+
+def test_D12_nobody_there_is_bad_weather() -> None:
+    """A port that nothing listens on."""
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 did not answer"):
+        HttpUpstream(lambda: "").rows("http://127.0.0.1:1/feeds/main", 0, None, ALL)
+
+
+def test_an_answer_is_bounded(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed and unpacked: an upstream cannot fill our memory."""
+    monkeypatch.setattr(http_upstream, "BYTES_MAX", 10_000)
+    upstream.reply = Reply(b"x" * 10_001)
+    with pytest.raises(BrokenPortion, match="more than 10000 bytes"):
+        read(upstream)
+    upstream.reply = Reply(gzip.compress(b"x" * 10_001), headers={"Content-Encoding": "gzip"})
+    with pytest.raises(BrokenPortion, match="far longer than it seems"):
+        read(upstream)
+
+
+def test_an_answer_that_trickles_is_given_up(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the lease of its relay ends: each byte comes in time, all of them do not."""
+    monkeypatch.setattr(http_upstream, "CONNECT_S", 0.1)
+    monkeypatch.setattr(http_upstream, "SLACK_S", 0.2)
+    upstream.reply = Reply(tell(PAGES).encode(), pause_s=0.05)
+    with pytest.raises(Unavailable, match="takes too long"):
+        read(upstream)

@@ -1,0 +1,440 @@
+"""What the adapters make of answers that are not answers: refusals, faults and silence."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import boto3
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import ReadOnlyCredentials
+from botocore.exceptions import ClientError
+from mypy_boto3_dynamodb import DynamoDBClient
+from mypy_boto3_lambda import LambdaClient
+from tidings.aws.dynamodb.connections import DynamoDBConnections
+from tidings.aws.dynamodb.items import row as rows
+from tidings.aws.dynamodb.items import tag_summary as summaries
+from tidings.aws.dynamodb.items.attributes import Item
+from tidings.aws.dynamodb.items.listeners import connection as connections
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.tags import DynamoDBTags
+from tidings.aws.dynamodb.transport.signatures import Signer
+from tidings.aws.gateway.invoker import LambdaBells
+from tidings.aws.gateway.sigv4_client import SignedHttp
+from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+from tidings.aws.runtime import clients
+from tidings.core.changeagent.tag_index import Summary
+from tidings.core.errors import Unavailable
+from tidings.core.state.rows import Row
+from tidings.core.websocket.connections import Connection, Outcome
+from tidings.core.websocket.session import State
+from urllib3 import Timeout
+
+from tests.contract.answering import Answer, answering
+
+SOON = "execute-api", Timeout(connect=1, read=0.2), 1
+ONCE = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+TWICE = Config(retries={"total_max_attempts": 2, "mode": "standard"})
+CONNECTION = Connection("c1", 1_763_000_000_123)
+ROWS = [Row(f"video/{number}", 1, 0, 1_763_000_000_123, "{}") for number in range(3)]
+SUMMARIES = [Summary(number, number + 1, b"\0") for number in range(1, 4)]
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+class Waits:
+    """A `Sleep` that only writes down how long it would have taken."""
+
+    def __init__(self, waits: list[int]) -> None:
+        self._waits = waits
+
+    def __call__(self, ms: int) -> None:
+        self._waits.append(ms)
+
+
+def dynamodb(url: str, config: Config = ONCE) -> DynamoDBClient:
+    return boto3.client("dynamodb", endpoint_url=url, config=config)
+
+
+def plain(item: Item) -> Item:
+    """*item* as it travels: binary values in base64."""
+    return {
+        name: {"B": b64encode(value["B"]).decode()} if "B" in value else value
+        for name, value in item.items()
+    }
+
+
+def sockets(url: str) -> SignedHttp:
+    return SignedHttp(url, "execute-api", Timeout(1), 1)
+
+
+def functions(url: str) -> LambdaClient:
+    return boto3.client("lambda", endpoint_url=url, config=ONCE)
+
+
+class TestDynamoDB:
+    @pytest.mark.parametrize(
+        ("status", "error"),
+        [
+            (500, "InternalServerError"),
+            (503, "ServiceUnavailable"),
+            (400, "ProvisionedThroughputExceededException"),
+            (400, "ThrottlingException"),
+            (400, "RequestLimitExceeded"),
+        ],
+    )
+    def test_bad_weather_is_unavailable(self, status: int, error: str) -> None:
+        """Faults on their side and throttling: a retry may help."""
+        with answering(Answer(status, error=error)) as server, pytest.raises(Unavailable):
+            DynamoDBLog(dynamodb(server.url), "log", "control").take("main")
+
+    def test_silence_is_unavailable(self, nobody: str) -> None:
+        """Nobody listens."""
+        with pytest.raises(Unavailable):
+            DynamoDBLog(dynamodb(nobody), "log", "control").read("main", 0)
+
+    @pytest.mark.parametrize("error", ["AccessDeniedException", "ResourceNotFoundException"])
+    def test_our_mistakes_pass_through(self, error: str) -> None:
+        """No retry cures a missing table or permission."""
+        with answering(Answer(400, error=error)) as server, pytest.raises(ClientError, match=error):
+            DynamoDBLog(dynamodb(server.url), "log", "control").take("main")
+
+    def test_an_error_of_a_query_is_told_too(self) -> None:
+        """Reading items raw leaves errors to botocore."""
+        answer = Answer(400, error="ResourceNotFoundException")
+        with answering(answer) as server, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL", server.url)
+            client = clients.dynamodb.__wrapped__()
+            with pytest.raises(ClientError, match="ResourceNotFound"):
+                DynamoDBLog(client, "log", "control").read("main", 0)
+
+
+class TestLostAnswers:
+    def test_an_update_that_finds_itself_counts(self) -> None:
+        """The first attempt was written, its answer lost; the second finds our own item."""
+        new = replace(CONNECTION, state=State.LIVE)
+        found = connections.encode(replace(new, version=1))
+        with answering(
+            Answer(500, error="InternalServerError"),
+            Answer(400, {"Item": found}, "ConditionalCheckFailedException"),
+        ) as server:
+            store = DynamoDBConnections(dynamodb(server.url, TWICE), "connections")
+            assert store.update(CONNECTION, new)
+
+    def test_an_update_that_finds_another_does_not(self) -> None:
+        """Retried or not, what stands there is not ours."""
+        found = connections.encode(replace(CONNECTION, runner="other", version=1))
+        refused = Answer(400, {"Item": found}, "ConditionalCheckFailedException")
+        with answering(Answer(500, error="InternalServerError"), refused) as server:
+            store = DynamoDBConnections(dynamodb(server.url, TWICE), "connections")
+            assert not store.update(CONNECTION, replace(CONNECTION, state=State.LIVE))
+
+
+class TestPartialBatches:
+    def test_what_was_refused_is_sent_again(self) -> None:
+        """And nothing else, after a pause."""
+        items = [{"PutRequest": {"Item": summaries.encode("main", each)}} for each in SUMMARIES]
+        waits: list[int] = []
+        refused = [{"PutRequest": {"Item": plain(each["PutRequest"]["Item"])}} for each in items]
+        with answering(Answer(body={"UnprocessedItems": {"state": refused[1:]}}), Answer()) as to:
+            DynamoDBTags(dynamodb(to.url), "state", Waits(waits)).write("main", SUMMARIES)
+        sent = [asked.json["RequestItems"]["state"] for asked in to.asked]
+        assert sent == [refused, refused[1:]]
+        assert waits == [50]
+
+    def test_it_gives_up_after_a_while(self) -> None:
+        """Refused again and again with growing pauses: unavailable."""
+        refused = [
+            {"PutRequest": {"Item": plain(summaries.encode("main", each))}} for each in SUMMARIES
+        ]
+        waits: list[int] = []
+        with answering(Answer(body={"UnprocessedItems": {"state": refused}})) as server:
+            tags = DynamoDBTags(dynamodb(server.url), "state", Waits(waits))
+            with pytest.raises(Unavailable, match="3 items"):
+                tags.write("main", SUMMARIES)
+        assert waits == [50, 100, 200, 400, 800, 1600, 3200]
+
+    def test_keys_that_were_refused_are_asked_for_again(self) -> None:
+        """And nothing else; what came with the refusal is kept."""
+        first, *others = [rows.encode("main", each) for each in ROWS]
+        keys = [rows.key("main", each.key) for each in ROWS]
+        cut = {"Responses": {"state": [first]}, "UnprocessedKeys": {"state": {"Keys": keys[1:]}}}
+        waits: list[int] = []
+        whole = Answer(body={"Responses": {"state": others}})
+        with answering(Answer(body=cut), whole) as server:
+            store = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            found = store.find("main", [each.key for each in ROWS])
+        sent = [asked.json["RequestItems"]["state"]["Keys"] for asked in server.asked]
+        assert found == list(ROWS)
+        assert sent == [keys, keys[1:]]
+        assert waits == [50]
+
+
+class TestPuts:
+    """Rows of the state, a request each, whose answers come in any order."""
+
+    def test_what_was_refused_is_sent_again(self) -> None:
+        """And nothing else, after a pause; the condition comes with it."""
+        waits: list[int] = []
+        busy = Answer(400, error="com.amazonaws.dynamodb#ThrottlingException")
+        with answering(busy, Answer()) as server:
+            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            assert state.write("main", ROWS) == 0
+        keys = Counter(asked.json["Item"]["key"]["S"] for asked in server.asked)
+        assert sorted(keys.values()) == [1, 1, 2]
+        assert keys.keys() == {each.key for each in ROWS}
+        assert {asked.json["ConditionExpression"] for asked in server.asked} == {
+            "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #slot < :slot)"
+        }
+        assert waits == [50]
+
+    @pytest.mark.parametrize("error", ["ProvisionedThroughputExceededException", "Fault"])
+    def test_it_gives_up_after_a_while(self, error: str) -> None:
+        """Refused again and again with growing pauses: unavailable."""
+        waits: list[int] = []
+        answer = Answer(500 if error == "Fault" else 400, error=error)
+        with answering(answer) as server:
+            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            with pytest.raises(Unavailable, match=error):
+                state.write("main", ROWS[:1])
+        assert waits == [50, 100, 200, 400, 800, 1600, 3200]
+
+    def test_our_mistakes_pass_through(self) -> None:
+        """No retry cures a missing permission."""
+        answer = Answer(400, error="AccessDeniedException")
+        with answering(answer) as server, pytest.raises(ClientError, match="AccessDenied"):
+            DynamoDBState(dynamodb(server.url), "state").write("main", ROWS)
+        assert len(server.asked) == len(ROWS)
+
+    def test_who_finds_the_own_row_has_written_it(self) -> None:
+        """The first answer was lost; a later row that stands there is told."""
+        lost = Answer(500, error="InternalServerError")
+        code = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
+        for stands, left_out in ((ROWS[0], 0), (replace(ROWS[0], page=2), 1)):
+            found = {"Item": rows.encode("main", stands)}
+            with answering(lost, Answer(400, found, code)) as server:
+                state = DynamoDBState(dynamodb(server.url), "state", Waits([]))
+                assert state.write("main", ROWS[:1]) == left_out
+
+    def test_silence_is_unavailable(self) -> None:
+        """Two attempts that nobody answers; connections wait in a backlog."""
+        short = ONCE.merge(Config(read_timeout=0.2))
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            waits: list[int] = []
+            with pytest.raises(Unavailable):
+                DynamoDBState(dynamodb(url, short), "state", Waits(waits)).write("main", ROWS[:1])
+        assert waits == [50]
+
+    def test_an_answer_that_breaks_off_is_asked_for_again(self) -> None:
+        """A half of it is no answer, nor is one that does not tell its length."""
+        halves = [
+            b"HTTP/1.1 200 OK\r\nContent-Le",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{",
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"SSH-2.0-OpenSSH\r\n\r\n",
+        ]
+        whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        for half in halves:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                server.settimeout(5)
+                talking = threading.Thread(target=_says, args=(server, half, whole))
+                talking.start()
+                client = dynamodb(f"http://127.0.0.1:{server.getsockname()[1]}")
+                state = DynamoDBState(client, "state", Waits([]))
+                assert state.write("main", ROWS[:1]) == 0
+                talking.join()
+
+    def test_connections_are_kept_while_they_are_fresh(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The other side may have closed one that was idle, and a frozen sandbox would not see."""
+        now_s = time.monotonic()
+        with answering(Answer()) as server:
+            state = DynamoDBState(dynamodb(server.url), "state")
+            for idle_s in (0.0, 1.0, 30.0):
+                now_s += idle_s
+                monkeypatch.setattr(time, "monotonic", lambda at=now_s: at)
+                state.write("main", ROWS[:1])
+        first, second, third = (asked.port for asked in server.asked)
+        assert first == second != third
+
+    def test_they_are_signed_in_the_name_of_the_client(self) -> None:
+        """An operator's profile, or a twin's key: not what the environment holds."""
+        with answering(Answer()) as server:
+            client = boto3.client(
+                "dynamodb",
+                endpoint_url=server.url,
+                region_name="us-east-1",
+                aws_access_key_id="theirs",
+                aws_secret_access_key="secret",
+            )
+            DynamoDBState(client, "state").write("main", ROWS[:1])
+        signed = server.asked[0].headers["authorization"]
+        assert "Credential=theirs/" in signed and "/us-east-1/dynamodb/" in signed
+
+    @pytest.mark.parametrize("token", ["", "session/token=="])
+    def test_they_are_signed_as_botocore_signs(self, token: str) -> None:
+        """Of the same second, the same signature and the same headers."""
+        credentials = ReadOnlyCredentials("AKID", "secret/+", token or None)
+        url, body = "https://dynamodb.eu-west-1.amazonaws.com", b'{"\xc3\xa4":1}'
+        signer = Signer("dynamodb.eu-west-1.amazonaws.com", "eu-west-1", "dynamodb")
+        for _ in range(20):
+            head = signer.head(credentials, "DynamoDB_20120810.PutItem", body).decode()
+            ours = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+            request = AWSRequest("POST", f"{url}/", data=body)
+            request.headers["Content-Type"] = "application/x-amz-json-1.0"
+            request.headers["X-Amz-Target"] = "DynamoDB_20120810.PutItem"
+            SigV4Auth(credentials, "dynamodb", "eu-west-1").add_auth(request)
+            if request.headers["X-Amz-Date"] == ours["x-amz-date"]:
+                break
+        assert head.startswith("POST / HTTP/1.1\r\n")
+        assert ours["authorization"] == request.headers["Authorization"]
+        assert ours["content-length"] == str(len(body))
+        assert ours.get("x-amz-security-token", "") == token
+
+
+def _says(server: socket.socket, *answers: bytes) -> None:
+    """Each to a connection of its own, which is closed then."""
+    for answer in answers:
+        connection, _ = server.accept()
+        connection.recv(65_536)
+        connection.sendall(answer)
+        connection.close()
+
+
+class TestSockets:
+    def test_a_message_is_posted_to_its_connection(self) -> None:
+        """As UTF-8 text, the id escaped in the path."""
+        with answering(Answer()) as server:
+            sent = ApiGatewaySockets(sockets(server.url)).send("L0SM9cOF=", '{"ä":1}')
+        assert sent is Outcome.SENT
+        assert [asked.body for asked in server.asked] == ['{"ä":1}'.encode()]
+        assert server.asked[0].path == "/@connections/L0SM9cOF%3D"
+
+    def test_it_is_signed_as_boto3_signs(self) -> None:
+        """Within the same second the same signature, for an id that has to be escaped."""
+        with answering(Answer()) as server:
+            client = boto3.client("apigatewaymanagementapi", endpoint_url=f"{server.url}/dev")
+            for _ in range(20):
+                client.post_to_connection(ConnectionId="a/b+c=", Data="{}")
+                ApiGatewaySockets(sockets(f"{server.url}/dev")).send("a/b+c=", "{}")
+                theirs, ours = server.asked[-2:]
+                if theirs.headers["X-Amz-Date"] == ours.headers["X-Amz-Date"]:
+                    break
+        assert (ours.method, ours.path, ours.body) == (theirs.method, theirs.path, theirs.body)
+        assert ours.headers["Authorization"] == theirs.headers["Authorization"]
+
+    @pytest.mark.parametrize(
+        ("status", "error", "outcome"),
+        [
+            (410, "GoneException", Outcome.GONE),
+            (429, "LimitExceededException", Outcome.BUSY),
+            (429, "TooManyRequestsException", Outcome.BUSY),
+            (500, "InternalServerError", Outcome.UNKNOWN),
+            (504, "GatewayTimeout", Outcome.UNKNOWN),
+            (400, "BadRequestException", Outcome.REFUSED),
+            (403, "ForbiddenException", Outcome.REFUSED),
+            (413, "PayloadTooLargeException", Outcome.REFUSED),
+        ],
+    )
+    def test_refusals_are_outcomes(self, status: int, error: str, outcome: Outcome) -> None:
+        """Asked once: the core counts the attempts."""
+        with answering(Answer(status, error=error)) as server:
+            assert ApiGatewaySockets(sockets(server.url)).send("c1", "{}") is outcome
+        assert len(server.asked) == 1
+
+    def test_a_refused_connect_is_busy(self, nobody: str) -> None:
+        """Nothing was sent, so it may be repeated."""
+        assert ApiGatewaySockets(sockets(nobody)).send("c1", "{}") is Outcome.BUSY
+
+    def test_silence_is_unknown(self) -> None:
+        """Asked once: what was sent may still arrive."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes requests into its backlog
+            http = SignedHttp(f"http://127.0.0.1:{silent.getsockname()[1]}", *SOON)
+            assert ApiGatewaySockets(http).send("c1", "{}") is Outcome.UNKNOWN
+
+    def test_a_connection_that_breaks_is_unknown(self) -> None:
+        """The request was read before."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def cut() -> None:
+                connection, _ = server.accept()
+                connection.recv(65536)
+                connection.close()
+
+            cutting = threading.Thread(target=cut)
+            cutting.start()
+            http = SignedHttp(f"http://127.0.0.1:{server.getsockname()[1]}", *SOON)
+            assert ApiGatewaySockets(http).send("c1", "{}") is Outcome.UNKNOWN
+            cutting.join()
+
+    def test_what_was_idle_is_not_sent_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The other side may have closed it; while the sandbox was frozen nobody saw it."""
+        with answering(Answer()) as server:
+            http = sockets(server.url)
+            for idle_s in (0.0, 1.0, 30.0):
+                monkeypatch.setattr(http, "_used_s", time.monotonic() - idle_s)
+                http.ask("POST", "c1", body=b"{}")
+        first, second, third = (asked.port for asked in server.asked)
+        assert first == second != third
+
+    @pytest.mark.parametrize("status", [400, 403])
+    def test_closing_what_is_not_there_is_fine(self, status: int) -> None:
+        """Others must not wait for it."""
+        with answering(Answer(status, error="ForbiddenException")) as server:
+            ApiGatewaySockets(sockets(server.url)).close("c1")
+        assert len(server.asked) == 1
+
+    def test_closing_twice_is_fine(self) -> None:
+        """The second time it is gone."""
+        with answering(Answer(204), Answer(410, error="GoneException")) as server:
+            for _ in range(2):
+                ApiGatewaySockets(sockets(server.url)).close("c1")
+        assert [asked.method for asked in server.asked] == ["DELETE", "DELETE"]
+
+
+class TestBells:
+    def test_a_bell_names_function_and_feed(self) -> None:
+        """Woken through the Lambda API, without waiting."""
+        with answering(Answer(202)) as server:
+            bells = LambdaBells(functions(server.url), "tidings-dev-")
+            bells.ring("main", "push")
+            bells.replay("c1=")
+        assert [asked.json for asked in server.asked] == [{"ring": "main"}, {"replay": "c1="}]
+        names = [asked.path.split("/")[3] for asked in server.asked]
+        assert names == ["tidings-dev-follow-push", "tidings-dev-replay"]
+        kinds = {asked.headers["X-Amz-Invocation-Type"] for asked in server.asked}
+        assert kinds == {"Event"}
+
+    def test_a_bell_may_be_lost(self, nobody: str) -> None:
+        """Bad weather is left to the sweep."""
+        LambdaBells(functions(nobody), "tidings-dev-").ring("main", "push")
+
+    def test_our_mistakes_pass_through(self) -> None:
+        """A function that does not exist is told."""
+        answer = Answer(404, error="ResourceNotFoundException")
+        with answering(answer) as server, pytest.raises(ClientError, match="ResourceNotFound"):
+            LambdaBells(functions(server.url), "tidings-dev-").ring("main", "push")

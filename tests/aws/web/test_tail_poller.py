@@ -1,0 +1,154 @@
+"""The lookout: one reader of a feed's end for all who wait there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tidings.aws.web.tail_poller import POLL_S, Lookout
+from tidings.core.errors import Unavailable
+from tidings.core.log.reader import Reader, Run
+from tidings.core.memory import MemoryFollowers, MemoryLog
+from tidings.core.model.pages import Page
+
+from tests.core.scene import FEED, NOW, page
+
+LONG_S = 20.0
+
+
+class Log:
+    """A log in memory that counts how often it is read, and may fail."""
+
+    def __init__(self) -> None:
+        self.pages = MemoryLog()
+        self.reads: list[int] = []
+        self.fails = False
+
+    def read(self, after: int) -> Run:
+        self.reads.append(after)
+        if self.fails:
+            raise Unavailable("no answer")
+        kept = MemoryFollowers(), lambda: NOW, lambda *_: None
+        return Reader(self.pages, self.pages, *kept).read(FEED, after)
+
+    def append(self, number: int) -> Page:
+        written = page(number, f"line {number}")
+        self.pages.put(FEED, written)
+        return written
+
+
+def run(scene: Callable[[Log, Lookout], Awaitable[None]]) -> Log:
+    async def play() -> None:
+        async with asyncio.timeout(LONG_S):
+            await scene(log, Lookout(log.read))
+
+    log = Log()
+    asyncio.run(play())
+    return log
+
+
+def never() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def test_all_are_woken_by_one_read() -> None:
+    """A hundred streams wait; the page is read once and everybody finds it in memory."""
+
+    async def scene(log: Log, lookout: Lookout) -> None:
+        waiting = [
+            asyncio.ensure_future(lookout.wait(0, never(), timeout_s=LONG_S)) for _ in range(100)
+        ]
+        await asyncio.sleep(POLL_S / 2)
+        log.append(1)
+        await asyncio.gather(*waiting)
+        assert lookout.tail is not None
+        assert [held.page.number for held in lookout.tail.behind(0)] == [1]
+
+    assert run(scene).reads == [0]
+
+
+def test_it_looks_five_times_a_second_and_only_while_somebody_waits() -> None:
+    """What a single client costs, and nothing when it has left."""
+
+    async def scene(log: Log, lookout: Lookout) -> None:
+        await lookout.wait(0, never(), timeout_s=POLL_S * 3.5)
+        seen = len(log.reads)
+        assert 1 <= seen <= 3
+        await asyncio.sleep(POLL_S * 3)
+        assert len(log.reads) == seen
+
+    run(scene)
+
+
+def test_a_client_that_leaves_wakes_nobody_else() -> None:
+    """The others wait on, and hear what comes."""
+
+    async def scene(log: Log, lookout: Lookout) -> None:
+        left, stays = never(), asyncio.ensure_future(lookout.wait(0, never(), timeout_s=LONG_S))
+        leaving = asyncio.ensure_future(lookout.wait(0, left, timeout_s=LONG_S))
+        await asyncio.sleep(0)
+        left.set_result(None)
+        await leaving
+        assert not stays.done()
+        log.append(1)
+        await stays
+
+    run(scene)
+
+
+def test_who_is_behind_does_not_wait() -> None:
+    """News that came between the read and the wait is taken at once."""
+
+    async def scene(log: Log, lookout: Lookout) -> None:
+        log.append(1)
+        await lookout.wait(0, never(), timeout_s=LONG_S)
+        await lookout.wait(0, never(), timeout_s=LONG_S)
+
+    assert run(scene).reads == [0]
+
+
+def test_it_begins_anew_after_a_pause() -> None:
+    """What was read long ago is not given to anybody: the log may have gone far since."""
+
+    async def scene(log: Log, lookout: Lookout) -> None:
+        assert lookout.tail is None
+        log.append(1)
+        await lookout.wait(0, never(), timeout_s=LONG_S)
+        assert lookout.tail is not None
+        lookout._read_s -= 60
+        assert lookout.tail is None
+        log.append(9)
+        await lookout.wait(8, never(), timeout_s=LONG_S)
+        assert lookout.tail is not None
+        assert lookout.tail.last == 9 and not lookout.tail.reaches(1)
+
+    assert run(scene).reads == [0, 8]
+
+
+def test_it_stops_before_a_hole() -> None:
+    """What lies beyond a missing page is not told."""
+
+    async def scene(log: Log, lookout: Lookout) -> None:
+        log.append(2)
+        await lookout.wait(0, never(), timeout_s=POLL_S * 2.5)
+        assert lookout.tail is not None and lookout.tail.last == 0
+        log.append(1)
+        await lookout.wait(0, never(), timeout_s=LONG_S)
+        assert lookout.tail.last == 2
+
+    run(scene)
+
+
+def test_an_error_reaches_all_and_the_next_may_try_again() -> None:
+    """Each stream ends and its client comes back."""
+
+    async def scene(log: Log, lookout: Lookout) -> None:
+        log.fails = True
+        waiting = [lookout.wait(0, never(), timeout_s=LONG_S) for _ in range(3)]
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in found] == [Unavailable] * 3
+        log.fails = False
+        log.append(1)
+        await lookout.wait(0, never(), timeout_s=LONG_S)
+
+    run(scene)

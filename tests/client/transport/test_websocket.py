@@ -1,0 +1,194 @@
+"""When a WebSocket client pings and when it gives up (P8.7), and what messages mean."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.client.errors import Lost, Refused
+from tidings.client.events import Event, Moved
+from tidings.client.subscription import Subscription
+from tidings.client.transport.websocket import Reader, Timing, Watch, failures, subscribe_message
+from websockets.exceptions import ConnectionClosedError
+
+TIMING = Timing(ping_every_s=100, pong_within_s=10, subscribed_within_s=30)
+
+
+def _reader(cursor: str = "now") -> Reader:
+    return Reader(Watch(TIMING, 0), cursor)
+
+
+def _signs(reader: Reader, **message: Any) -> list[Event | Moved]:
+    return list(reader.signs(json.dumps(message)))
+
+
+def test_a_subscription_must_be_answered() -> None:
+    """Without an answer within its time the connection is of no use."""
+    watch = Watch(TIMING, 0)
+    watch.check(29)
+
+    assert watch.wait_s(29) == pytest.approx(1)
+    with pytest.raises(Lost):
+        watch.check(30)
+
+
+def test_pings_and_pongs() -> None:
+    """P8.7: a ping when it is due, a pong within 10 seconds."""
+    watch = Watch(TIMING, 0)
+    watch.answered(None)
+
+    assert not watch.ping_is_due(99)
+    assert watch.ping_is_due(100)
+    watch.pinged(100)
+    assert not watch.ping_is_due(105)
+    with pytest.raises(Lost):
+        watch.check(110)
+    watch.answered("live")
+    watch.check(1000)
+
+
+@pytest.mark.parametrize("states", [["open"], ["catching-up", "live", "catching-up"], ["None"]])
+def test_a_pong_with_another_state(states: list[str]) -> None:
+    """P8.7: a server that lost the subscription, or went back, is left."""
+    watch = Watch(TIMING, 0)
+
+    with pytest.raises(Lost):
+        for state in states:
+            watch.answered(state)
+
+
+def test_events_then_cursor() -> None:
+    """P8.4: the cursor of a message vouches for its events, so it comes after them."""
+    signs = _signs(_reader(), events=[{"id": "1", "event": "insert", "data": {"a": 1}}], cursor="2")
+
+    assert signs == [Event("1", "insert", {"a": 1}), Moved("2")]
+
+
+def test_the_cursor_of_subscribed() -> None:
+    """P8.5: it is where to resume from, unless events came before it (P8.4)."""
+    reader = _reader()
+
+    assert _signs(reader, reply="subscribed", cursor="5") == [Moved("5")]
+
+    reader = _reader()
+    _signs(reader, events=[], cursor="7")
+
+    assert _signs(reader, reply="subscribed", cursor="5") == []
+
+
+@pytest.mark.parametrize("cursor", ["0", "650000000000000001000000", "000000000000000005800003"])
+def test_a_cursor_of_ones_own_stays(cursor: str) -> None:
+    """P2.3: cut before the first event, a copy or a resumption starts where it started before."""
+    assert _signs(_reader(cursor), reply="subscribed", cursor="5") == []
+
+
+def test_an_error_is_final() -> None:
+    """P8.2: what the server refuses it refuses again; what it cannot do now it may do later."""
+    with pytest.raises(Refused, match="no such feed") as caught:
+        _signs(_reader(), error={"code": "unknown_feed", "message": "no such feed"})
+
+    assert caught.value.code == "unknown_feed"
+    with pytest.raises(Lost):
+        _signs(_reader(), error={"code": "unavailable", "message": "later"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"events":[1]}',
+        '{"events":[{"event":"x"}]}',
+        '{"message":"Internal server error","requestId":"1"}',
+    ],
+)
+def test_what_no_feed_says(text: str) -> None:
+    """A message outside the protocol ends the connection, not the program."""
+    with pytest.raises(Lost):
+        list(_reader().signs(text))
+
+
+def test_subscriptions() -> None:
+    """P8.1: an event id is resumed, anything else subscribed from; no filter leaves no trace."""
+    at = "650000000000000001000000"
+
+    assert json.loads(subscribe_message("", Subscription())) == {
+        "action": "subscribe",
+        "feed": "main",
+        "from": "now",
+    }
+    wanted = Subscription("f", ("a",), ("b",), leave=True, password="geheim")
+    assert json.loads(subscribe_message(at, wanted)) == {
+        "action": "resume",
+        "feed": "f",
+        "cursor": at,
+        "types": ["a"],
+        "parents": ["b"],
+        "leave": True,
+        "password": "geheim",
+    }
+    assert "geheim" not in repr(wanted)
+
+
+@pytest.mark.parametrize("error", [ConnectionClosedError(None, None), EOFError(), OSError()])
+def test_a_server_that_dies_amid_the_handshake_is_tried_again(error: Exception) -> None:
+    """However the library says so, it is a connection that was lost."""
+    with pytest.raises(Lost), failures("ws://127.0.0.1:1/"):
+        raise error
+
+
+def _told(event: str, event_id: str, name: str = "") -> dict[str, Any]:
+    return {"id": event_id, "event": event, "data": {"id": name} if name else {}}
+
+
+def _names(signs: list[Event | Moved]) -> list[str]:
+    return [
+        sign.cursor if isinstance(sign, Moved) else str(sign.data.get("id", sign.name))
+        for sign in signs
+    ]
+
+
+def _at(page: int, slot: int, seconds: int = 1) -> str:
+    return f"{seconds:08x}{page:010x}{slot:06x}"
+
+
+def test_what_comes_late_leads_nowhere() -> None:
+    """P8.8: a message that is behind the one before is left out, its cursor too."""
+    reader = _reader()
+    first = {"events": [_told("update", _at(7, 0), "a")], "cursor": _at(7, 0x7FFFFF)}
+    second = {"events": [_told("update", _at(8, 0), "b")], "cursor": _at(8, 0x7FFFFF)}
+
+    assert _names(_signs(reader, **second)) == ["b", _at(8, 0x7FFFFF)]
+    assert _signs(reader, **first) == []
+    assert _names(_signs(reader, **second)) == [_at(8, 0x7FFFFF)]
+
+
+def test_a_copy_ascends_to_the_log_behind_it() -> None:
+    """P8.8: `reset`, rows under one id, `live` at the page the copy began at, the log."""
+    reader = _reader("0")
+    bucket = [f"{0:08x}{9:010x}{0x800000 + number:06x}" for number in range(3)]
+    reset = {"events": [_told("reset", "1")], "cursor": bucket[0]}
+    rows = {"events": [_told("insert", bucket[0], "a")]}
+    more = {"events": [_told("insert", bucket[1], "b")], "cursor": bucket[2]}
+    live = {"events": [_told("live", _at(9, 0x7FFFFF))], "cursor": _at(9, 0x7FFFFF)}
+    log = {"events": [_told("update", _at(10, 0), "c")], "cursor": _at(10, 0x7FFFFF)}
+    messages: list[dict[str, Any]] = [reset, rows, rows, more, live, log]
+
+    heard = [_names(_signs(reader, **message)) for message in messages]
+
+    assert [names[0] for names in heard] == ["reset", "a", "a", "b", "live", "c"]
+    for late in (reset, rows, more, live, log):
+        assert [name for name in _names(_signs(reader, **late)) if name != _at(10, 0x7FFFFF)] == []
+    assert _names(_signs(_reader("0"), **reset)) == ["reset", bucket[0]]
+
+    together = {"events": [*reset["events"], *rows["events"]], "cursor": bucket[2]}
+    assert _names(_signs(_reader("0"), **together)) == ["reset", "a", bucket[2]]
+
+
+def test_a_later_page_of_an_earlier_second_ascends() -> None:
+    """P5.1: the seconds of an id are in no order."""
+    reader = _reader()
+    _signs(reader, events=[], cursor=_at(7, 0x7FFFFF, seconds=99))
+
+    assert _names(_signs(reader, events=[], cursor=_at(8, 0x7FFFFF, seconds=98))) != []

@@ -1,0 +1,142 @@
+"""Access: which password opens what, and how HTTP carries it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import pytest
+from tidings.core.auth.guard import Credential, Guard, Role, credential_from, passwords_of
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.passwords import Verifier, hashed
+from tidings.core.errors import NoPasswordSet, WrongPassword
+from tidings.core.memory import MemoryProfiles
+from tidings.core.settings.feed import Profile
+
+SALT = b"s" * 16
+READ, INGEST = "the read one", "the ingest one"
+PROFILE = Profile(
+    read_passwords=(hashed(READ, salt=SALT, now_ms=0),),
+    ingest_passwords=(hashed(INGEST, salt=SALT, now_ms=0),),
+)
+
+
+def guard(profile: Profile, *, opened: bool = False) -> Guard:
+    profiles = MemoryProfiles()
+    profiles.save("main", profile)
+    return Guard(profiles, Verifier(b"key"), opened, Misses(lambda: 0, 50))
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_O06_each_role_has_its_own_password(opened: bool) -> None:
+    """One is not valid for the other, open stage or not."""
+    guarded = guard(PROFILE, opened=opened)
+    guarded.check("main", Role.READ, Credential(READ))
+    guarded.check("main", Role.INGEST, Credential(INGEST))
+    for role, password in ((Role.READ, INGEST), (Role.INGEST, READ)):
+        with pytest.raises(WrongPassword, match=f"not a {role.value} password of the feed"):
+            guarded.check("main", role, Credential(password))
+
+
+def test_no_password_given_is_a_wrong_one() -> None:
+    """The error says what to send."""
+    with pytest.raises(WrongPassword, match="must be the read password of the feed") as refused:
+        guard(PROFILE).check("main", Role.READ, None)
+    assert (refused.value.status, refused.value.code) == (401, "wrong_password")
+
+
+def test_an_error_never_repeats_the_password() -> None:
+    """It is sent back to somebody who may not be who wrote it."""
+    with pytest.raises(WrongPassword) as refused:
+        guard(PROFILE).check("main", Role.READ, Credential("a wrong guess"))
+    assert "a wrong guess" not in str(refused.value.body())
+
+
+def test_O06_without_a_password_an_open_stage_is_open() -> None:
+    """To everybody, whatever they send; the other role stays guarded."""
+    guarded = guard(replace(PROFILE, read_passwords=()), opened=True)
+    guarded.check("main", Role.READ, None)
+    guarded.check("main", Role.READ, Credential("anything"))
+    with pytest.raises(WrongPassword):
+        guarded.check("main", Role.INGEST, None)
+
+
+def test_without_a_password_any_other_stage_is_closed() -> None:
+    """And the error names the command that opens it."""
+    guarded = guard(replace(PROFILE, ingest_passwords=()))
+    guarded.check("main", Role.READ, Credential(READ))
+    with pytest.raises(NoPasswordSet, match="tidings feed password ingest --feed main") as refused:
+        guarded.check("main", Role.INGEST, Credential("anything"))
+    assert (refused.value.status, refused.value.code) == (401, "no_password_set")
+
+
+def test_roles_name_their_hashes() -> None:
+    """In the profile."""
+    profile = Profile(read_passwords=("r",), ingest_passwords=("i",))
+    assert (passwords_of(profile, Role.READ), passwords_of(profile, Role.INGEST)) == (
+        ("r",),
+        ("i",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "user", "password"),
+    [
+        (basic(":secret"), "", "secret"),
+        (basic("anybody:secret"), "anybody", "secret"),
+        (basic("a:b:c"), "a", "b:c"),
+        (basic("a:"), "a", ""),
+        (basic("a:pässword"), "a", "pässword"),
+        (basic(":secret").replace("Basic", "bAsIc"), "", "secret"),
+        (basic(":secret").replace(" ", "   ") + " ", "", "secret"),
+    ],
+)
+def test_O05_the_user_stands_before_the_first_colon(header: str, user: str, password: str) -> None:
+    """Everything behind it is the password; O07: the scheme is taken in any case."""
+    assert credential_from(header) == Credential(password, user)
+
+
+@pytest.mark.parametrize("header", ["Bearer a.b.c", "bearer  a.b.c "])
+def test_a_bearer_is_told_from_a_password(header: str) -> None:
+    """RFC 6750; what it says is not looked at here, and it is never shown."""
+    assert credential_from(header) == Credential("a.b.c", bearer=True)
+    assert "a.b.c" not in repr(credential_from(header))
+
+
+def test_a_password_is_no_bearer() -> None:
+    """Who sends it so is told how it is sent."""
+    with pytest.raises(WrongPassword, match="by HTTP Basic with any user, or a key"):
+        guard(PROFILE).check("main", Role.READ, Credential(READ, bearer=True))
+
+
+def test_who_may_post_by_password_may_steer() -> None:
+    """There are two passwords and three roles; a key tells them apart."""
+    guard(PROFILE).check("main", Role.ADMIN, Credential(INGEST))
+    with pytest.raises(WrongPassword, match="not a ingest password of the feed"):
+        guard(PROFILE).check("main", Role.ADMIN, Credential(READ))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Basic",
+        "Basic ",
+        basic("no colon"),
+        "Bearer",
+        "Bearer ",
+        basic(":secret").replace("Basic", "Digest"),
+        basic(":secret").rstrip("="),
+        "Basic ____",
+        "Basic " + base64.b64encode(b":\xff\xfe").decode(),
+        f"{basic(':a')},{basic(':b')}",
+    ],
+)
+def test_O05_anything_else_is_no_password(header: str | None) -> None:
+    """Missing padding, the URL-safe alphabet, a missing colon, two headers joined."""
+    assert credential_from(header) is None

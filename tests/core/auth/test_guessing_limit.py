@@ -1,0 +1,147 @@
+"""Guessing: how often it may be tried, and that who knows the password is not kept out by it."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.core import limits
+from tidings.core.auth.guard import Credential, Guard, Role
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.key_auth import KeyRing
+from tidings.core.auth.keys import Given, Key
+from tidings.core.auth.passwords import Verifier, hashed
+from tidings.core.auth.permissions import READS
+from tidings.core.changeagent.documents import USERS, Sheet
+from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
+from tidings.core.memory import MemoryKeys, MemorySheets
+from tidings.core.settings.feed import Profile
+
+from tests.core.scene import FEED, Scene
+
+RIGHT = "the right one"
+PROFILE = Profile(read_passwords=(hashed(RIGHT, salt=b"s" * 16, now_ms=0),))
+COSTLY, CHEAP = f"$2b$12${'a' * 53}", f"$2b$04${'b' * 53}"
+
+
+class Hashing(Verifier):
+    """How often a slow hash was made."""
+
+    hashes = 0
+
+    def matches(self, password: str, stored: object) -> bool:
+        self.hashes += 1
+        return super().matches(password, stored)  # type: ignore[arg-type]
+
+
+class Reading(MemoryKeys):
+    """How often a key was read."""
+
+    reads = 0
+
+    def key(self, feed: str, name: str) -> Key | None:
+        self.reads += 1
+        return super().key(feed, name)
+
+
+def closed(scene: Scene, most: int = 3) -> tuple[Guard, Hashing, Reading]:
+    """A guard of a feed with a password, a key ring beside it."""
+    assert scene.profiles.save(FEED, PROFILE)
+    verifier, stored = Hashing(b"key"), Reading()
+    ring = KeyRing(stored, scene.clock, Misses(scene.clock, most))
+    return Guard(scene.profiles, verifier, False, Misses(scene.clock, most), (ring,)), *(
+        verifier,
+        stored,
+    )
+
+
+def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
+    """Until the time in which misses are counted is over; the refusal says when that is."""
+    guard, verifier, _ = closed(scene)
+    for _ in range(3):
+        with pytest.raises(WrongPassword):
+            guard.check(FEED, Role.READ, Credential("a guess"))
+    for _ in range(5):
+        with pytest.raises(TooManyRequests) as refused:
+            guard.check(FEED, Role.READ, Credential(RIGHT))
+    assert verifier.hashes == 3
+    assert (refused.value.status, refused.value.code) == (429, "too_many_requests")
+
+    scene.now_ms += refused.value.retry_after_s * 1000
+    guard.check(FEED, Role.READ, Credential(RIGHT))
+
+
+def test_a_guessed_key_is_refused_before_anything_is_read(scene: Scene) -> None:
+    """Also one with the id of a key that there is: ids are no secret."""
+    guard, _, stored = closed(scene)
+    guess = Credential(Given("0" * 12, "x" * 32).spelled())
+    for _ in range(3):
+        with pytest.raises(WrongKey):
+            guard.check(FEED, Role.READ, guess)
+    for _ in range(5):
+        with pytest.raises(TooManyRequests):
+            guard.check(FEED, Role.READ, guess)
+    assert stored.reads == 3
+
+
+def test_who_is_known_is_let_in_while_others_guess(scene: Scene) -> None:
+    """With the password, and with a key, also once it has to be read again."""
+    scene.profiles.save(FEED, PROFILE)
+    given = Credential(scene.key(Role.READ).spelled())
+    for known in (Credential(RIGHT), given):
+        scene.guard.check(FEED, Role.READ, known)
+    for _ in range(limits.MISSES_MAX):
+        scene.misses.add(FEED)
+    scene.now_ms += limits.KEY_AGE_MS
+    for known in (Credential(RIGHT), given):
+        scene.guard.check(FEED, Role.READ, known)
+
+
+def test_another_feed_is_not_kept_out() -> None:
+    """Guesses are those of one feed."""
+    misses = Misses(lambda: 0, most=1)
+    misses.add(FEED)
+    misses.check("another")
+    with pytest.raises(TooManyRequests):
+        misses.check(FEED)
+
+
+def gate(scene: Scene, tried: list[bytes], most: int) -> Gate:
+    """Of a feed with a user, whose password is never right."""
+
+    def checked(password: bytes, stored: bytes) -> bool:
+        tried.append(stored)
+        return False
+
+    sheets = MemorySheets()
+    assert sheets.write(FEED, USERS, Sheet(f"ann:{COSTLY}\n"))
+    return Gate(sheets, scene.guard, UserVerifier(checked, b"key"), Misses(scene.clock, most))
+
+
+def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:
+    """The same work is done, so time tells no names."""
+    tried: list[bytes] = []
+    asked = gate(scene, tried, most=9)
+    for user in ("ann", "nobody"):
+        with pytest.raises(WrongUser):
+            asked.check(FEED, READS, Credential("a guess", user))
+    assert tried == [COSTLY.encode()] * 2
+
+
+def test_where_hashes_differ_in_cost_a_name_has_always_the_same(scene: Scene) -> None:
+    """Or it would be told by taking now long and now short."""
+    verifier = UserVerifier(lambda *_: False, b"key")
+    found = {name: {verifier.some(name, [COSTLY, CHEAP]) for _ in range(9)} for name in "abcdefgh"}
+    assert all(len(each) == 1 for each in found.values())
+    assert set.union(*found.values()) == {COSTLY, CHEAP}
+
+
+def test_bcrypt_is_bounded(scene: Scene) -> None:
+    """Whoever they are said to be; what is refused costs no hash."""
+    tried: list[bytes] = []
+    asked = gate(scene, tried, most=3)
+    found = []
+    for number in range(9):
+        with pytest.raises(Rejected) as refused:
+            asked.check(FEED, READS, Credential("a guess", f"user {number}"))
+        found.append(refused.value.status)
+    assert (found, len(tried)) == ([401] * 3 + [429] * 6, 3)

@@ -1,0 +1,123 @@
+"""tidings.core.auth.oidc_claims: what verified claims allow."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.auth.oidc_claims import Issuer, allowed, issuer_from, may_ask
+from tidings.core.errors import InvalidSetting, OutsideKey
+from tidings.core.model.filters import EVERYTHING, Filter
+
+NAMED = {"issuer": "https://id.example", "audience": "tidings", "claim": "feeds"}
+EXP = 1_800_000_000
+
+
+def claims(*grants: object) -> dict[str, Any]:
+    return {"exp": EXP, "feeds": list(grants)}
+
+
+def grant(*roles: str, feed: str = "main", **bound: object) -> dict[str, Any]:
+    return {"feed": feed, "roles": list(roles), **bound}
+
+
+def test_a_grant_allows_its_roles_on_its_feed_until_the_token_expires() -> None:
+    """The minute that clocks may differ by counts for who is connected, too."""
+    found = allowed(claims(grant("read", "ingest")), "feeds", "main", Role.INGEST)
+
+    assert found.bound == EVERYTHING
+    assert found.admission.until_ms == (EXP + limits.TOKEN_LEEWAY_S) * 1000
+    assert found.admission.has_ended({}, found.admission.until_ms)
+
+
+def test_a_grant_may_be_bounded() -> None:
+    """As a key; the first one that has the role counts."""
+    bounded = grant("read", types=["video"], parents=["user/42"])
+    found = allowed(claims(grant("ingest"), bounded, grant("read")), "feeds", "main", Role.READ)
+
+    assert found.bound == Filter(frozenset({"video"}), frozenset({"user/42"}))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"exp": EXP},
+        {"exp": EXP, "feeds": "main"},
+        {"exp": EXP, "feeds": {"main": ["read"]}},
+        claims(),
+        claims("main", None, 1),
+        claims(grant("read", feed="other")),
+        claims(grant("ingest")),
+        claims({"feed": "main", "roles": "read"}),
+        claims({"feed": "main"}),
+        claims(*[grant("read")] * (limits.TOKEN_GRANTS_MAX + 1)),
+        claims(grant("read", types=[])),
+        claims(grant("read", types="video")),
+        claims(grant("read", parents=[1])),
+        claims(grant("read", parents=["a\0"])),
+        claims(grant("read", types=None)),
+    ],
+)
+def test_what_is_not_granted_or_cannot_be_read_is_refused(told: dict[str, Any]) -> None:
+    """A bound that is spelled wrong never opens more."""
+    with pytest.raises(OutsideKey):
+        allowed(told, "feeds", "main", Role.READ)
+
+
+def test_who_steers_is_not_bounded() -> None:
+    """An admin's grant of a part of a feed is none."""
+    with pytest.raises(OutsideKey, match="no grant of admin"):
+        allowed(claims(grant("admin", types=["a"])), "feeds", "main", Role.ADMIN)
+    assert allowed(claims(grant("admin")), "feeds", "main", Role.ADMIN).bound == EVERYTHING
+
+
+def test_the_setting_names_an_issuer() -> None:
+    """All three of its fields are required."""
+    assert issuer_from(json.dumps(NAMED)) == Issuer("https://id.example", "tidings", "feeds")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        json.dumps({**NAMED, "more": "x"}),
+        json.dumps({"issuer": "https://id.example"}),
+        json.dumps({**NAMED, "claim": ""}),
+        json.dumps({**NAMED, "audience": ["a"]}),
+        json.dumps({**NAMED, "issuer": "http://id.example"}),
+    ],
+)
+def test_a_setting_with_a_mistake_is_refused(text: str) -> None:
+    """Before anybody is let in."""
+    with pytest.raises(InvalidSetting):
+        issuer_from(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "answer"),
+    [
+        ("https://a", True),
+        ("http://a", False),
+        ("http://127.0.0.1:8080/x", True),
+        ("http://localhost", True),
+        ("http://localhost.example", False),
+        ("http://127.0.0.1@a", False),
+        ("http://127.0.0.1:80@evil", False),
+        ("http://localhost:80@evil/", False),
+        ("http://[::1]:8080/x", True),
+        ("https://ann@a", False),
+        ("https://", False),
+        ("https://a:x", False),
+        ("https:a", False),
+        ("file:///etc/passwd", False),
+    ],
+)
+def test_keys_come_over_tls(url: str, answer: bool) -> None:
+    """Or from this machine, in development."""
+    assert may_ask(url) is answer

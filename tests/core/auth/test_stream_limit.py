@@ -1,0 +1,76 @@
+"""Holding: one key has so many streams and no more, whatever became of those who served them."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.core import limits
+from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.keys import Given, Key, checked_key
+from tidings.core.catchup.sse import Stream
+from tidings.core.errors import InvalidSetting, TooManyRequests
+from tidings.core.settings.feed import Profile
+
+from tests.core.scene import FEED, Scene
+
+
+def opened(scene: Scene, given: Given | None) -> Stream:
+    shown = Credential(given.spelled()) if given else None
+    return scene.streamer.open(FEED, "now", None, None, given=shown)
+
+
+def test_a_key_holds_so_many_streams(scene: Scene) -> None:
+    """The next one is refused until another ends; other keys and passwords are not concerned."""
+    given, other = scene.key(Role.READ, streams=3), scene.key(Role.READ, streams=3)
+    streams = [opened(scene, given) for _ in range(3)]
+    for _ in range(2):
+        with pytest.raises(TooManyRequests, match="hold 3 streams open at once") as refused:
+            opened(scene, given)
+    assert (refused.value.status, refused.value.retry_after_s) == (429, limits.STREAM_HELD_RETRY_S)
+    for whose in (other, None):
+        opened(scene, whose)
+
+    streams[0].close()
+    streams[0].close()  # the second time is nothing
+    opened(scene, given)
+    with pytest.raises(TooManyRequests):
+        opened(scene, given)
+
+
+def test_what_says_nothing_has_a_bound_too(scene: Scene) -> None:
+    """A key of the release before."""
+    given = scene.key(Role.READ)
+    for _ in range(limits.KEY_STREAMS):
+        opened(scene, given)
+    with pytest.raises(TooManyRequests):
+        opened(scene, given)
+
+
+def test_the_hold_of_a_process_that_died_ends(scene: Scene) -> None:
+    """When no function lives any more that could serve it."""
+    given = scene.key(Role.READ, streams=1)
+    opened(scene, given)
+    scene.now_ms += limits.STREAM_HOLD_MS
+    opened(scene, given)
+
+
+def test_who_is_refused_holds_nothing(scene: Scene) -> None:
+    """A request that is wrong for another reason takes no place."""
+    given = scene.key(Role.READ, streams=1)
+    for _ in range(3):
+        with pytest.raises(Exception, match="cursor"):
+            scene.streamer.open(FEED, "no cursor", None, None, given=Credential(given.spelled()))
+    opened(scene, given)
+
+
+def test_streams_have_a_bound_that_can_be_kept() -> None:
+    """More than there are functions is a slip."""
+    for streams in (-1, limits.KEY_STREAMS_MAX + 1):
+        with pytest.raises(InvalidSetting) as refused:
+            checked_key(Key("", "", frozenset({Role.READ}), streams=streams))
+        assert refused.value.field == "streams"
+
+
+def test_passwords_hold_without_a_bound(scene: Scene) -> None:
+    """They are one for all: a bound would be that of the feed."""
+    assert scene.profiles.save(FEED, Profile())
+    assert [opened(scene, None).hold for _ in range(limits.KEY_STREAMS + 1)][-1] is None

@@ -1,0 +1,154 @@
+"""Streaming: a catch-up that never ends, as SSE text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tidings.core import limits
+from tidings.core.catchup import sse
+from tidings.core.catchup.sse import Stream
+from tidings.core.catchup.tail_cache import Tail
+from tidings.core.errors import InvalidCursor, InvalidFeed, InvalidFilter, Rejected, UnknownFeed
+from tidings.core.log.reader import Run
+from tidings.core.settings.feed import Profile
+from tidings.core.settings.revocations import Admission, Ended, noted
+
+from tests.core.scene import FEED, Scene, op
+
+
+def text(stream: Stream) -> str:
+    """Everything up to the frontier."""
+    chunks = [stream.next()]
+    while not chunks[-1].at_frontier:
+        chunks.append(stream.next())
+    return "".join(chunk.text for chunk in chunks)
+
+
+def test_from_now_on(scene: Scene) -> None:
+    """Quiet at first; then each operation as a block, whole pages at a time."""
+    scene.post(op("old"))
+    stream = scene.streamer.open(FEED, "", None, None)
+    assert text(stream) == ""
+
+    page = scene.post(op("a", "insert"), op("b", "delete"))
+    assert text(stream) == (
+        f"id: {page.id_prefix}000000\nevent: insert\n"
+        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"video","id":"a"}\n\n'
+        f"id: {page.id_prefix}000001\nevent: delete\n"
+        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"video","id":"b"}\n\n'
+    )
+    assert text(stream) == ""
+
+
+def test_O42_a_full_replication_as_text(scene: Scene) -> None:
+    """Starts with the reset of oplog, but for the data that browsers need."""
+    scene.post(op("a", "insert"))
+    scene.project()
+    found = text(scene.streamer.open(FEED, "0", None, None))
+
+    assert found.startswith("id: 1\nevent: reset\ndata: {}\n\nid: ")
+    assert found.endswith("\nevent: live\ndata: {}\n\n")
+
+
+def test_O35_every_block_is_whole(scene: Scene) -> None:
+    """Three fields in each, one data line, no CR, whatever the data holds."""
+    scene.post(op("a", data="\r\n\r\ndata: x\n\n\u2028\x85"), op("\n\nid: 1\n"))
+    found = text(scene.streamer.open(FEED, "000000000000000000" + "7fffff", None, None))
+
+    blocks = found.split("\n\n")
+    assert blocks.pop() == "" and len(blocks) == 2
+    for block in blocks:
+        assert [part.partition(": ")[0] for part in block.split("\n")] == ["id", "event", "data"]
+    assert "\r" not in found
+
+
+def test_filters(scene: Scene) -> None:
+    """Those of the query, comma-separated."""
+    stream = scene.streamer.open(FEED, "now", "user,video", "p1")
+    scene.post(op("a", parents=["p1"]), op("b"), op("c", parents=["p1"], type="other"))
+
+    assert text(stream).count("event:") == 1
+
+
+@pytest.mark.parametrize(
+    ("feed", "cursor", "types", "error"),
+    [
+        ("No!", "", None, InvalidFeed),
+        ("third", "", None, UnknownFeed),
+        (FEED, "abcd", None, InvalidCursor),
+        (FEED, "0" * 14, None, InvalidCursor),
+        (FEED, "", "x" * 641, InvalidFilter),
+    ],
+)
+def test_bad_requests(
+    scene: Scene, feed: str, cursor: str, types: str | None, error: type[Rejected]
+) -> None:
+    """Refused before anything is streamed."""
+    with pytest.raises(error):
+        scene.streamer.open(feed, cursor, types, None)
+
+
+def test_O34_the_heartbeat_is_a_comment() -> None:
+    """Two bytes that no client takes for an event."""
+    assert sse.HEARTBEAT == ":\n"
+
+
+def refs_in(found: str) -> list[str]:
+    """The refs of the events in *found*, each the last key of its data."""
+    data = [each for each in found.splitlines() if each.startswith('data: {"')]
+    assert all(list(json.loads(each[6:]))[-1] == "ref" for each in data)
+    return [json.loads(each[6:])["ref"] for each in data]
+
+
+def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
+    """In copies, from the log, with a filter and from the tail; made when sent, not stored."""
+    scene.post(op("a", "insert", parents=["p"]))
+    scene.project()
+    scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
+    copy = scene.streamer.open(FEED, "0", None, None)
+    chosen = scene.streamer.open(FEED, "0", "video", "p")
+    assert refs_in(text(copy)) == refs_in(text(chosen)) == ["/videos/a"]
+
+    page = scene.post(op("b", parents=["p"]))
+    tail = Tail()
+    tail.start(page.number - 1)
+    tail.extend(Run([page]))
+    for stream in (copy, chosen):
+        taken = stream.take(tail)
+        assert taken is not None and refs_in(taken.text) == ["/videos/b"]
+    log = scene.streamer.open(FEED, f"{page.id_prefix}7fffff", None, None)
+    scene.post(op("c"))
+    assert refs_in(text(log)) == ["/videos/c"]
+
+
+def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
+    """Of the thousand and first that is revoked the profile keeps the time alone."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "", None, None)
+    stream.admission = Admission("k0")
+    later = scene.now_ms + limits.ENDED_MAX
+    standing: tuple[Ended, ...] = ()
+    for n in range(limits.ENDED_MAX + 1):
+        standing = noted(standing, Ended(f"k{n}", scene.now_ms))
+    scene.profiles.save(FEED, Profile(ended=standing))
+    scene.now_ms = later + 2 * limits.CLOCK_SKEW_MS_MAX
+    assert "k0" not in {each.key for each in standing}
+    assert stream.has_ended()
+    after = scene.streamer.open(FEED, "", None, None)
+    after.admission = Admission("k9999")
+    assert not after.has_ended()
+
+
+def test_O32_what_many_streams_wait_for_is_linked_once(scene: Scene) -> None:
+    """The very same text for all of them, as without refs; one for each template."""
+    scene.profiles.save(FEED, Profile(object_url="/{{id}}"))
+    streams = [scene.streamer.open(FEED, "", None, None) for _ in range(2)]
+    page = scene.post(op("a"))
+    tail = Tail()
+    tail.extend(Run([page]))
+    chunks = [stream.take(tail) for stream in streams]
+    first, second = (chunk.parts[0].sse() for chunk in chunks if chunk is not None)
+
+    assert first is second
+    assert refs_in(first) == ["/a"]

@@ -1,0 +1,81 @@
+"""Administering: marks and configurations, also when two write at once."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.aws.external.bcrypt import matches
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.permissions import READS_ALL
+from tidings.core.changeagent.admin import Administrator
+from tidings.core.changeagent.config import Configuration
+from tidings.core.changeagent.documents import CONFIGURATION, Sheet
+from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
+from tidings.core.memory import MemorySheets
+
+from tests.core.scene import FEED, FEEDS, Scene
+
+
+class Contended(MemorySheets):
+    """Before each of the first *times* writes, somebody else writes."""
+
+    def __init__(self, times: int = 0) -> None:
+        super().__init__()
+        self.times = times
+
+    def write(self, feed: str, name: str, sheet: Sheet) -> bool:
+        if self.times:
+            self.times -= 1
+            standing = super().sheet(feed, name)
+            text = '{"electionTimeout":"1m"}'
+            super().write(feed, name, Sheet(text, standing.version))
+        return super().write(feed, name, sheet)
+
+
+class Away(MemorySheets):
+    """A store that does not answer."""
+
+    def sheet(self, feed: str, name: str) -> Sheet:
+        raise Unavailable("away")
+
+
+def administrator(sheets: MemorySheets) -> Administrator:
+    gate = Gate(sheets, Scene().guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50))
+    return Administrator(sheets, gate, FEEDS)
+
+
+def test_a_deployment_is_up_until_it_is_marked() -> None:
+    """And again afterwards; where nobody can tell, it is."""
+    found = administrator(MemorySheets())
+    assert found.is_up()
+    found.mark(up=False)
+    assert not found.is_up()
+    found.mark(up=True)
+    assert found.is_up()
+    assert administrator(Away()).is_up()
+
+
+def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
+    """What is left out is theirs; who never gets through is told to try again."""
+    found = administrator(Contended(1))
+    assert found.configure(FEED, {"heartbeatTimeout": "3s"}).election_ns == 60_000_000_000
+    assert found.configuration(FEED).heartbeat_ns == 3_000_000_000
+    with pytest.raises(Unavailable):
+        administrator(Contended(9)).configure(FEED, {})
+
+
+def test_a_wrong_configuration_changes_nothing() -> None:
+    """Nor does it take a version."""
+    sheets = MemorySheets()
+    with pytest.raises(InvalidSetting):
+        administrator(sheets).configure(FEED, {"webHooks": 1})
+    assert sheets.sheet(FEED, CONFIGURATION) == Sheet()
+    assert administrator(sheets).configuration(FEED) == Configuration()
+
+
+def test_only_our_feeds_are_administered() -> None:
+    """By who is allowed to."""
+    found = administrator(MemorySheets())
+    assert found.check(FEED, READS_ALL, None) == FEED
+    with pytest.raises(UnknownFeed):
+        found.check("nope", READS_ALL, None)

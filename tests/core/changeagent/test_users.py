@@ -1,0 +1,107 @@
+"""Users: what an htpasswd file may hold, and who is let in."""
+
+from __future__ import annotations
+
+import bcrypt
+import pytest
+from tidings.aws.external.bcrypt import matches
+from tidings.core.auth.guard import Credential
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.passwords import hashed
+from tidings.core.auth.permissions import POSTS, READS, STEERS
+from tidings.core.changeagent.documents import USERS, Sheet
+from tidings.core.changeagent.users import Gate, UserVerifier, spelled, users_from
+from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
+from tidings.core.memory import MemorySheets
+from tidings.core.settings.feed import Profile
+
+from tests.core.scene import FEED, Scene
+
+SALT = b"$2b$04$" + b"a" * 21 + b"u"  # names of tests hold the hash
+HASH = bcrypt.hashpw(b"secret", SALT).decode()
+AS_2Y = HASH.replace("$2b$", "$2y$")
+AS_2A = HASH.replace("$2b$", "$2a$")
+
+
+def test_A37_blank_lines_and_comments_mean_nothing() -> None:
+    """Nor do line ends of another system; the three prefixes of bcrypt do."""
+    text = f"\n# users\r\nann:{HASH}\r\n\n  bob:{AS_2Y}  \n#x:{HASH}\ncid:{AS_2A}"
+
+    assert users_from(text) == {"ann": HASH, "bob": AS_2Y, "cid": AS_2A}
+    assert users_from(spelled(users_from(text))) == users_from(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("", "file"),
+        ("# nobody\n\n", "file"),
+        ("ann", "line 1"),
+        (f":{HASH}", "line 1"),
+        (f"ann:{HASH}\nbob:plain", "line 2"),
+        ("ann:$apr1$xxxxxxxx$yyyyyyyyyyyyyyyyyyyyyy", "line 1"),
+        (f"ann:{HASH}x", "line 1"),
+        (f"ann:{HASH.replace('$04$', '$31$')}", "line 1"),
+        (f"ann:{HASH.replace('$04$', '$03$')}", "line 1"),
+        (f"ann:{HASH}\n\nann:{HASH}", "line 3"),
+        ("x" * 300_000, "file"),
+    ],
+)
+def test_A36_a_file_with_a_mistake_is_refused_whole(text: str, where: str) -> None:
+    """By its line; no hash is repeated."""
+    with pytest.raises(InvalidSetting) as refused:
+        users_from(text)
+    assert refused.value.field == where
+    assert HASH[10:] not in str(refused.value.body())
+
+
+class Checked:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, password: bytes, stored: bytes) -> bool:
+        self.times += 1
+        return matches(password, stored)
+
+
+def test_success_is_remembered_and_failure_is_not() -> None:
+    """bcrypt is slow; a changed hash is checked anew."""
+    bcrypts = Checked()
+    verifier = UserVerifier(bcrypts, b"key")
+
+    assert all(verifier.matches("secret", AS_2Y) for _ in range(3))
+    assert bcrypts.times == 1
+    assert not verifier.matches("other", AS_2Y) and not verifier.matches("other", AS_2Y)
+    assert bcrypts.times == 3
+    assert verifier.matches("secret", HASH) and bcrypts.times == 4
+
+
+@pytest.mark.parametrize("password", ["", "\0", "sec\0ret", "secret\0", "x" * 300, "\ud800"])
+def test_what_can_be_nobodys_password_is_wrong(password: str) -> None:
+    """And no fault of ours."""
+    assert not UserVerifier(matches, b"key").matches(password, HASH)
+
+
+def test_a_long_password_is_cut_as_htpasswd_cuts_it() -> None:
+    """bcrypt has never looked at more than 72 bytes."""
+    stored = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
+    assert UserVerifier(matches, b"key").matches("x" * 80, stored)
+
+
+def test_users_stand_before_passwords() -> None:
+    """A feed that has users asks for one of them; without any, for its passwords."""
+    scene, sheets = Scene(), MemorySheets()
+    gate = Gate(sheets, scene.guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50))
+    gate.check(FEED, READS, None)
+    stored = hashed("reader's own", salt=b"s" * 16, now_ms=0)
+    scene.profiles.save(FEED, Profile(read_passwords=(stored,)))
+    gate.check(FEED, READS, Credential("reader's own", "anybody"))
+    with pytest.raises(WrongPassword):
+        gate.check(FEED, READS, Credential("secret", "ann"))
+
+    sheets.write(FEED, USERS, Sheet(spelled({"ann": AS_2Y})))
+    for need in (READS, POSTS, STEERS):
+        gate.check(FEED, need, Credential("secret", "ann"))
+        for given in (None, Credential("secret", "bob"), Credential("reader's own", "ann")):
+            with pytest.raises(WrongUser):
+                gate.check(FEED, need, given)

@@ -1,0 +1,93 @@
+"""A feed with named consumers, whose messages are numbered as they were posted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidings.core.consumers import consumer as consumers
+from tidings.core.consumers.admin import Overseer, Reason
+from tidings.core.consumers.consumer import Consumer
+from tidings.core.consumers.log_view import LogView
+from tidings.core.consumers.repository import Book
+from tidings.core.consumers.retention import ConsumerWatch, Holds
+from tidings.core.consumers.worker import Acknowledgement, Session, Watchers, Workers
+from tidings.core.memory import MemoryConsumers
+from tidings.core.model.cursors import Place
+from tidings.core.model.feeds import Retention
+from tidings.core.model.operations import parse_line
+
+from tests.core.scene import FEED, Scene, op
+
+WHY = Reason("ann", "a test")
+
+
+@dataclass
+class ConsumerScene:
+    """`scene` and all that named consumers are made of."""
+
+    scene: Scene = field(default_factory=Scene)
+    store: MemoryConsumers = field(default_factory=MemoryConsumers)
+
+    def __post_init__(self) -> None:
+        scene = self.scene
+        self.view = LogView(scene.log, scene.log, scene.reader, scene.followers)
+        self.book = Book(self.store)
+        parts = self.book, self.view, self.store, scene.clock
+        self.workers, self.watchers = Workers(*parts), Watchers(*parts)
+        self.overseer = Overseer(*parts)
+        self.places: list[Place] = []
+
+    def post(self, *kinds: str, together: bool = False) -> None:
+        """One message each, of these types; message n is the object n."""
+        first = len(self.places)
+        made = [op(str(first + at), type=kind) for at, kind in enumerate(kinds)]
+        for each in [made] if together else [[one] for one in made]:
+            page = self.scene.post(*each)
+            self.places += [Place(page.number, slot, page.seconds) for slot in range(len(each))]
+
+    def register(self, name: str = "c0", start: str = "oldest", **wanted: object) -> Consumer:
+        kept = Consumer(FEED, name, **wanted)  # type: ignore[arg-type]
+        return self.overseer.register(FEED, name, kept, start)[0]
+
+    def consumer(self, name: str = "c0") -> Consumer:
+        return self.book.consumer(FEED, name)
+
+    def lease(self, name: str = "c0", worker: str = "w") -> Session:
+        return self.workers.lease(FEED, name, worker)
+
+    def ack(
+        self,
+        session: Session,
+        *ids: int,
+        through: int | None = None,
+        sending: int | None = None,
+        retried: tuple[str, ...] = (),
+    ) -> Session:
+        """By the numbers of messages."""
+        said = Acknowledgement(
+            None if through is None else self.places[through],
+            tuple(self.places[each] for each in ids),
+            None if sending is None else self.places[sending],
+            retried,
+        )
+        held = session.consumer
+        return self.workers.acknowledge(FEED, held.name, held.fence, said)
+
+    def fail(self, session: Session, number: int | None, error: str = "it broke") -> Session:
+        held = session.consumer
+        entry = "" if number is None else self.places[number].encode()
+        return self.workers.fail(FEED, held.name, held.fence, entry, error)
+
+    def due(self, name: str = "c0") -> list[int]:
+        """The messages that a worker would be sent now, in order."""
+        found, consumer = [], self.consumer(name)
+        while entry := self.view.upcoming(consumer):
+            found.append(int(parse_line(entry.line).id))
+            consumer = self.view.advanced(consumers.confirmed(consumer, [entry.place]))
+        return found
+
+    def watch(self, age_ms: int) -> ConsumerWatch:
+        return ConsumerWatch(self.watchers, Retention(age_ms, 0), self.scene.count)
+
+    def holds(self, cap_ms: int) -> Holds:
+        return Holds(self.store, Retention(cap_ms, 0))

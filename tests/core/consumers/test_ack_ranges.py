@@ -1,0 +1,52 @@
+"""What is acknowledged out of turn: spans of slots."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core.consumers.ack_ranges import Span, above, holds, joined, read, spelled
+from tidings.core.model.cursors import PAGE_END, Place
+
+Entries = set[tuple[int, int]]
+ENTRIES = st.sets(st.tuples(st.integers(1, 4), st.integers(0, 6)))
+
+
+def places(entries: Entries) -> list[Place]:
+    return [Place(page, slot, 9) for page, slot in entries]
+
+
+@given(ENTRIES, ENTRIES)
+def test_spans_are_a_set_of_entries(
+    first: set[tuple[int, int]], then: set[tuple[int, int]]
+) -> None:
+    """Whatever order they come in; neighbours share a span, and nothing is in two of them."""
+    spans = joined(joined((), places(first)), places(then))
+    everything = {(page, slot) for page in range(1, 5) for slot in range(8)}
+    assert {each for each in everything if holds(spans, *each)} == first | then
+    assert list(spans) == sorted(spans)
+    for one, two in pairwise(spans):
+        assert one.page < two.page or one.last + 1 < two.first
+    assert read(spelled(spans)) == spans
+
+
+@given(ENTRIES, st.integers(1, 4), st.integers(0, 6))
+def test_what_is_passed_is_forgotten(entries: Entries, page: int, slot: int) -> None:
+    """And nothing else is."""
+    left = above(joined((), places(entries)), Place(page, slot, 9))
+    everything = {(page, slot) for page in range(1, 5) for slot in range(8)}
+    kept = {each for each in everything if holds(left, *each)}
+    assert kept == {each for each in entries if each > (page, slot)}
+
+
+def test_the_end_of_a_page_passes_all_of_it() -> None:
+    """However many slots it has."""
+    spans = (Span(3, 0, 900), Span(4, 1, 2))
+    assert above(spans, Place(3, PAGE_END, 9)) == (Span(4, 1, 2),)
+
+
+def test_spelled() -> None:
+    """As operators read it."""
+    assert spelled((Span(3, 0, 9), Span(4, 1, 1))) == "3.0-9 4.1-1"
+    assert read("") == ()

@@ -1,0 +1,277 @@
+"""What operators do to named consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.consumers import position
+from tidings.core.consumers.admin import reason_from
+from tidings.core.consumers.position import COPY
+from tidings.core.errors import (
+    FenceLost,
+    InvalidConsumer,
+    NothingDone,
+    TidingsError,
+    UnknownParked,
+)
+from tidings.core.model.cursors import PAGE_END, Place
+
+from tests.core.consumers.consumer_scene import WHY, ConsumerScene
+from tests.core.scene import FEED
+
+
+def made(*kinds: str) -> ConsumerScene:
+    scene = ConsumerScene()
+    scene.register()
+    scene.post(*kinds)
+    return scene
+
+
+def test_registered_once() -> None:
+    """Again it stays where it is, and its filter is the new one."""
+    scene = made("a", "b")
+    scene.ack(scene.lease(), through=0)
+    again = scene.register(types=("b",), start="now")
+    assert (position.handled(again.position), again.types) == (1, ("b",))
+
+
+def test_T12_another_filter_ends_the_lease() -> None:
+    """What a worker reads with the old one would acknowledge what it was never sent."""
+    scene = made("a", "b", "a")
+    session = scene.lease()
+    scene.register()
+    scene.ack(session, through=0)
+    scene.register(types=("a", "b"))
+    with pytest.raises(FenceLost):
+        scene.ack(session, through=2)
+    assert scene.due() == [1, 2]
+
+
+@pytest.mark.parametrize(("start", "due"), [("oldest", [0, 1, 2]), ("now", [2])])
+def test_where_a_new_one_begins(start: str, due: list[int]) -> None:
+    """At the oldest message unless it is said."""
+    scene = ConsumerScene()
+    scene.post("a", "a")
+    scene.register(start=start)
+    scene.post("a")
+    assert scene.due() == due
+
+
+def test_a_new_one_begins_with_a_copy_or_behind_an_event() -> None:
+    """Or nowhere, where that is no place of this feed."""
+    scene = ConsumerScene()
+    scene.post("a", "a")
+    assert scene.register("c", start="copy").position == COPY
+    assert scene.register("d", start=scene.places[0].encode()).position == scene.places[0]
+    for wrong in ("yesterday", Place(9, 0, 9).encode()):
+        with pytest.raises(InvalidConsumer) as refused:
+            scene.register("e", start=wrong)
+        assert refused.value.field == "from"
+    assert [each.name for each, _ in scene.watchers.consumers(FEED)] == ["c", "d"]
+
+
+def test_a_feed_has_so_many_consumers() -> None:
+    """Each is read once a minute."""
+    scene = ConsumerScene()
+    for number in range(limits.CONSUMERS_MAX):
+        scene.register(f"c{number}")
+    with pytest.raises(InvalidConsumer, match="at most 100"):
+        scene.register("one-more")
+    scene.register("c7", types=("a",))
+
+
+def test_T35_stepping_over_is_acknowledging_without_sending() -> None:
+    """The message is told, who, when and why are kept, and its worker begins anew."""
+    scene = made("a", "a", "a")
+    session = scene.lease()
+    stepped = scene.overseer.step(FEED, "c0", WHY)
+    assert stepped.place == scene.places[0]
+    assert scene.due() == [1, 2]
+    with pytest.raises(FenceLost):
+        scene.ack(session, through=2)
+    (note,) = scene.store.notes(FEED, "c0")
+    assert (note.who, note.what, note.why) == ("ann", "step", "a test")
+    assert (note.id, note.at_ms) == (scene.places[0].encode(), scene.scene.now_ms)
+
+
+def test_T35_marked_forward() -> None:
+    """Everything up to there is acknowledged, and that is noted."""
+    scene = made("a", "a", "a")
+    scene.overseer.mark(FEED, "c0", scene.places[1].encode(), WHY)
+    assert scene.due() == [2]
+    (note,) = scene.store.notes(FEED, "c0")
+    assert (note.what, note.id) == ("mark", scene.places[1].encode())
+
+
+def test_T36_marked_back() -> None:
+    """Every message behind the mark comes again, of each type."""
+    scene = made("a", "b", "c", "a", "b")
+    scene.ack(scene.lease(), 0, 1, 2, 4)
+    assert scene.due() == [3]
+    scene.overseer.mark(FEED, "c0", scene.places[0].encode(), WHY)
+    assert scene.due() == [1, 2, 3, 4]
+    scene.overseer.mark(FEED, "c0", "oldest", WHY)
+    assert scene.due() == [0, 1, 2, 3, 4]
+
+
+def test_parked() -> None:
+    """With the error that it met, or the operator's reason; the others go on."""
+    scene = made("a", "a", "a")
+    scene.fail(scene.lease(), 0, "too long")
+    scene.fail(scene.lease(), 0, "too long")
+    scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.park(FEED, "c0", WHY)
+    found = [(each.error, each.attempts) for each in scene.watchers.parked(FEED, "c0")]
+    assert found == [("too long", 2), ("a test", 1)]
+    assert scene.due() == [2]
+    assert scene.consumer().parked == 2
+    assert scene.consumer().failure is None
+
+
+@pytest.mark.parametrize("back", ["oldest", "copy"])
+def test_what_comes_again_is_parked_no_more(back: str) -> None:
+    """Sent again behind a copy it would bring back what was deleted since."""
+    scene = made("a", "a")
+    scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.retry(FEED, "c0", "all", WHY)
+    scene.overseer.mark(FEED, "c0", back, WHY)
+    assert scene.watchers.parked(FEED, "c0") == []
+    assert (scene.consumer().parked, scene.lease().consumer.retries) == (0, ())
+
+
+def test_what_does_not_come_again_stays_parked() -> None:
+    """A mark forward, or back to behind it, leaves it where it is."""
+    scene = made("a", "a", "a")
+    scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.mark(FEED, "c0", scene.places[2].encode(), WHY)
+    scene.overseer.mark(FEED, "c0", scene.places[1].encode(), WHY)
+    assert (scene.consumer().parked, len(scene.watchers.parked(FEED, "c0"))) == (1, 1)
+    assert scene.due() == [2]
+
+
+def test_a_rare_message_is_stepped_over_however_far_it_is() -> None:
+    """Farther than a worker's request looks: an operator asks once, and waits."""
+    far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
+    scene = ConsumerScene()
+    scene.register(types=("rare",))
+    scene.post(*"a" * far, "rare", "rare")
+    assert scene.overseer.step(FEED, "c0", WHY).place == scene.places[far]
+    assert scene.consumer().position == replace(scene.places[far], slot=PAGE_END)
+    assert scene.due() == [far + 1]
+
+
+def test_T9_T35_what_failed_is_parked_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rare type: what lies before it is more than one look of an operator reads."""
+    monkeypatch.setattr(limits, "UPCOMING_READS_MAX", limits.ADVANCE_READS_MAX)
+    far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
+    scene = ConsumerScene()
+    scene.register(types=("rare",))
+    scene.post(*"a" * far, "rare", "rare")
+    scene.fail(scene.lease(), far, "too long")
+    assert scene.overseer.park(FEED, "c0", WHY).place == scene.places[far]
+    assert [each.error for each in scene.watchers.parked(FEED, "c0")] == ["too long"]
+    assert scene.consumer().failure is None
+    scene.ack(scene.lease())
+    assert scene.due() == [far + 1]
+
+
+def test_dropped() -> None:
+    """One or all; also one that was to be sent again."""
+    scene = made("a", "a", "a")
+    for _ in range(3):
+        scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.retry(FEED, "c0", "all", WHY)
+    first = scene.places[0].encode()
+    left = scene.overseer.drop(FEED, "c0", first, WHY)
+    assert (left.parked, len(left.retries)) == (2, 2)
+    assert scene.overseer.drop(FEED, "c0", "all", WHY).parked == 0
+    assert scene.watchers.parked(FEED, "c0") == []
+
+
+def test_no_more_is_parked_than_may_be() -> None:
+    """A consumer that parks everything has another fault."""
+    scene = made(*"a" * (limits.PARKED_MAX + 1))
+    for _ in range(limits.PARKED_MAX):
+        scene.overseer.park(FEED, "c0", WHY)
+    with pytest.raises(InvalidConsumer, match="at most 90"):
+        scene.overseer.park(FEED, "c0", WHY)
+    assert scene.due() == [limits.PARKED_MAX]
+
+
+def test_T37_deleted_it_begins_anew() -> None:
+    """With what was parked gone; what operators did is still known."""
+    scene = made("a", "a")
+    scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.remove(FEED, "c0", WHY)
+    assert scene.watchers.consumers(FEED) == []
+    scene.register()
+    assert scene.due() == [0, 1]
+    assert scene.watchers.parked(FEED, "c0") == []
+    assert [note.what for note in scene.store.notes(FEED, "c0")] == ["delete", "park"]
+
+
+NOTHING: dict[str, Callable[[ConsumerScene], object]] = {
+    "step": lambda scene: scene.overseer.step(FEED, "c0", WHY),
+    "park": lambda scene: scene.overseer.park(FEED, "c0", WHY),
+    "mark": lambda scene: scene.overseer.mark(FEED, "c0", "oldest", WHY),
+    "resume": lambda scene: scene.overseer.pause(FEED, "c0", WHY, paused=False),
+    "retry": lambda scene: scene.overseer.retry(FEED, "c0", "all", WHY),
+    "drop": lambda scene: scene.overseer.drop(FEED, "c0", "all", WHY),
+}
+
+
+@pytest.mark.parametrize("action", sorted(NOTHING))
+def test_never_ok_when_nothing_was_done(action: str) -> None:
+    """It is refused, and no note says that it was done."""
+    scene = made()
+    before = scene.consumer()
+    with pytest.raises(NothingDone):
+        NOTHING[action](scene)
+    assert scene.consumer() == before
+    assert scene.store.notes(FEED, "c0") == []
+
+
+def test_paused_and_resumed() -> None:
+    """A worker learns it with its next word, which still counts."""
+    scene = made("a", "a")
+    session = scene.lease()
+    assert scene.overseer.pause(FEED, "c0", WHY, paused=True).state(scene.scene.now_ms) == "paused"
+    assert scene.ack(session, through=0).consumer.paused
+    with pytest.raises(NothingDone, match="paused already"):
+        scene.overseer.pause(FEED, "c0", WHY, paused=True)
+    assert not scene.overseer.pause(FEED, "c0", WHY, paused=False).paused
+    assert scene.due() == [1]
+
+
+def test_what_is_sent_again_already() -> None:
+    """Nothing is asked for twice; an unknown message is named."""
+    scene = made("a")
+    scene.overseer.park(FEED, "c0", WHY)
+    scene.overseer.retry(FEED, "c0", "all", WHY)
+    with pytest.raises(NothingDone, match="again already"):
+        scene.overseer.retry(FEED, "c0", scene.places[0].encode(), WHY)
+    for ask in (scene.overseer.retry, scene.overseer.drop):
+        with pytest.raises(UnknownParked):
+            ask(FEED, "c0", "f" * 24, WHY)
+
+
+def test_a_copying_consumer_has_no_next_message() -> None:
+    """Its rows are in no order; it can be put elsewhere."""
+    scene = made("a")
+    scene.overseer.mark(FEED, "c0", "copy", WHY)
+    for ask in (scene.overseer.step, scene.overseer.park):
+        with pytest.raises(NothingDone):
+            ask(FEED, "c0", WHY)
+    scene.overseer.mark(FEED, "c0", "now", WHY)
+    assert position.handled(scene.consumer().position) == 1
+
+
+@pytest.mark.parametrize("why", [None, "", "  ", 7, "x" * 501])
+def test_a_reason_is_given(why: object) -> None:
+    """It is what remains."""
+    with pytest.raises(TidingsError) as refused:
+        reason_from("ann", why)
+    assert "why" in str(refused.value)

@@ -1,0 +1,51 @@
+"""Consumers by name, and changes on top of what others wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.consumers.repository import Book, check_name
+from tidings.core.errors import InvalidConsumer, Unavailable, UnknownConsumer
+from tidings.core.memory import MemoryConsumers
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "-a", "a" * 64, "a/b"])
+def test_T38_a_consumer_has_a_name_of_its_own(name: str) -> None:
+    """Without one it would begin anew with each start."""
+    with pytest.raises(InvalidConsumer, match="must be 1 to 63"):
+        check_name(name)
+
+
+def test_no_such_consumer() -> None:
+    """It says which."""
+    with pytest.raises(UnknownConsumer) as refused:
+        Book(MemoryConsumers()).consumer("main", "index")
+    assert refused.value.body()["value"] == "'index'"
+
+
+def test_a_change_is_made_on_top_of_others() -> None:
+    """Who loses looks again; who keeps losing gives up, and nothing of his is written."""
+    store = MemoryConsumers()
+    store.write("main", "c", 0, Change(Consumer("main", "c")))
+    book, others = Book(store), [3]
+
+    def change(found: Consumer) -> Change:
+        if others[0]:
+            others[0] -= 1
+            store.write("main", "c", found.version, Change(replace(found, parked=found.parked + 1)))
+        return Change(replace(found, paused=not found.paused))
+
+    assert book.change("main", "c", change).parked == 3
+    others[0] = 99
+    with pytest.raises(Unavailable, match="kept changing"):
+        book.change("main", "c", change)
+
+
+def test_what_changes_nothing_is_not_written() -> None:
+    """It costs a read."""
+    store = MemoryConsumers()
+    store.write("main", "c", 0, Change(Consumer("main", "c")))
+    assert Book(store).change("main", "c", Change).version == 1
+    assert Book(store).consumer("main", "c").version == 1

@@ -1,0 +1,195 @@
+"""What the workers of named consumers do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.consumers import position
+from tidings.core.consumers.worker import Acknowledgement
+from tidings.core.errors import (
+    ConsumerFellOff,
+    FenceLost,
+    InvalidConsumer,
+    UnknownConsumer,
+    UnknownParked,
+)
+from tidings.core.model.cursors import PAGE_END, START
+
+from tests.core.consumers.consumer_scene import WHY, ConsumerScene
+from tests.core.scene import FEED
+
+
+def test_a_lease_says_where_to_go_on() -> None:
+    """From the oldest page where nothing was acknowledged, else from behind what was."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a", "a")
+    first = scene.lease()
+    assert (first.cursor, first.consumer.fence) == (START.encode(), 1)
+    scene.ack(first, through=0)
+    again = scene.lease()
+    behind = replace(scene.places[0], slot=PAGE_END)
+    assert (again.cursor, again.consumer.fence) == (behind.encode(), 2)
+
+
+def test_an_acknowledgement_renews_the_lease() -> None:
+    """Also one that says nothing."""
+    scene = ConsumerScene()
+    scene.register()
+    session = scene.lease()
+    scene.scene.now_ms += limits.CONSUMER_LEASE_MS - 1
+    until_ms = scene.ack(session).consumer.until_ms
+    assert until_ms == scene.scene.now_ms + limits.CONSUMER_LEASE_MS
+
+
+def test_T12_an_overtaken_worker_acknowledges_nothing() -> None:
+    """What it says is refused as a whole, and what it had not said stays due."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a", "a", "a")
+    old = scene.lease(worker="one")
+    scene.ack(old, through=0, sending=2)
+    scene.scene.now_ms += limits.CONSUMER_LEASE_MS
+    new = scene.lease(worker="two")
+    with pytest.raises(FenceLost):
+        scene.ack(old, 1, 2)
+    with pytest.raises(FenceLost):
+        scene.fail(old, 1)
+    with pytest.raises(FenceLost):
+        scene.workers.release(FEED, "c0", old.consumer.fence)
+    assert scene.due() == [1, 2]
+    assert new.consumer.single == scene.places[2]
+
+
+def test_what_is_no_id_of_the_feed_is_not_acknowledged() -> None:
+    """Nothing of the request is taken."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a")
+    session = scene.lease()
+    beyond = replace(scene.places[0], page=9)
+    for said in (
+        Acknowledgement(through=beyond),
+        Acknowledgement(sending=beyond),
+        Acknowledgement(through=scene.places[0], ids=(replace(scene.places[0], slot=3),)),
+    ):
+        with pytest.raises(InvalidConsumer):
+            scene.workers.acknowledge(FEED, "c0", session.consumer.fence, said)
+    assert scene.consumer().position is None
+    with pytest.raises(UnknownConsumer):
+        scene.workers.lease(FEED, "c1", "w")
+    with pytest.raises(InvalidConsumer, match="1 to 128"):
+        scene.workers.lease(FEED, "c0", "")
+
+
+def test_a_gap_that_closes_moves_the_position() -> None:
+    """By single acknowledgements, or by one that passes what was acknowledged before."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post(*"aaaaaa")
+    session = scene.lease()
+    scene.ack(session, 1, 2, 4)
+    assert scene.due() == [0, 3, 5]
+    scene.ack(session, 0)
+    assert scene.due() == [3, 5]
+    assert position.handled(scene.consumer().position) == 3
+    scene.ack(session, through=3)
+    assert position.handled(scene.consumer().position) == 5
+    assert scene.consumer().acked == ()
+
+
+def test_T11_a_worker_that_waits_moves_on() -> None:
+    """What comes meanwhile is not for it, and must not hold the log until it falls off."""
+    scene = ConsumerScene()
+    scene.register(types=("a",))
+    scene.post("b", "b")
+    session = scene.lease()
+    scene.ack(session)
+    assert position.handled(scene.consumer().position) == 2
+    scene.post("b", "a")
+    scene.ack(session, sending=3)
+    scene.ack(session)
+    assert position.handled(scene.consumer().position) == 2
+
+
+def test_who_was_away_and_missed_nothing_is_sent_no_copy() -> None:
+    """Its page is gone, but nothing behind it: the log goes on, and the state stays out of it."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a", "a")
+    scene.ack(scene.lease(), through=1)
+    scene.scene.project()
+    scene.scene.log.raise_floor(FEED, 3)
+    scene.scene.log._feeds[FEED].pages.clear()
+    scene.scene.log._feeds[FEED].numbers.clear()
+    scene.post("a")
+    scene.scene.project()
+    connection = scene.scene.connect("c")
+    scene.scene.say(connection, action="resume", cursor=scene.lease().cursor)
+    scene.scene.replayer.run(connection)
+    assert [name for name in scene.scene.events(connection) if name != "live"] == ["2"]
+
+
+def test_a_finished_worker_leaves_nothing_in_doubt() -> None:
+    """The next one is sent everything in bulk."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a", "a")
+    session = scene.lease()
+    scene.ack(session, sending=1)
+    scene.workers.release(FEED, "c0", session.consumer.fence)
+    assert scene.lease(worker="two").consumer.single is None
+
+
+def test_a_parked_message_is_sent_again() -> None:
+    """Failed once more it stays parked with the new error; confirmed it is gone."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a", "a")
+    scene.fail(scene.lease(), 0, "too long")
+    scene.overseer.park(FEED, "c0", WHY)
+    name = scene.places[0].encode()
+    with pytest.raises(UnknownParked):
+        scene.ack(scene.lease(), retried=(name,))
+    scene.overseer.retry(FEED, "c0", "all", WHY)
+
+    session = scene.lease()
+    assert session.consumer.retries == (name,)
+    kept = scene.fail(session, 0, "still too long")
+    assert (kept.consumer.owner, kept.consumer.retries) == ("w", ())
+    (parked,) = scene.watchers.parked(FEED, "c0")
+    assert (parked.error, parked.attempts) == ("still too long", 2)
+
+    scene.overseer.retry(FEED, "c0", name, WHY)
+    scene.ack(session, retried=(name,))
+    assert scene.watchers.parked(FEED, "c0") == []
+    assert (scene.consumer().parked, scene.consumer().retries) == (0, ())
+
+
+def test_who_fell_off_gets_no_lease() -> None:
+    """It is told, and nothing is skipped in silence."""
+    scene = ConsumerScene()
+    scene.register()
+    scene.post("a", "a", "a")
+    scene.ack(scene.lease(), through=0)
+    scene.scene.log.raise_floor(FEED, 3)
+    with pytest.raises(ConsumerFellOff):
+        scene.lease()
+    _, lag = scene.watchers.consumer(FEED, "c0")
+    assert lag.fell_off
+
+
+def test_T34_what_is_known_of_consumers() -> None:
+    """All of them, with how far each one is behind, and for how long."""
+    scene = ConsumerScene()
+    scene.register("a")
+    scene.register("b")
+    scene.register("c", start="copy")
+    scene.post("a", "a", "a")
+    scene.ack(scene.lease("b"), through=1)
+    scene.scene.now_ms += 5000
+    lags = {each.name: (lag.pages, lag.ms) for each, lag in scene.watchers.consumers(FEED)}
+    assert lags == {"a": (3, 5000), "b": (1, 5000), "c": (3, 0)}
+    assert scene.watchers.consumer(FEED, "a")[1].pages == 3

@@ -1,0 +1,147 @@
+"""Taking over: a lease changes hands when it stood still, whatever clocks say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.errors import Unavailable
+from tidings.core.followers.leases import Lease, Observation
+from tidings.core.state.rows import Row
+
+from tests.core.followers.test_follower import Diary, take
+from tests.core.scene import FEED, Scene, op
+from tests.patterns.stores import Breaking
+
+
+def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
+    """One that is years ahead may begin to look; who holds it has only to renew it."""
+    scene.post(op())
+    holder, diary = take(scene), Diary()
+    ahead = replace(scene.follower, clock=lambda: scene.now_ms + 10**12)
+    assert ahead.run(FEED, diary) == 0
+
+    seen = scene.bells.observations.pop()[2]
+    for _ in range(10):
+        assert ahead.run(FEED, diary, seen) == 0
+        scene.followers.save(holder, 0, now_ms=scene.now_ms)
+        seen = scene.bells.observations.pop(0)[2]
+
+    assert diary.seen == [] and scene.followers.release(scene.followers.standings(FEED)[0])
+
+
+def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> None:
+    """Neither sooner, nor by who has seen another one; each looks for half of the time."""
+    scene.post(op())
+    take(scene)
+    scene.now_ms += limits.LEASE_LATE_MS
+    diary = Diary()
+    assert scene.follower.run(FEED, diary) == 0
+    looked = []
+    while scene.bells.observations:
+        seen = scene.bells.observations.pop()[2]
+        looked.append((seen.ms, scene.follower.run(FEED, diary, seen)))
+
+    assert looked == [(0, 0), (limits.LEASE_LOOK_MS, 0), (limits.LEASE_MS, 1)]
+    assert scene.waits == [limits.LEASE_LOOK_MS] * 2
+
+
+def test_one_at_a_time_looks_on(scene: Scene) -> None:
+    """However many bells find the lease held, and again where that one was lost on the way."""
+    scene.post(op())
+    take(scene)
+    for _ in range(3):
+        scene.follower.run(FEED, Diary())
+    assert scene.bells.observations == []  # its holder was here a moment ago
+
+    scene.now_ms += limits.LEASE_LATE_MS
+    for _ in range(3):
+        scene.follower.run(FEED, Diary())
+    assert len(scene.bells.observations) == 1
+    scene.now_ms += limits.LEASE_LOOK_AGAIN_MS
+    for _ in range(3):
+        scene.follower.run(FEED, Diary())
+    assert len(scene.bells.observations) == 2
+
+
+def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
+    """Who looks on by a clock that is ahead is followed by those whose clocks are not."""
+    scene.post(op())
+    take(scene)
+    ahead_ms, began_ms = 10 * limits.LEASE_LOOK_AGAIN_MS, scene.now_ms + limits.LEASE_LATE_MS
+    for _ in range(5):
+        for scene.now_ms in (began_ms + ahead_ms, began_ms):
+            scene.follower.run(FEED, Diary())
+    assert len(scene.bells.observations) == 1
+
+
+def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> None:
+    """What it has seen is history; the holder of now reads again."""
+    scene.post(op())
+    old = take(scene)
+    new = take(scene, "next")
+    seen = Observation(old.fence, old.beat, limits.LEASE_MS)
+
+    assert scene.follower.run(FEED, Diary(), seen) == 0
+    assert not scene.followers.release(new)
+
+
+@pytest.mark.parametrize("age_ms", [limits.LEASE_LATE_MS, -limits.CLOCK_SKEW_MS_MAX - 1])
+def test_who_renewed_in_the_future_is_late(scene: Scene, age_ms: int) -> None:
+    """A clock an hour ahead died with its holder: nobody would look on until that hour is over."""
+    lease = take(scene)
+    renewed_ms = scene.now_ms
+    assert lease.is_late(renewed_ms + age_ms)
+    assert not lease.is_late(renewed_ms + limits.LEASE_LATE_MS - 1)
+    assert not lease.is_late(renewed_ms - limits.CLOCK_SKEW_MS_MAX)
+    assert not replace(lease, owner="").is_late(renewed_ms + age_ms)
+
+
+def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
+    """The next one need not wait: what was sent and still lands puts nothing back."""
+    scene.post(op("x"))
+    state = scene.state
+    broken = replace(scene.projector, states=Breaking())
+    with pytest.raises(Unavailable):
+        scene.follower.run(FEED, broken)
+
+    assert scene.followers.standings(FEED)[0].owner == ""
+    assert scene.project() == 1 and state.find(FEED, ["video/x"])
+
+
+def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control table does not answer either; what is told is the first error."""
+    scene.post(op("x"))
+    broken = replace(scene.projector, states=Breaking())
+
+    def release(lease: Lease, *, force: bool = False) -> bool:
+        raise Unavailable("nor this one")
+
+    monkeypatch.setattr(scene.followers, "release", release)
+    with pytest.raises(Unavailable, match="the state did not answer"):
+        scene.follower.run(FEED, broken)
+    assert scene.followers.standings(FEED)[0].owner
+
+
+@pytest.mark.parametrize("skew_ms", [1_000, 21_000, 10**9])
+def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew_ms: int) -> None:
+    """However far its clock is ahead: what the first one has on its way lands in its turn."""
+    scene.post(op("x", tags=["one"]))
+    write = scene.state.write
+    others: list[int] = []
+
+    def meanwhile(feed: str, rows: Sequence[Row]) -> int:
+        if not others:
+            scene.post(op("x", tags=["two"]))
+            other = replace(scene.follower, clock=lambda: scene.now_ms + skew_ms)
+            others.append(other.run(FEED, scene.projector))
+        return write(feed, rows)
+
+    scene.state.write = meanwhile  # type: ignore[method-assign]
+    scene.project()
+
+    assert others == [0] and "two" in scene.rows()["video/x"]

@@ -1,0 +1,60 @@
+"""Following a feed through its catch-up, and feeds to follow."""
+
+from __future__ import annotations
+
+import json
+
+from tidings.core.catchup.catchup import Progress
+from tidings.core.model import cursors
+from tidings.core.model.events import Event
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.pages import Page
+
+from tests.core.scene import FEED, NOW, Scene, op
+
+SECOND = NOW // 1000
+
+
+def names(events: list[Event]) -> list[str]:
+    """`insert x1`, `reset`, ..."""
+    return [
+        f"{event.name} {json.loads(event.data)['id']}" if event.data else event.name
+        for event in events
+    ]
+
+
+def follow(
+    scene: Scene, progress: Progress, wanted: Filter = EVERYTHING
+) -> tuple[list[Event], Progress]:
+    """Everything up to the frontier."""
+    events: list[Event] = []
+    for _ in range(500):
+        step = scene.catch_up.step(FEED, progress, wanted)
+        events += step.events
+        progress = step.progress
+        if step.at_frontier:
+            return events, progress
+    raise AssertionError("never reaches the frontier")
+
+
+def caught_up(scene: Scene, cursor: str, wanted: Filter = EVERYTHING) -> list[Event]:
+    return follow(scene, scene.catch_up.start(FEED, cursors.parse(cursor)), wanted)[0]
+
+
+def filled(scene: Scene) -> list[Page]:
+    """Three pages: a, b and c appear, a changes, b goes."""
+    found = [scene.post(op("a", "insert"), op("b", "insert"))]
+    scene.now_ms += 1000
+    found.append(scene.post(op("c", "insert"), op("a", "update")))
+    scene.now_ms += 1000
+    found.append(scene.post(op("b", "delete")))
+    scene.project()
+    return found
+
+
+def trimmed(scene: Scene, floor: int) -> None:
+    """Retention gave up what lies below *floor*, and DynamoDB deleted it."""
+    scene.log.raise_floor(FEED, floor)
+    for number in range(1, floor):
+        scene.log._feeds[FEED].pages.pop(number, None)
+    scene.log._feeds[FEED].numbers = sorted(scene.log._feeds[FEED].pages)

@@ -1,0 +1,50 @@
+"""Manners: whose words a feed refuses in."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, TooLarge, Unavailable
+from tidings.core.ingest.oplog_compat import Manners, oplog_status
+from tidings.core.memory import MemoryProfiles
+from tidings.core.settings.feed import OPLOG, Profile
+
+from tests.core.scene import FEED, FEEDS
+
+
+class Silent(MemoryProfiles):
+    """A store that does not answer."""
+
+    def profile(self, feed: str) -> Profile:
+        raise Unavailable(feed)
+
+
+def test_a_feed_answers_as_its_owner_has_set() -> None:
+    """In our way unless it was told otherwise; one we do not have has no owner."""
+    profiles = MemoryProfiles()
+    manners = Manners(profiles, FEEDS)
+    profiles.save("nowhere", Profile(compat=OPLOG))
+    assert not manners.are_oplogs(FEED)
+
+    profiles.save(FEED, Profile(compat=OPLOG))
+    assert manners.are_oplogs(FEED)
+    assert not manners.are_oplogs("other")
+    assert not manners.are_oplogs("nowhere")
+
+
+def test_a_store_that_does_not_answer_is_no_second_error() -> None:
+    """The request has failed already; it is answered in our way."""
+    assert not Manners(Silent(), FEEDS).are_oplogs(FEED)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (InvalidOperation("no"), 400, 503),
+        (InvalidCursor("no"), 400, 400),
+        (TooLarge("no"), 413, 413),
+        (Unavailable("no"), 503, 503),
+    ],
+)
+def test_O13_what_oplog_said(error: TidingsError, status: int, said: int) -> None:
+    """503 for an operation that is wrong; what it never refused keeps our status."""
+    assert oplog_status(error, status) == said

@@ -1,0 +1,228 @@
+"""Reporting: oplog's ten fields, and what an operator needs beside them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidings.core import limits
+from tidings.core.errors import InvalidFeed, UnknownFeed
+from tidings.core.maintenance.status import LAGGING, OK, Reporter
+from tidings.core.model.cursors import parse
+from tidings.core.model.pages import Page
+
+from tests.core.scene import FEED, FEEDS, NOW, Scene, op
+
+TEN = [
+    "status",
+    "events_received",
+    "events_sent",
+    "events_ingested",
+    "events_error",
+    "events_discarded",
+    "queue_size",
+    "queue_max_size",
+    "clients",
+    "connections",
+]
+
+
+def reporter(scene: Scene) -> Reporter:
+    """One that has reported nothing yet."""
+    return Reporter(scene.log, scene.followers, scene.tallies, scene.reader, scene.clock, FEEDS)
+
+
+def look(scene: Scene) -> Any:
+    """The report as its readers get it."""
+    return json.loads(json.dumps(reporter(scene).report(FEED)))
+
+
+def followers(scene: Scene) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in look(scene)["followers"]}
+
+
+def test_O63_the_ten_fields_come_first_and_in_order(scene: Scene) -> None:
+    """oplog's monitors find what they know where they look for it."""
+    found = look(scene)
+
+    assert list(found)[:10] == TEN
+    assert [type(found[name]) for name in TEN] == [str] + [int] * 9
+
+
+def test_O65_nothing_of_the_machine_is_told(scene: Scene) -> None:
+    """These fields and no other: no command line, no environment, no memory, no password."""
+    beside = ["feed", "feeds", "head", "frontier", "floor", "followers", "time", "source"]
+
+    assert list(look(scene)) == [*TEN, *beside]
+    assert list(followers(scene)["state"]) == [
+        "name",
+        "checkpoint",
+        "lag_pages",
+        "lag_ms",
+        "leased",
+    ]
+
+
+def test_operations_are_received_and_then_ingested(scene: Scene) -> None:
+    """Ingested is what is in the log and in the state, as in oplog; a turn without pages adds 0."""
+    scene.post(op("a"), op("b"))
+    scene.post(op("c"))
+    assert (look(scene)["events_received"], look(scene)["events_ingested"]) == (3, 0)
+    scene.project()
+    scene.project()
+
+    assert (look(scene)["events_received"], look(scene)["events_ingested"]) == (3, 3)
+
+
+def test_what_never_got_a_page_was_received_only(scene: Scene) -> None:
+    """Its writer died between number and page; a follower closed the hole."""
+    scene.log.take(FEED, 10)
+    scene.post(op("a"))
+    scene.now_ms += limits.HOLE_GRACE_MS
+    scene.project()
+
+    found = look(scene)
+    assert (found["events_received"], found["events_ingested"]) == (11, 1)
+    assert (found["head"], found["frontier"]["page"]) == (2, 2)
+
+
+def test_tallies_are_told(scene: Scene) -> None:
+    """Refused requests, what streams sent, who is connected."""
+    scene.tallies.refuse(FEED)
+    scene.tallies.serve(FEED, connections=4, sent=70)
+    scene.tallies.attend(FEED, "here", 3, until_ms=NOW + 1)
+
+    found = look(scene)
+    assert found["events_error"] == 1
+    assert (found["connections"], found["events_sent"], found["clients"]) == (4, 70, 3)
+    scene.now_ms += 1
+    assert look(scene)["clients"] == 0
+
+
+def test_nothing_queues_here(scene: Scene) -> None:
+    """So nothing is discarded: a queue is an agent's, and is told there."""
+    found = look(scene)
+
+    assert [found[name] for name in ("events_discarded", "queue_size", "queue_max_size")] == [0] * 3
+
+
+def test_a_follower_that_is_behind_says_how_far(scene: Scene) -> None:
+    """In pages to the head, and by the age of the oldest page it has not handled."""
+    scene.post(op("a"))
+    scene.project()
+    scene.now_ms += 500
+    scene.post(op("b"))
+    scene.now_ms += 3_000
+    scene.post(op("c"))
+
+    found = followers(scene)
+    assert (found["state"]["checkpoint"], found["push"]["checkpoint"]) == (1, 0)
+    assert (found["state"]["lag_pages"], found["push"]["lag_pages"]) == (2, 3)
+    assert (found["state"]["lag_ms"], found["push"]["lag_ms"]) == (3_000, 3_500)
+
+
+def test_W25_a_follower_that_stands_still_is_told(scene: Scene) -> None:
+    """oplog said OK for ever. A minute's lag is no trouble yet, more than two sweeps' is."""
+    scene.post(op("a"))
+    scene.now_ms += limits.LAG_MS_MAX
+    assert look(scene)["status"] == OK
+    scene.now_ms += 1
+    assert look(scene)["status"] == LAGGING
+    scene.project()
+    assert look(scene)["status"] == LAGGING
+    scene.push()
+    assert look(scene)["status"] == OK
+
+
+def test_a_number_without_a_page_is_no_trouble(scene: Scene) -> None:
+    """Its writer may have died and nobody posted since: there is nothing to handle."""
+    scene.log.take(FEED)
+    scene.now_ms += 10 * limits.LAG_MS_MAX
+
+    found = look(scene)
+    assert (found["status"], found["head"], found["frontier"]["page"]) == (OK, 1, 0)
+    assert followers(scene)["state"]["lag_ms"] == 0
+
+
+def test_a_follower_at_work_holds_a_lease(scene: Scene) -> None:
+    """Until it lets go, or its time is up."""
+    scene.followers.take(FEED, "state", owner="me", now_ms=scene.now_ms)
+
+    assert followers(scene)["state"]["leased"] is True
+    assert followers(scene)["push"]["leased"] is False
+    scene.now_ms += limits.LEASE_MS
+    assert followers(scene)["state"]["leased"] is False
+
+
+def test_a_follower_of_any_name_is_told(scene: Scene) -> None:
+    """Whoever has a checkpoint."""
+    scene.followers.take(FEED, "relay", owner="me", now_ms=scene.now_ms)
+
+    assert list(followers(scene)) == ["push", "relay", "state"]
+
+
+def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
+    """Before its first run, too; what stays of one that was turned off would lag for ever."""
+    with_archive = replace(reporter(scene), archives=True)
+
+    assert list(followers(scene)) == ["push", "state"]
+    told = with_archive.report(FEED)["followers"]
+    assert [each["name"] for each in told] == ["archive", "push", "state"]  # type: ignore[attr-defined]
+    scene.post(op())
+    scene.archived()
+    assert list(followers(scene)) == ["push", "state"]
+
+
+def test_the_frontier_is_a_cursor(scene: Scene) -> None:
+    """What a consumer that has everything would resume from; behind a hole it waits."""
+    scene.post(op("a"))
+    scene.post(op("b"))
+    scene.log.take(FEED)
+    last = scene.post(op("d"))
+
+    found = look(scene)["frontier"]
+    assert found["page"] == 2 and found["exact"] is True
+    assert parse(found["cursor"]) == scene.reader.frontier(FEED, 0)
+    assert last.number == 4
+
+
+def test_a_far_frontier_is_not_searched_for(scene: Scene) -> None:
+    """Where followers stand still, a report costs a few reads, and says that there is more."""
+    for _ in range(3 * limits.STATUS_READS_MAX + 3):
+        number = scene.log.take(FEED)
+        scene.log.put(FEED, Page(number, b"x" * limits.PAGE_BYTES_MAX, "id", NOW))
+
+    found = look(scene)["frontier"]
+    assert found["exact"] is False
+    assert 0 < found["page"] < number
+
+
+def test_a_crowd_shares_a_report(scene: Scene) -> None:
+    """For a second, each feed its own."""
+    shared = reporter(scene)
+    first = shared.report(FEED)
+    scene.post(op("a"))
+
+    assert shared.report(FEED) is first
+    assert shared.report("other")["feed"] == "other"
+    scene.now_ms += limits.STATUS_AGE_MS
+    assert shared.report(FEED)["events_received"] == 1
+
+
+def test_unknown_feeds(scene: Scene) -> None:
+    """As everywhere."""
+    with pytest.raises(UnknownFeed):
+        reporter(scene).report("nope")
+    with pytest.raises(InvalidFeed):
+        reporter(scene).report("NO")
+
+
+def test_without_a_store_the_shape_stays(scene: Scene) -> None:
+    """Numbers nobody knows are null."""
+    found = reporter(scene).unavailable(FEED)
+
+    assert list(found) == [*TEN, "feed", "time"]
+    assert found["status"] == "UNAVAILABLE"
+    assert [found[name] for name in TEN[1:]] == [None] * 9

@@ -1,0 +1,308 @@
+"""Verifying: what differs between the state and the fold of the log is named, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core import limits
+from tidings.core.errors import LogIncomplete
+from tidings.core.followers.follower import STATE
+from tidings.core.memory import MemoryState
+from tidings.core.model.operations import event_of
+from tidings.core.model.pages import Page
+from tidings.core.state.differences import Kind
+from tidings.core.state.rows import ABSENT, Row, bucket_of
+
+from tests.core.following import filled, trimmed
+from tests.core.maintenance.verified import (
+    alter,
+    compared,
+    differences,
+    remove,
+    rows,
+    told,
+    verifier,
+)
+from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
+
+
+class Watched(MemoryState):
+    """Lets something happen before a bucket is read, and counts how often each is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[], object] = lambda: None
+        self.reads: list[int] = []
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        if after is None:
+            self.reads.append(bucket)
+            self.before()
+        return super().read(feed, bucket, after)
+
+
+@pytest.fixture
+def state() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def scene(state: Watched) -> Scene:
+    """Objects a, deleted b, and c."""
+    scene = Scene(state=state)
+    filled(scene)
+    return scene
+
+
+def test_a_state_that_follows_its_log_agrees(scene: Scene) -> None:
+    """Living objects and tombstones; what the follower has not handled yet is not asked for."""
+    scene.post(op("d"), op("a"))
+    found = compared(scene)
+
+    assert sum(each.agreeing for each in found) == 3
+    assert {each.checkpoint for each in found} == {3}
+    assert told(scene) == []
+
+
+def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
+    """A row that is gone, one that was never overwritten, one that was changed, one too many."""
+    remove(scene, "video/a")
+    alter(scene, "video/b", page=1, slot=1, line=line("b", "insert"), expires_ms=0, at_ms=NOW)
+    alter(scene, "video/c", line=line("c", "insert", parents=["p"]))
+    scene.state.write(FEED, [Row("video/z", 2, 7, NOW, line("z"))])
+
+    assert told(scene) == [
+        "alien video/z",
+        "altered video/c",
+        "missing video/a",
+        "stale video/b",
+    ]
+    found = {each.key: each for each in differences(scene)}
+    assert found["video/a"].found is None and found["video/a"].wanted is not None
+    assert (found["video/a"].wanted.page, found["video/a"].wanted.slot) == (2, 1)
+    assert found["video/z"].wanted is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"line": line("c", "insert", parents=["p"])},
+        {"at_ms": NOW},
+        {"expires_ms": NOW + TOMBSTONE_MS},
+    ],
+)
+def test_a_row_at_its_place_must_say_the_same(scene: Scene, fields: dict[str, object]) -> None:
+    """The line, the time of its page, and whether it expires: one that lives must not."""
+    alter(scene, "video/c", **fields)
+
+    assert told(scene) == ["altered video/c"]
+
+
+@pytest.mark.parametrize(
+    ("expires_ms", "right"),
+    [(0, False), (NOW + limits.TOMBSTONE_SLACK_MS, False), (NOW + 10**12, True)],
+)
+def test_a_tombstone_must_not_go_too_soon(scene: Scene, expires_ms: int, right: bool) -> None:
+    """When it goes depends on the retention as it was; that it is owed a week does not."""
+    alter(scene, "video/b", expires_ms=expires_ms)
+
+    assert told(scene) == ([] if right else ["altered video/b"])
+
+
+@pytest.mark.parametrize("place", [(9, 0), (2, 1)])
+def test_a_row_behind_the_log_is_alien(scene: Scene, place: tuple[int, int]) -> None:
+    """Be its page not there at all, or its place that of another object."""
+    page, slot = place
+    scene.state.write(FEED, [Row("video/y", page, slot, NOW, line("y"))])
+    alter(scene, "video/c", page=9)
+
+    assert told(scene) == ["alien video/c", "alien video/y"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"page": ABSENT}, {"slot": ABSENT}, {"at_ms": ABSENT}, {"line": ""}]
+)
+def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any]) -> None:
+    """Also where the log is too young to know its object, so that it is not taken for older."""
+    alter(scene, "video/c", **fields)
+    trimmed(scene, 3)
+    scene.state.write(FEED, [replace(Row("video/z", 1, 0, NOW, line("z")), **fields)])
+
+    assert [each for each in told(scene) if each.startswith("broken")] == [
+        "broken video/c",
+        "broken video/z",
+    ]
+
+
+def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> None:
+    """It is alien there, and where it belongs it is missing."""
+    row = remove(scene, "video/c")
+    other = (row.bucket + 1) % limits.BUCKETS
+    state._buckets[FEED, other][row.key] = row
+
+    found = {each.kind: each.bucket for each in differences(scene)}
+    assert found == {Kind.MISSING: row.bucket, Kind.ALIEN: other}
+
+
+def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
+    """Nothing is said of them; where the log still names their object, they are stale."""
+    trimmed(scene, 3)
+    alter(scene, "video/b", page=1, slot=1)
+    found = compared(scene)
+
+    assert sum(each.older for each in found) == 2
+    assert told(scene) == ["stale video/b"]
+    scene.project()
+    alter(scene, "video/b", page=3, slot=0)
+    assert sum(each.older for each in compared(scene)) == 2
+
+
+def test_a_tombstone_may_have_expired(scene: Scene) -> None:
+    """It may be there or not; before its time it must be there."""
+    tombstone = remove(scene, "video/b")
+    assert told(scene) == ["missing video/b"]
+    scene.now_ms = tombstone.expires_ms
+    assert told(scene) == []
+    scene.state.write(FEED, [tombstone])
+    assert told(scene) == []
+
+
+def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: Watched) -> None:
+    """A bucket that agrees is read once."""
+    remove(scene, "video/a")
+    state.reads.clear()
+    compared(scene)
+
+    again = [bucket for bucket in set(state.reads) if state.reads.count(bucket) == 2]
+    assert again == [bucket_of("video/a")]
+    assert len(state.reads) == limits.BUCKETS + 1
+    trimmed(scene, 3)
+    state.reads.clear()
+    compared(scene)
+    assert len(state.reads) == limits.BUCKETS  # what is older than the log is no difference
+
+
+def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> None:
+    """It may be right as the operation it was when the run began, and stale since."""
+    made = verifier(scene)
+    made.compare(bucket_of("video/c"))
+    before = rows(scene.state)["video/a"]
+    scene.post(op("a"))
+    scene.project()
+    scene.post(op("a"))
+    scene.project()
+    alter(scene, "video/a", page=4, slot=0, line=line("a"))
+    assert made.compare(before.bucket).differences[0].kind is Kind.STALE
+
+
+def test_only_the_buckets_that_are_asked_for(scene: Scene, state: Watched) -> None:
+    """The others are not read, and of the log only what is theirs is kept."""
+    state.reads.clear()
+    bucket = bucket_of("video/a")
+    made = verifier(scene, [bucket])
+
+    assert made.compare(bucket).agreeing == 1
+    assert state.reads == [bucket]
+    assert [row.key for row in made.spill.rows(bucket_of("video/c"))] == []
+
+
+def test_a_feed_that_is_new_agrees() -> None:
+    """There is nothing on either side."""
+    assert [each.rows for each in compared(Scene())] == [0] * limits.BUCKETS
+
+
+def test_a_log_that_lost_pages_is_not_believed(scene: Scene) -> None:
+    """The state has handled more than the log holds: nothing is called wrong for that."""
+    scene.log._feeds[FEED].pages.pop(2)
+    scene.log._feeds[FEED].numbers.remove(2)
+
+    with pytest.raises(LogIncomplete, match=r"beyond page 1, .* up to page 3"):
+        compared(scene)
+
+
+def half_done(scene: Scene, pages: list[Page]) -> None:
+    """The follower writes rows and dies before it moves its checkpoint."""
+    scene.projector.handle(FEED, pages)
+
+
+def test_a_follower_at_work_is_no_alarm(scene: Scene, state: Watched) -> None:
+    """Rows change between any two reads, before the checkpoint does, and go back for a moment."""
+    steps = 0
+
+    def meanwhile() -> None:
+        nonlocal steps
+        steps += 1
+        behind = scene.followers.checkpoints(FEED)[STATE]
+        scene.post(op("b", ("insert", "delete")[steps % 2]), *(op(f"n{at}") for at in range(99)))
+        pages = scene.log.read(FEED, behind)
+        half_done(scene, pages if steps % 3 else pages[:1])
+        if steps % 4 == 0:
+            scene.project()
+
+    state.before = meanwhile
+    assert told(scene) == []
+    assert steps > limits.BUCKETS * 1.5  # most buckets differ at first sight
+
+
+def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: Watched) -> None:
+    """Objects that nobody touches stay wrong until somebody says so."""
+    remove(scene, "video/c")
+    state.before = lambda: half_done(scene, [scene.post(op("a"))])
+
+    assert told(scene) == ["missing video/c"]
+
+
+_OPS = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.sampled_from(["insert", "update", "delete"])),
+    min_size=1,
+    max_size=4,
+)
+_HANDS = st.lists(
+    st.tuples(
+        st.sampled_from("abcdefxyz"),
+        st.sampled_from(["remove", "line", "stale", "alien", "expiry"]),
+    ),
+    max_size=3,
+    unique_by=lambda each: each[0],
+)
+
+
+def broke(scene: Scene, name: str, how: str, floor: int) -> bool:
+    """Whether there was something that could be broken so."""
+    key, row = f"video/{name}", rows(scene.state).get(f"video/{name}")
+    if row is None or row.page < floor:
+        scene.state.write(FEED, [Row(key, 99, 0, NOW, line(name))] if how == "alien" else [])
+        return how == "alien"
+    if how == "remove":
+        remove(scene, key)
+        return True
+    fields: dict[str, dict[str, Any]] = {
+        "stale": {"page": 0},
+        "alien": {"page": 99},
+        "expiry": {"expires_ms": 0 if row.deleted else NOW},
+        "line": {"line": line(name, event_of(row.line), parents=["by hand"])},
+    }
+    alter(scene, key, **fields[how])
+    return True
+
+
+@given(st.lists(_OPS, min_size=1, max_size=6), st.integers(1, 4), _HANDS)
+def test_exactly_what_was_broken_is_named(
+    history: list[list[tuple[str, str]]], floor: int, hands: list[tuple[str, str]]
+) -> None:
+    """Of any history, whatever is left of the log: each object that was touched, and no other."""
+    scene = Scene()
+    for ops in history:
+        scene.post(*(op(name, event) for name, event in ops))
+    scene.project()
+    low = min(floor, len(history))
+    trimmed(scene, low)
+    broken = {f"video/{name}" for name, how in hands if broke(scene, name, how, low)}
+
+    assert {each.key for each in differences(scene)} == broken
+    assert sum(each.rows for each in compared(scene)) == len(rows(scene.state))

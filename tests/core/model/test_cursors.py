@@ -1,0 +1,153 @@
+"""Cursors: a place in a feed as clients see it."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core import limits
+from tidings.core.errors import InvalidCursor
+from tidings.core.model import cursors
+from tidings.core.model.cursors import PAGE_END, START, Now, Place, Replication, Since
+
+SECONDS = st.integers(0, 0xFFFFFFFF)
+PAGES = st.integers(0, 0xFFFFFFFFFF)
+PLACES = st.builds(Place, PAGES, st.integers(0, PAGE_END), SECONDS)
+REPLICATIONS = st.builds(Replication, SECONDS, PAGES, st.integers(0, limits.BUCKETS), st.booleans())
+
+
+@given(PLACES | REPLICATIONS)
+def test_a_cursor_reads_back(cursor: Place | Replication) -> None:
+    """In either case of hex; it is always 24 lower-case digits, as oplogc wants them."""
+    text = cursor.encode()
+
+    assert re.fullmatch("[0-9a-f]{24}", text)
+    assert cursors.parse(text) == cursor
+    assert cursors.parse(text.upper()) == cursor
+
+
+@given(PLACES, PLACES)
+def test_places_of_one_second_sort_as_their_ids(one: Place, other: Place) -> None:
+    """Text order is log order, so that a person and a database see it too."""
+    same = Place(other.page, other.slot, one.seconds)
+
+    assert (one < same) == (one.encode() < same.encode())
+
+
+@given(st.text() | st.from_regex(r"[+-]?[0-9]{1,16}") | st.from_regex(r"[0-9a-fA-F]{22,26}"))
+def test_any_text_is_a_cursor_or_invalid(text: str) -> None:
+    """Nothing but `InvalidCursor` comes out, and what is read can be written."""
+    try:
+        found = cursors.parse(text)
+    except InvalidCursor:
+        return
+    if isinstance(found, Since):
+        assert Replication(found.ms // 1000, 0, 0, False).encode()
+        assert len(Replication(found.ms // 1000, 0, 0, False).encode()) == 24
+    elif not isinstance(found, Now):
+        assert len(found.encode()) == 24
+
+
+@pytest.mark.parametrize("text", ["", "now"])
+def test_nothing_and_now_are_the_end_of_the_log(text: str) -> None:
+    """A consumer without a past."""
+    assert cursors.parse(text) == Now()
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("0", 0),
+        ("00", 0),
+        ("-0", 0),
+        ("0000000000000", 0),
+        ("-5", -5),
+        ("+5", 5),
+        ("1", 1),
+        ("1795195114525", 1795195114525),
+        ("9999999999999", 0xFFFFFFFF * 1000),
+    ],
+)
+def test_decimals_ask_for_a_replication(text: str, ms: int) -> None:
+    """As oplog read them; below zero stays so, beyond our last second is that second."""
+    assert cursors.parse(text) == Since(ms)
+
+
+def test_O37_upper_case_hex_is_an_event_id() -> None:
+    """And means the same as lower case."""
+    assert cursors.parse("5F0000A00000000007000003") == Place(7, 3, 0x5F0000A0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "abcd",
+        "12345678901234",
+        "+1234567890123",
+        "0" * 23,
+        "a" * 23,
+        "a" * 25,
+        "g" * 24,
+        "1e3",
+        "0x10",
+        "1 2",
+        " 1",
+        "1\n",
+        "1.0",
+        "--1",
+        "\u0663",
+        "\uff11",
+        "NOW",
+        "null",
+        "\0",
+        "a" * 1_000_000,
+        "9" * 1_000_000,
+    ],
+)
+def test_O36_what_is_no_cursor(text: str) -> None:
+    """Anything else, however long or strange its digits."""
+    with pytest.raises(InvalidCursor, match="cursor: must be 24 hex digits"):
+        cursors.parse(text)
+
+
+def test_an_object_id_of_somebody_else_is_a_place() -> None:
+    """What matters is the time in its first eight digits, also where its end looks like ours."""
+    found = cursors.parse("545b55c7f095528dd0f3867c")
+    alike = cursors.parse("545b55c7f095528dd0f3863c")
+
+    assert isinstance(found, Place) and found.seconds == 0x545B55C7
+    assert isinstance(alike, Replication) and alike.since_s == 0x545B55C7
+
+
+def test_a_part_of_a_bucket() -> None:
+    """Ids of before there were parts mean the beginning of their bucket."""
+    ours = Replication(9, 7, limits.BUCKETS, True, cursors.PARTS_MAX)
+
+    assert cursors.parse(ours.encode()) == ours
+    assert cursors.parse(f"{9:08x}{7:010x}800003") == Replication(9, 7, 3, False, 0)
+
+
+def test_a_replication_beyond_the_last_bucket_is_somebody_elses_id() -> None:
+    """Its slot looks like ours and is not: only its time counts."""
+    ours = Replication(9, 7, limits.BUCKETS, True).encode()
+    forged = f"{9:08x}{7:010x}{0xC00000 | (limits.BUCKETS + 1):06x}"
+
+    assert cursors.parse(ours) == Replication(9, 7, limits.BUCKETS, True)
+    assert isinstance(found := cursors.parse(forged), Place)
+    assert (found.seconds, found.page) == (9, 7)
+
+
+def test_the_end_of_a_page_is_behind_every_slot_and_before_the_next_page() -> None:
+    """And the start of the log is before everything."""
+    places = [START, Place(1, 0, 5), Place(1, 999, 5), Place(1, PAGE_END, 5)]
+    places.append(Place(2, 0, 4))
+
+    assert all(one < other for one, other in pairwise(places))
+
+
+def test_the_prefix_begins_every_id_of_a_page() -> None:
+    """18 digits, so that an id costs six more."""
+    assert Place(7, 3, 9).encode() == cursors.prefix(7, 9) + "000003"

@@ -1,0 +1,116 @@
+"""Events as clients receive them: SSE blocks and WebSocket messages."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core import limits
+from tidings.core.model import events as frames
+from tidings.core.model.cursors import Place
+from tidings.core.model.events import Event
+
+from tests.core.scene import NOW, line, page
+
+CURSOR = Place(7, 1, NOW // 1000).encode()
+SIZES = st.lists(st.integers(0, limits.OPERATION_BYTES_MAX), max_size=8)
+
+
+def event(at: int, size: int) -> str:
+    """An event in JSON, of at least *size* bytes."""
+    return frames.to_json(Event(f"{at:024x}", "update", json.dumps("x" * size)))
+
+
+def test_O30_an_sse_block() -> None:
+    """id, event, one line of data, a blank line; LF only."""
+    block = frames.to_sse(frames.of_line("691543800000000007", 3, line("x1", "insert")))
+
+    assert block == (
+        "id: 691543800000000007000003\n"
+        "event: insert\n"
+        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"video","id":"x1"}\n'
+        "\n"
+    )
+
+
+def test_O30_the_id_is_24_hex_digits() -> None:
+    """The prefix of the page and the slot."""
+    event = frames.of_line(page(7).id_prefix, 3, line())
+
+    assert re.fullmatch("[0-9a-f]{24}", event.id)
+    assert event.id.endswith("0000000007" + "000003")
+
+
+def test_O31_data_is_the_operation_without_its_event() -> None:
+    """The event is its name, not said twice."""
+    kept = line("x1", "delete", parents=["a"], data={"k": "\n"})
+    found = frames.of_line("p", 0, kept)
+
+    assert (found.id, found.name) == ("p000000", "delete")
+    assert list(json.loads(found.data)) == ["timestamp", "parents", "type", "id", "data"]
+    assert json.loads(found.data)["data"] == {"k": "\n"}
+
+
+def test_reset_and_live_carry_an_empty_object() -> None:
+    """Browsers drop events without data; on a WebSocket there is no need."""
+    assert frames.to_sse(Event("1", "reset", "")) == "id: 1\nevent: reset\ndata: {}\n\n"
+    assert json.loads(frames.to_json(Event("1", "live", ""))) == {"id": "1", "event": "live"}
+
+
+def test_an_event_in_json() -> None:
+    """The data is an object inside, not a string."""
+    text = frames.to_json(frames.of_line("p", 1, line("x1")))
+
+    assert json.loads(text)["data"]["id"] == "x1"
+    assert set(json.loads(text)) == {"id", "event", "data"}
+
+
+@given(SIZES)
+def test_pack_keeps_order_and_bounds(sizes: list[int]) -> None:
+    """No event is lost, doubled or moved; each message fits; the cursor ends the last one."""
+    events = [event(at, size) for at, size in enumerate(sizes)]
+
+    messages = list(frames.pack(events, CURSOR))
+
+    assert all(len(message.encode()) <= limits.FRAME_BYTES_MAX for message in messages)
+    decoded = [json.loads(message) for message in messages]
+    found = [int(item["id"], 16) for message in decoded for item in message["events"]]
+    assert found == list(range(len(sizes)))
+    assert [message.get("cursor") for message in decoded[:-1]] == [None] * (len(decoded) - 1)
+    assert decoded[-1]["cursor"] == CURSOR
+    assert len(messages) == 1 or all(message["events"] for message in decoded)
+
+
+def test_pack_fills_a_message_to_the_last_byte() -> None:
+    """One byte more and there are two."""
+    wrapping = len(next(frames.pack([], CURSOR)))
+    room = limits.FRAME_BYTES_MAX - wrapping - 2 * (len(event(0, 0)) + 1)
+    half = room // 2
+
+    assert len(list(frames.pack([event(0, half), event(1, room - half)], CURSOR))) == 1
+    assert len(list(frames.pack([event(0, half), event(1, room - half + 1)], CURSOR))) == 2
+
+
+def test_pack_counts_bytes() -> None:
+    """Not characters."""
+    wide = frames.to_json(
+        Event("0" * 24, "update", json.dumps("\u20ac" * 30_000, ensure_ascii=False))
+    )
+
+    assert len(list(frames.pack([wide, wide], CURSOR))) == 2
+
+
+def test_pack_nothing() -> None:
+    """A message with the cursor alone: it has moved."""
+    assert [json.loads(text) for text in frames.pack((), CURSOR)] == [
+        {"events": [], "cursor": CURSOR}
+    ]
+
+
+def test_replies_and_errors() -> None:
+    """One object each; what cannot be UTF-8 is escaped."""
+    assert json.loads(frames.reply("pong", state="live")) == {"reply": "pong", "state": "live"}
+    assert json.loads(frames.error({"value": "\ud800"})) == {"error": {"value": "\ud800"}}
+    assert frames.error({"value": "\ud800"}).isascii()

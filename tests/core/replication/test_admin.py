@@ -1,0 +1,286 @@
+"""What operators ask and want of chained feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.errors import (
+    InvalidRelay,
+    NotChained,
+    NothingDone,
+    Unavailable,
+    UnknownFeed,
+)
+from tidings.core.memory import MemoryCoordinator
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.timestamps import from_ms
+from tidings.core.replication.admin import reset
+from tidings.core.replication.clusters import Member
+from tidings.core.replication.replica import RELAY, Condition, Copy, Relay, Wanted
+from tidings.core.replication.source import FallOff
+
+from tests.core.replication.relay_scene import MASTER, Chain, Cluster, Node
+from tests.core.scene import FEED
+
+WHY = {"why": "a test"}
+
+
+def chained(pages: int = 3) -> Chain:
+    chain = Chain()
+    for number in range(pages):
+        chain.master.post(f"a{number}", f"b{number}")
+        chain.time.ms += 1_000
+    chain.run()
+    return chain
+
+
+def act(node: Node, action: str, **fields: object) -> str:
+    """The status behind it."""
+    return str(node.control.act(FEED, action, fields)["status"])
+
+
+def place(page: int, slot: int = PAGE_END, seconds: int = 9) -> str:
+    return Place(page, slot, seconds).encode()
+
+
+def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
+    """Name, status, and where it stands, as a cursor that is good anywhere."""
+    told = chained().node.control.told(FEED)
+    assert (told["feed"], told["status"], told["page"]) == (FEED, "running", 3)
+    assert told["cursor"] == chained().node.relay.place.encode()
+    assert told["source"] == told["upstream"] == told["master"] == MASTER
+    assert told["role"] == "leader" and told["low_watermark"] == 1
+
+
+def test_D34_the_ends_of_the_log_are_told_with_their_times() -> None:
+    """First and last page that are here; none where there is none."""
+    chain = chained()
+    told = chain.node.control.told(FEED)
+    pages = chain.master.scene.log.read(FEED, 0)
+    assert told["min"]["page"] == 1 and told["max"]["page"] == 3
+    assert told["min"]["time"] == from_ms(pages[0].at_ms)
+    assert told["max"]["time"] == from_ms(pages[2].at_ms)
+    assert told["max"]["cursor"] == pages[2].end.encode()
+    assert (told["floor"], told["head"]) == (1, 3)
+    empty = Chain().node.control.told(FEED)
+    assert empty["min"] is None and empty["max"] is None and empty["status"] == "new"
+
+
+def test_D36_what_was_copied_is_counted() -> None:
+    """Pages, operations, what was left out, what came again, and how far behind it is."""
+    chain = chained()
+    relay = chain.node.relay
+    ahead = replace(relay, upstream_head=5, counts=replace(relay.counts, filtered=4, repeated=2))
+    assert chain.node.relays.write(relay, ahead)
+    chain.time.ms = relay.page_at_ms + 90_000
+    told = chain.node.control.told(FEED)
+    assert (told["pages"], told["operations"]) == (3, 6)
+    assert (told["filtered"], told["repeated"]) == (4, 2)
+    assert (told["lag_pages"], told["lag_ms"]) == (2, 90_000)
+    assert told["last_page_ms_ago"] == 90_000
+
+
+def test_D37_reads_of_the_master_and_of_the_upstream_are_told_apart() -> None:
+    """None where there was none yet."""
+    node = chained().node
+    now = node.scene.now_ms
+    seen = replace(node.relay, upstream_read_ms=now - 7, master_read_ms=now - 70)
+    assert node.relays.write(node.relay, seen)
+    told = node.control.told(FEED)
+    assert (told["upstream_read_ms_ago"], told["master_read_ms_ago"]) == (7, 70)
+    assert Chain().node.control.told(FEED)["master_read_ms_ago"] is None
+
+
+def test_what_went_wrong_is_told() -> None:
+    """With the next attempt, and how far a copy has come."""
+    node = chained().node
+    broken = replace(
+        node.relay, failures=3, attempt_ms=5_000, error="it broke", copy=Copy(7, bucket=16)
+    )
+    assert node.relays.write(node.relay, broken)
+    told = node.control.told(FEED)
+    assert (told["failures"], told["error"]) == (3, "it broke")
+    assert told["next_attempt"] == from_ms(5_000)
+    assert told["copy"] == {"buckets_done": 16, "buckets": 64, "behind_page": 7, "empty": False}
+
+
+def test_D1_local_feeds_are_told_too() -> None:
+    """Both kinds live in one deployment; by name."""
+    chain = chained()
+    found = [chain.node.control.listed(feed) for feed in ("main", "other")]
+    assert [(each["feed"], each["role"]) for each in found] == [
+        ("main", "leader"),
+        ("other", "master"),
+    ]
+    assert chain.master.control.told(FEED)["max"]["page"] == 3
+    with pytest.raises(UnknownFeed):
+        chain.node.control.told("nothing")
+
+
+def test_D38_the_members_of_a_cluster_are_told_with_their_roles() -> None:
+    """Also those that are gone, for a while."""
+    cluster = Cluster(2)
+    for node in cluster.nodes:
+        node.run()
+    found = cluster.nodes[0].control.told(FEED)["members"]
+    assert [each["address"] for each in found] == [node.url for node in cluster.nodes]
+    assert [each["gone"] for each in found] == [True, False]
+    assert {each["role"] for each in found} == {"leader"}
+
+
+def test_D41_without_the_coordinator_all_but_the_members_is_told() -> None:
+    """Nobody knows them then."""
+
+    class Lost(MemoryCoordinator):
+        def members(self, cluster: str) -> Sequence[Member]:
+            raise Unavailable("no answer")
+
+    node = Cluster(1).nodes[0]
+    node.coordinator = Lost()
+    assert node.control.told(FEED)["members"] is None
+    assert chained().node.control.told(FEED)["members"] == []
+
+
+def test_D22_pause_and_resume() -> None:
+    """What changes nothing is refused."""
+    node = chained().node
+    assert act(node, "pause") == "paused"
+    with pytest.raises(NothingDone, match="is paused: there is nothing to pause"):
+        act(node, "pause")
+    assert node.relay.wanted is Wanted.PAUSE
+    assert act(node, "resume") == "running"
+    with pytest.raises(NothingDone):
+        act(node, "resume")
+    assert node.scene.bells.rings[-1] == (FEED, RELAY)
+
+
+def test_D24_shutdown_and_start() -> None:
+    """From the saved checkpoint; what is shut down is not resumed."""
+    node = chained().node
+    assert act(node, "shutdown") == "shutdown"
+    for action in ("shutdown", "pause", "resume"):
+        with pytest.raises(NothingDone):
+            act(node, action)
+    assert act(node, "start") == "running"
+    assert node.relay.checkpoint == 3
+    with pytest.raises(NothingDone):
+        act(node, "start")
+
+
+@pytest.mark.parametrize(
+    "condition", [each for each in Condition if Relay("x", condition=each).stands]
+)
+def test_what_stands_still_is_started(condition: Condition) -> None:
+    """It tries again what stopped it."""
+    node = chained().node
+    assert node.relays.write(node.relay, replace(node.relay, condition=condition, error="x"))
+    assert act(node, "start") == "running"
+    assert node.relay.error == ""
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "wrong"),
+    [
+        ("stop", {}, "action"),
+        ("pause", {"why": "x"}, "why"),
+        ("start", {"scn": 4}, "scn"),
+        ("reset", {"to": "latest", "why": "x", "offset": 1}, "offset"),
+        ("reset", {"to": "latest"}, "why"),
+        ("reset", {"to": "latest", "why": " "}, "why"),
+        ("reset", {"to": "latest", "why": "x" * 501}, "why"),
+        ("reset", WHY, "to"),
+        ("reset", {"to": "now", **WHY}, "to"),
+        ("reset", {"to": 7, **WHY}, "to"),
+        ("reset", {"to": "0", **WHY}, "to"),
+        ("reset", {"to": place(3), **WHY}, "to"),
+        ("reset", {"to": place(4, slot=0), **WHY}, "to"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_by_name(
+    action: str, fields: dict[str, object], wrong: str
+) -> None:
+    """Nothing is written."""
+    node = chained().node
+    before = node.relay
+    with pytest.raises(InvalidRelay) as refused:
+        node.control.act(FEED, action, fields)
+    assert refused.value.field == wrong
+    assert node.relay == before
+
+
+def test_a_local_feed_has_nothing_to_steer() -> None:
+    """It is not chained."""
+    chain = Chain()
+    with pytest.raises(NotChained):
+        act(chain.master, "pause")
+    with pytest.raises(UnknownFeed):
+        chain.node.control.act("nothing", "pause", {})
+
+
+def test_D35_a_reset_empties_the_log_and_goes_on_behind_an_event() -> None:
+    """What was here is below the floor; what comes next is the first that is here."""
+    chain = chained()
+    node = chain.node
+    for number in range(3, 9):
+        chain.master.post(f"a{number}")
+    seconds = chain.master.pages()[5][2] // 1000
+    assert act(node, "reset", to=place(6, seconds=seconds), why="skip them") == "copying"
+    assert node.relay.why == "skip them"
+    chain.run()
+    assert [number for number, _, _ in node.pages()] == [7, 8, 9]
+    assert node.relay.low_watermark == node.scene.log.floor(FEED) == 7
+    assert set(node.living()) == {f"video/a{number}" for number in (6, 7, 8)}
+
+
+@pytest.mark.parametrize(
+    ("to", "offset", "page"), [(50, 10, 40), (50, 0, 50), (5, 10, 0), (10, 10, 0)]
+)
+def test_D10_an_empty_log_begins_some_pages_before(to: int, offset: int, page: int) -> None:
+    """Never below the first."""
+    fields = {"to": place(to), **WHY}
+    copy = reset(Relay(FEED), 0, offset, fields).copy
+    assert copy == Copy(page, 9 if page == to else 0, empty=True)
+
+
+def test_D11_what_is_here_is_never_read_again() -> None:
+    """However many pages before, a reset stays above them."""
+    copy = reset(Relay(FEED, checkpoint=45), 45, 10, {"to": place(50), **WHY}).copy
+    assert copy == Copy(46, 0, empty=True)
+    half = reset(Relay(FEED, checkpoint=45), 45, 0, {"to": place(50, slot=3), **WHY}).copy
+    assert half == Copy(49, 0, empty=True)
+
+
+def test_a_reset_to_everything_copies_the_state_anew() -> None:
+    """Where the upstream has come further than we have."""
+    chain = chained()
+    chain.node.scene.state.write(FEED, [])
+    act(chain.node, "reset", to="everything", why="a test")
+    chain.master.post("c")
+    chain.run()
+    assert chain.node.living() == chain.master.living()
+    assert chain.node.relay.checkpoint == 4
+
+
+def test_a_reset_heals_what_waits_for_an_operator() -> None:
+    """After another log took the upstream's place, as soon as that has passed us."""
+    chain = Chain(fall_off=FallOff.WAIT)
+    for name in "abc":
+        chain.master.post(name)
+    chain.run()
+    other = Chain()
+    other.time.ms = chain.time.ms
+    for name in "xyz":
+        other.master.post(name)
+    chain.net.places[MASTER] = other.master
+    chain.run()
+    assert chain.node.relay.condition is Condition.OTHER_LOG
+    act(chain.node, "reset", to="everything", why="restored from a copy")
+    chain.run()
+    assert "must pass page 3" in chain.node.relay.error
+    other.master.post("u")
+    chain.time.ms += limits.RELAY_BACKOFF_MS_MAX
+    chain.run()
+    assert chain.node.living() == other.master.living()

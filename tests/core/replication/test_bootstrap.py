@@ -1,0 +1,254 @@
+"""A chained feed takes its upstream's state, where the log does not reach back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.errors import LeaseLost, Unavailable
+from tidings.core.followers.follower import STATE
+from tidings.core.memory import MemoryFollowers
+from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.replica import Copy, Relay
+from tidings.core.replication.selection import ALL
+from tidings.core.state.differences import Difference
+
+from tests.core.replication.relay_scene import MASTER, Chain
+from tests.core.scene import FEED
+
+RELAY = Relay(FEED, id="r")
+
+
+def copied(chain: Chain, relay: Relay = RELAY, copy: Copy = Copy()) -> Copy:  # noqa: B008
+    """All steps of a copy, and none twice."""
+    made = chain.node.bootstrapper()
+    assert made.hold(FEED)
+    while not copy.copied:
+        copy = made.step(relay, copy, MASTER, ALL).copy
+    made.let_go(FEED)
+    return copy
+
+
+def objects(*names: str) -> set[str]:
+    return {f"video/{name}" for name in names}
+
+
+def test_rows_come_as_they_are_upstream() -> None:
+    """Living and deleted ones, with their places and times."""
+    chain = Chain()
+    for number in range(300):
+        chain.master.post(f"o{number}")
+    chain.master.post("o7", "o8", event="delete")
+    copy = copied(chain)
+
+    assert copy.page == 301
+    for bucket in range(limits.BUCKETS):
+        theirs = chain.master.scene.state.read(FEED, bucket)
+        assert chain.node.scene.state.read(FEED, bucket) == theirs
+
+
+def test_what_the_upstream_has_not_got_is_deleted_now() -> None:
+    """As if somebody had said so, so that who comes back with a time hears of it."""
+    chain = Chain()
+    chain.node.post("ours", "both", "gone")
+    chain.node.post("gone", event="delete")
+    before = chain.node.scene.state.find(FEED, ["video/gone"])
+    chain.time.ms += 50_000
+    for _ in range(5):
+        chain.master.post("both", "theirs")
+    copied(chain)
+
+    assert set(chain.node.living()) == objects("both", "theirs")
+    (row,) = chain.node.scene.state.find(FEED, ["video/ours"])
+    assert row.deleted and row.at_ms >= chain.time.ms - 1_000
+    assert row.expires_ms > row.at_ms and row.page == 5
+    assert chain.node.scene.state.find(FEED, ["video/gone"]) == before
+
+
+def test_what_is_as_it_should_be_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that is made again costs reads alone."""
+    chain = Chain()
+    for number in range(20):
+        chain.master.post(f"o{number}")
+    copied(chain)
+    written: list[int] = []
+    for name in ("write", "repair"):
+        monkeypatch.setattr(
+            chain.node.scene.state, name, lambda feed, rows: written.append(len(rows))
+        )
+    copied(chain)
+    assert written == []
+
+
+def test_a_row_goes_back_where_the_upstream_says_so() -> None:
+    """Another log, or another selection than before: its rows may be at earlier places."""
+    chain = Chain()
+    for _ in range(5):
+        chain.node.post("x", "y")
+    chain.node.post("y", event="delete")
+    for name in ("x", "y", *"abcde"):
+        chain.master.post(name)
+    copied(chain)
+
+    wanted = ["video/x", "video/y"]
+    found = chain.node.scene.state.find(FEED, wanted)
+    assert found == chain.master.scene.state.find(FEED, wanted)
+    assert [row.page for row in found] == [1, 2]
+
+
+def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a holder that died had on its way lands between a look and a write."""
+    chain = Chain()
+    chain.node.post("x")
+    for _ in range(3):
+        chain.master.post("x")
+    state, late = chain.node.scene.state, chain.node.scene.state.find(FEED, ["video/x"])
+    repair = state.repair
+
+    def after_the_late_one(feed: str, changes: Sequence[Difference]) -> list[bool]:
+        state.write(feed, [replace(row, page=2) for row in late])
+        return repair(feed, changes)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(state, "repair", after_the_late_one)
+        with pytest.raises(Unavailable, match="late write"):
+            copied(chain)
+    chain.node.scene.followers = MemoryFollowers()  # the run that failed holds the lease
+    copied(chain)
+    assert [row.page for row in state.find(FEED, ["video/x"])] == [3]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 30, 63, 64])
+def test_a_copy_goes_on_where_it_was(stop: int) -> None:
+    """By bucket; what was begun is done again."""
+    chain = Chain()
+    for number in range(100):
+        chain.master.post(f"o{number}")
+    copy, made = Copy(), chain.node.bootstrapper()
+    assert made.hold(FEED)
+    for _ in range(stop):
+        copy = made.step(RELAY, copy, MASTER, ALL).copy
+    made.let_go(FEED)
+    chain.master.post("o5", event="delete")
+    done = copied(chain, copy=copy)
+
+    assert done.page == (100 if stop else 101)
+    missing = set(chain.node.living()) ^ set(chain.master.living())
+    assert missing <= objects("o5")
+
+
+def test_a_bucket_of_many_replies_goes_on_within(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is one reply, and ends with the last key of it."""
+    monkeypatch.setattr(limits, "BUCKETS", 1)
+    monkeypatch.setattr(limits, "PORTION_BYTES", 300)
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 400)
+    chain = Chain()
+    chain.node.post(*(f"o{number:02d}x" for number in range(20)))
+    for number in range(20):
+        chain.master.post(f"o{number:02d}")
+    made = chain.node.bootstrapper()
+    assert made.hold(FEED)
+    copy, keys = Copy(), []
+    while not copy.copied:
+        copy = made.step(replace(RELAY), copy, MASTER, ALL).copy
+        keys.append(copy.after)
+    assert keys == [*sorted(keys[:-1]), ""] and len(keys) > 5
+    assert chain.node.living() == chain.master.living()
+
+
+def test_the_log_goes_on_behind_what_every_row_holds() -> None:
+    """The smallest page of all replies, as when another upstream is read half way."""
+    chain = Chain(2)
+    for name in "abc":
+        chain.master.post(name)
+    chain.nodes[0].run()
+    behind = chain.nodes[0].url
+    chain.master.post("d")
+    node = chain.nodes[1]
+    made = node.bootstrapper()
+    assert made.hold(FEED)
+    first = made.step(RELAY, Copy(), MASTER, ALL).copy
+    second = made.step(RELAY, first, behind, ALL).copy
+    third = made.step(RELAY, second, MASTER, ALL).copy
+    assert (first.page, second.page, third.page) == (4, 3, 3)
+
+
+def test_who_stands_at_our_last_page_must_notice() -> None:
+    """So the copy ends above it; until the upstream has come so far, it is waited for."""
+    chain = Chain()
+    for name in "abc":
+        chain.master.post(name)
+    here = replace(RELAY, checkpoint=3)
+    made = chain.node.bootstrapper()
+    assert made.hold(FEED)
+    with pytest.raises(Unavailable, match="come to page 3; it must pass page 3"):
+        made.step(here, Copy(), MASTER, ALL)
+    chain.master.post("d")
+    assert made.step(here, Copy(), MASTER, ALL).copy.page == 4
+
+
+def test_nothing_is_copied_where_the_latest_is_wanted() -> None:
+    """All that is here is deleted; the upstream is asked once, for its end."""
+    chain = Chain()
+    chain.node.post("ours")
+    for name in "abc":
+        chain.master.post(name)
+    copy = copied(chain, copy=Copy(empty=True))
+    assert copy.page == 3 and chain.node.living() == {}
+    assert len(chain.net.asked) == 1
+    chain.net.asked.clear()
+    assert copied(chain, copy=Copy(page=40, seconds=7, empty=True)).page == 40
+    assert chain.net.asked == []
+
+
+def test_the_floor_and_the_state_move_behind_the_copy() -> None:
+    """The state follower goes on from there; nobody runs it meanwhile."""
+    chain = Chain()
+    node = chain.node
+    for name in "abc":
+        chain.master.post(name)
+    made = node.bootstrapper()
+    assert made.hold(FEED)
+    assert node.scene.project() == 0
+    copy = Copy(page=3, seconds=5, bucket=limits.BUCKETS)
+    for _ in range(2):  # done again, it is the same
+        done = made.finish(replace(RELAY, copy=copy), copy)
+        assert (done.checkpoint, done.seconds, done.low_watermark, done.copy) == (3, 5, 4, None)
+    made.let_go(FEED)
+    assert node.scene.log.floor(FEED) == 4
+    assert node.scene.followers.checkpoints(FEED)[STATE] == 3
+    assert node.scene.bells.rings[-1] == (FEED, STATE)
+
+
+def test_while_the_state_is_followed_the_copy_waits() -> None:
+    """One writes it at a time."""
+    node = Chain().node
+    lease = node.scene.followers.take(FEED, STATE, owner="x", now_ms=node.scene.now_ms)
+    assert lease is not None
+    made = node.bootstrapper()
+    assert not made.hold(FEED)
+    assert node.scene.bells.rings == []
+    node.scene.followers.release(lease)
+    assert made.hold(FEED) and made.hold(FEED)
+
+
+def test_who_was_frozen_writes_nothing() -> None:
+    """Its lease is another's: the rows that it holds are old."""
+    chain = Chain()
+    for number in range(100):
+        chain.master.post(f"o{number}")
+    made: Bootstrapper = chain.node.bootstrapper()
+    assert made.hold(FEED)
+
+    def freeze() -> None:
+        chain.time.ms += limits.LEASE_MS
+        chain.net.meanwhile = lambda: None
+        chain.node.scene.project()
+
+    chain.net.meanwhile = freeze
+    with pytest.raises(LeaseLost):
+        for bucket in range(limits.BUCKETS):
+            made.step(RELAY, Copy(bucket=bucket), MASTER, ALL)
+    assert chain.node.living() == {}

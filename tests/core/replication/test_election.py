@@ -1,0 +1,238 @@
+"""Who of a cluster reads the master, and whom the others read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.errors import Unavailable
+from tidings.core.memory import MemoryCoordinator
+from tidings.core.replication.clusters import Member, Seat
+from tidings.core.replication.election import Elector, Turn, configured, leader_of, prior
+from tidings.core.replication.replica import Relay
+from tidings.core.replication.source import Role, Source
+
+from tests.core.replication.relay_scene import MASTER
+from tests.core.scene import FEED, NOW
+
+
+class Lost:
+    """A coordinator that does not answer."""
+
+    def seats(self, cluster: str) -> Sequence[Seat]:
+        raise Unavailable("no answer")
+
+    def take(self, before: Seat, after: Seat) -> bool:
+        raise Unavailable("no answer")
+
+    def announce(self, member: Member) -> None:
+        raise Unavailable("no answer")
+
+    def members(self, cluster: str) -> Sequence[Member]:
+        raise Unavailable("no answer")
+
+
+class Candidates:
+    """Members of a cluster who take turns, on one clock."""
+
+    def __init__(self, size: int, leaders: int = 1) -> None:
+        self.now, self.counted = NOW, Counter[str]()
+        self.coordinator = MemoryCoordinator()
+        self.relays = [Relay(FEED)] * size
+        self.electors = [self.elector(number, leaders) for number in range(size)]
+
+    def elector(self, number: int, leaders: int = 1) -> Elector:
+        source = Source(
+            MASTER, role=Role.ELECTED, address=address(number), cluster="c", leaders=leaders
+        )
+        return Elector(FEED, source, self.coordinator, lambda: self.now, self.count)
+
+    def count(self, metric: str, value: int) -> None:
+        self.counted[metric] += value
+
+    def turn(self, number: int) -> Turn:
+        """As the relay does it: what was decided is in its document."""
+        made = self.electors[number].turn(self.relays[number])
+        self.relays[number] = replace(
+            self.relays[number], role=made.role, upstream=made.url, term=made.term
+        )
+        return made
+
+    def turns(self, *numbers: int) -> list[Turn]:
+        """A second goes by, then each has its turn."""
+        self.now += limits.SEAT_RENEW_MS
+        return [self.turn(number) for number in numbers]
+
+
+def address(number: int) -> str:
+    return f"https://n{number}.example/feeds/main"
+
+
+@pytest.mark.parametrize("leaders", [1, 2, 3])
+def test_D38_as_many_lead_as_there_are_seats(leaders: int) -> None:
+    """Those who came first; the others read one of them."""
+    cluster = Candidates(5, leaders)
+    for _ in range(10):
+        found = cluster.turns(*range(5))
+        assert [turn.role for turn in found].count(Role.LEADER) == leaders
+    assert {turn.url for turn in found[:leaders]} == {MASTER}
+    assert {turn.url for turn in found[leaders:]} <= {address(number) for number in range(leaders)}
+    assert {turn.term for turn in found[:leaders]} == {1}
+
+
+def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
+    """Nobody has to do anything; the term is the next one."""
+    cluster = Candidates(3)
+    cluster.turns(0, 1, 2)
+    died = cluster.now
+    found = cluster.turns(1, 2)
+    while all(turn.role is Role.FOLLOWER for turn in found):
+        found = cluster.turns(1, 2)
+
+    assert cluster.now - died <= limits.SEAT_MS + limits.SEAT_RENEW_MS
+    assert [turn.term for turn in found if turn.role is Role.LEADER] == [2]
+    assert [turn.url for turn in found if turn.role is Role.FOLLOWER] == [address(1)]
+
+
+def test_a_leader_that_comes_back_follows() -> None:
+    """Its seat is another's; nobody is asked to give way."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    for _ in range(5):
+        cluster.turns(1)
+    assert cluster.turns(0, 1) == [
+        Turn(Role.FOLLOWER, address(1)),
+        Turn(Role.LEADER, MASTER, 2),
+    ]
+
+
+def test_D41_who_loses_the_coordinator_keeps_its_role() -> None:
+    """Leader or follower, it reads on whom it read; it is counted."""
+    cluster = Candidates(2)
+    before = cluster.turns(0, 1)
+    for elector in cluster.electors:
+        elector.coordinator = Lost()
+    for _ in range(20):
+        assert cluster.turns(0, 1) == before
+    assert cluster.counted["CoordinatorLost"] == 40
+    for number in range(2):
+        cluster.electors[number] = replace(cluster.electors[number])
+        cluster.electors[number]._last = None
+    assert cluster.turns(0, 1) == before
+
+
+def test_D41_roles_are_configured_without_a_coordinator() -> None:
+    """Nobody is asked."""
+    leader = Source(MASTER)
+    follower = Source(MASTER, role=Role.FOLLOWER, leader=address(0))
+    assert configured(leader) == Turn(Role.LEADER, MASTER)
+    assert configured(follower) == Turn(Role.FOLLOWER, address(0))
+    elector = Elector(FEED, follower, Lost(), lambda: NOW, lambda metric, value: None)
+    assert elector.turn(Relay(FEED)) == Turn(Role.FOLLOWER, address(0))
+    elector.leave()
+
+
+def test_who_never_knew_a_coordinator_leads() -> None:
+    """It copies as if it were alone: that is safe, and better than nothing."""
+    source = Source(MASTER, role=Role.ELECTED, address=address(0), cluster="c")
+    elector = Elector(FEED, source, None, lambda: NOW, lambda metric, value: None)
+    assert elector.turn(Relay(FEED)) == Turn(Role.LEADER, MASTER)
+    followed = Relay(FEED, role=Role.FOLLOWER, upstream=address(3))
+    assert prior(source, followed) == Turn(Role.FOLLOWER, address(3))
+
+
+def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:
+    """Where another one is there to try; it does not take it again at once."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.relays[0] = replace(cluster.relays[0], failures=limits.SEAT_FAILURES)
+    assert cluster.turns(0)[0].role is Role.FOLLOWER
+    assert cluster.turns(0, 1) == [Turn(Role.FOLLOWER, ""), Turn(Role.LEADER, MASTER, 2)]
+    assert cluster.turns(0)[0].url == address(1)
+
+    cluster.now += limits.SEAT_MS
+    assert cluster.turns(0) == [Turn(Role.FOLLOWER, "")]
+    cluster.now += limits.SEAT_REST_MS
+    assert cluster.turns(0)[0].role is Role.LEADER
+
+
+def test_who_is_alone_keeps_its_seat() -> None:
+    """Nobody else would do better; who was not heard of for long is not there."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.relays[0] = replace(cluster.relays[0], failures=99)
+    cluster.electors[0]._rests_until_ms = 0
+    for _ in range(limits.MEMBER_MS // limits.SEAT_RENEW_MS + 2):
+        cluster.now += limits.SEAT_RENEW_MS
+        cluster.relays[0] = replace(cluster.relays[0], failures=0)
+        cluster.turn(0)
+    cluster.relays[0] = replace(cluster.relays[0], failures=99)
+    assert cluster.turns(0)[0].role is Role.LEADER
+
+
+def test_the_coordinator_is_asked_once_a_second() -> None:
+    """However often the relay has its turn."""
+    cluster = Candidates(1)
+    cluster.turn(0)
+    first = list(cluster.coordinator.seats("c"))
+    cluster.now += limits.SEAT_RENEW_MS - 1
+    cluster.turn(0)
+    assert list(cluster.coordinator.seats("c")) == first
+    cluster.now += 1
+    cluster.turn(0)
+    assert cluster.coordinator.seats("c")[0].until_ms == cluster.now + limits.SEAT_MS
+
+
+def test_a_seat_that_somebody_else_took_is_lost() -> None:
+    """A turn that was long in coming: the other one's time counts."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.now += limits.SEAT_MS
+    assert cluster.turn(1).role is Role.LEADER
+    cluster.now += limits.SEAT_RENEW_MS
+    assert cluster.turn(0) == Turn(Role.FOLLOWER, address(1))
+
+
+def test_who_leaves_is_followed_at_once() -> None:
+    """A seat that was given up need not run out."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.electors[0].leave()
+    assert cluster.turns(1)[0] == Turn(Role.LEADER, MASTER, 2)
+    cluster.electors[0].coordinator = Lost()
+    cluster.electors[0].leave()
+    assert cluster.counted["CoordinatorLost"] == 1
+
+
+def test_members_are_told_with_their_roles() -> None:
+    """When it changes, and every ten seconds."""
+    cluster = Candidates(2)
+    cluster.relays[1] = replace(cluster.relays[1], checkpoint=7)
+    for _ in range(25):
+        cluster.turns(0, 1)
+    found = {each.address: each for each in cluster.coordinator.members("c")}
+    assert found[address(0)].role is Role.LEADER
+    assert (found[address(1)].role, found[address(1)].checkpoint) == (Role.FOLLOWER, 7)
+    assert all(cluster.now - each.heard_ms < limits.MEMBER_MS // 3 for each in found.values())
+
+
+def test_fewer_leaders_than_before() -> None:
+    """Seats above the number run out."""
+    cluster = Candidates(3, leaders=2)
+    cluster.turns(0, 1, 2)
+    cluster.electors = [cluster.elector(number, 1) for number in range(3)]
+    found = cluster.turns(0, 1, 2)
+    assert [turn.role for turn in found] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
+
+
+def test_followers_are_spread_over_the_leaders() -> None:
+    """Each reads the same one as long as leaders stay."""
+    seats = [Seat("c", number, address(number), 1, NOW + 1) for number in range(3)]
+    chosen = Counter(leader_of(seats, f"https://m{each}.example", NOW) for each in range(300))
+    assert set(chosen) == {address(number) for number in range(3)}
+    assert min(chosen.values()) > 60
+    assert leader_of(seats, address(0), NOW) != address(0)
+    assert leader_of(seats, "x", NOW + 1) == ""

@@ -1,0 +1,369 @@
+"""Telling pages and rows to feeds that copy this one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core import limits
+from tidings.core.errors import InvalidCursor, LogFellOff, OtherLog
+from tidings.core.memory import MemoryRelays
+from tidings.core.model.cursors import PAGE_END, START, Place
+from tidings.core.model.filters import parse
+from tidings.core.model.objects import object_key
+from tidings.core.model.pages import Page, Pages, filler
+from tidings.core.replication import serve
+from tidings.core.replication.replica import Relay
+from tidings.core.replication.selection import ALL, Mod, Selection, parse_share
+from tidings.core.replication.serve import Portioner
+from tidings.core.replication.source import Source
+from tidings.core.replication.wire import Standing, heard, heard_rows, tell, tell_rows
+from tidings.core.state.rows import bucket_of
+
+from tests.core.scene import FEED, NOW, PAGE_MS, Scene, op
+
+SIZE = limits.PORTION_BYTES
+UPSTREAM = "https://b.example/feeds/main"
+MASTER = "https://a.example/feeds/main"
+VIDEOS = Selection(parse("video", None))
+ANNS = Selection(parse(None, "user/ann", "true"))
+
+
+@pytest.fixture
+def teller(scene: Scene) -> Portioner:
+    return Portioner(scene.catch_up, {})
+
+
+def told(
+    teller: Portioner, after: Place = START, selection: Selection = ALL, size: int = SIZE
+) -> list[Page]:
+    """The pages as a copy hears them."""
+    return list(heard(tell(teller.pages(FEED, after, selection, size))).pages)
+
+
+def chained(scene: Scene, **known: object) -> Portioner:
+    """The same feed as a copy, whose relay has written *known* down."""
+    relays = MemoryRelays(scene.log)
+    assert relays.write(Relay(FEED), replace(Relay(FEED), **known))  # type: ignore[arg-type]
+    return Portioner(scene.catch_up, {FEED: Source(UPSTREAM)}, relays)
+
+
+def test_D2_pages_are_told_as_they_are(scene: Scene, teller: Portioner) -> None:
+    """Numbers, commit times and the bytes of every entry, so that ids are the same everywhere."""
+    posted = [scene.post(op("a", data="ä€𝄞\\n")), scene.post(op("b"), op("c", "delete"))]
+
+    found = told(teller)
+
+    assert [(page.number, page.at_ms, page.lines) for page in found] == [
+        (page.number, page.at_ms, page.lines) for page in posted
+    ]
+    assert [page.id_prefix for page in found] == [page.id_prefix for page in posted]
+    assert all(page.slots is None for page in found)
+
+
+def test_D4_the_first_page_lies_behind_the_checkpoint(scene: Scene, teller: Portioner) -> None:
+    """Never the page itself again, whether its second is told or not."""
+    pages = [scene.post(op(name)) for name in "abc"]
+
+    for place in (pages[1].end, replace(pages[1].end, seconds=0)):
+        assert [page.number for page in told(teller, place)] == [3]
+
+
+def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: Portioner) -> None:
+    """Also where pages below the floor are still there; the error says where the log begins."""
+    first = scene.post(op("a"))
+    for name in "bcd":
+        scene.post(op(name))
+    scene.log.raise_floor(FEED, 3)
+
+    for place in (START, first.end):
+        with pytest.raises(LogFellOff, match="begins with page 3") as error:
+            teller.pages(FEED, place, ALL, SIZE)
+        assert error.value.body()["floor"] == 3
+
+
+def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Portioner) -> None:
+    """Between the look at the floor and the read."""
+    first = scene.post(op("a"))
+    scene.now_ms += 2 * PAGE_MS
+    second = scene.post(op("b"))
+    read = scene.log.read
+
+    def raised(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
+        scene.log.raise_floor(FEED, 2)
+        scene.log.expire(scene.now_ms)
+        scene.log.read = read  # type: ignore[method-assign]
+        return read(feed, after, limit, eventual=eventual)
+
+    scene.log.read = raised  # type: ignore[method-assign]
+    assert [page.number for page in told(teller, first.end)] == [second.number]
+    with pytest.raises(LogFellOff):
+        teller.pages(FEED, START, ALL, SIZE)
+
+
+def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: Portioner) -> None:
+    """Who has it has all that is gone; within a page nobody can stand."""
+    pages = [scene.post(op(name)) for name in "abc"]
+    scene.log.raise_floor(FEED, 3)
+    scene.log.expire(NOW + 2 * PAGE_MS)
+
+    scene.log.put(FEED, pages[2])
+    assert [page.number for page in told(teller, pages[1].end)] == [3]
+    with pytest.raises(InvalidCursor, match="the end of a page"):
+        serve.parse_pages({"after": [f"{pages[1].id_prefix}000000"]})
+
+
+def test_D18_an_empty_page_is_told(scene: Scene, teller: Portioner) -> None:
+    """Page numbers have no hole: behind a filler the next page comes, and before it the filler."""
+    first = scene.post(op("a"))
+    empty = filler(scene.log.take(FEED), at_ms=NOW, expires_ms=NOW + PAGE_MS)
+    scene.log.put(FEED, empty)
+    scene.post(op("b"))
+
+    assert [(page.number, len(page.lines)) for page in told(teller, first.end)] == [(2, 0), (3, 1)]
+    assert [page.number for page in told(teller, empty.end)] == [3]
+
+
+def test_D19_at_the_end_there_is_nothing(scene: Scene, teller: Portioner) -> None:
+    """Without an error; an empty feed is the same."""
+    assert told(teller) == []
+    last = scene.post(op("a"))
+
+    assert teller.pages(FEED, last.end, ALL, SIZE).pages == ()
+    assert teller.pages(FEED, last.end, ALL, SIZE).pending == 0
+
+
+def test_D21_an_upstream_that_is_behind_has_no_news(scene: Scene, teller: Portioner) -> None:
+    """Its head says that it is; when it has come as far, the page behind is told."""
+    scene.post(op("a"))
+    ahead = Place(3, PAGE_END, NOW // 1000)
+
+    assert teller.pages(FEED, ahead, ALL, SIZE).standing.head < 3
+    assert told(teller, ahead) == []
+    for name in "bcd":
+        scene.post(op(name))
+    assert [page.number for page in told(teller, ahead)] == [4]
+
+
+def test_another_log_is_told_apart(scene: Scene, teller: Portioner) -> None:
+    """A page of the same number that was committed at another second."""
+    page = scene.post(op("a"))
+
+    with pytest.raises(OtherLog, match=page.end.encode()):
+        teller.pages(FEED, replace(page.end, seconds=page.seconds - 1), ALL, SIZE)
+
+
+def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: Portioner) -> None:
+    """The page before is read with those behind it the first time, and then no more."""
+    page = scene.post(op("a"))
+    asked: list[int] = []
+    read = scene.log.read
+
+    def noted(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
+        if not eventual:
+            asked.append(after)
+        return read(feed, after, limit, eventual=eventual)
+
+    scene.log.read = noted  # type: ignore[method-assign]
+    for _ in range(3):
+        assert told(teller, page.end) == []
+    assert asked == [0, 1, 1]
+
+
+def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: Portioner) -> None:
+    """What lies behind a hole waits for it."""
+    scene.post(op("a"))
+    scene.log.take(FEED)
+    scene.post(op("b"))
+
+    portion = teller.pages(FEED, START, ALL, SIZE)
+
+    assert [page.number for page in portion.pages] == [1]
+    assert portion.standing.head == 1
+
+
+def test_D25_a_page_that_does_not_fit_is_told_by_its_size(scene: Scene, teller: Portioner) -> None:
+    """No pages, and how large the reply would have to be; a reply of that size holds it."""
+    scene.post(op("a", data="x" * 5000))
+    scene.post(op("b"))
+
+    portion = teller.pages(FEED, START, ALL, 4000)
+
+    assert (portion.pages, portion.pending > 5000) == ((), True)
+    assert [p.number for p in teller.pages(FEED, START, ALL, portion.pending).pages] == [1]
+    assert teller.pages(FEED, START, ALL, portion.pending - 1).pages == ()
+
+
+@given(st.integers(1, 6000), st.lists(st.integers(0, 900), min_size=1, max_size=6))
+def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> None:
+    """Whatever the pages hold; a reply that is cut goes on without a gap."""
+    scene = Scene()
+    for length in pages:
+        scene.post(op("ä", data="€" * length))
+    teller = Portioner(scene.catch_up, {})
+    after, numbers = START, [0]
+
+    while found := (portion := teller.pages(FEED, after, ALL, size)).pages:
+        assert len(tell(portion).encode()) <= size
+        numbers += [page.number for page in found]
+        after = found[-1].end
+
+    assert all(low + 1 == high for low, high in pairwise(numbers))
+    assert (numbers[-1] == len(pages)) == (portion.pending == 0)
+
+
+def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: Portioner) -> None:
+    """The next one goes on."""
+    for _ in range(limits.PORTION_PAGES_MAX + 2):
+        scene.post(op())
+
+    first = told(teller)
+
+    assert len(first) == limits.PORTION_PAGES_MAX
+    assert len(told(teller, first[-1].end)) == 2
+
+
+def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: Portioner) -> None:
+    """The place before it is right, and what lies behind comes all the same."""
+    large = Page(1, "x" * limits.READ_PAGES_BYTES_MAX, "", NOW)
+    scene.log.put(FEED, large)
+    scene.log.put(FEED, replace(large, number=2, body="{}"))
+
+    assert [page.number for page in told(teller, large.end)] == [2]
+
+
+def test_D14_a_selection_keeps_the_numbers_of_pages(scene: Scene, teller: Portioner) -> None:
+    """And the slots of what is left; what was left out is counted."""
+    scene.post(op("a"), op("b", type="user"), op("c"))
+    scene.post(op("d", type="user"))
+
+    portion = teller.pages(FEED, START, VIDEOS, SIZE)
+
+    assert [(page.number, page.slots) for page in portion.pages] == [(1, (0, 2)), (2, ())]
+    assert portion.filtered == 2
+    assert [page.slots for page in told(teller, START, VIDEOS)] == [(0, 2), ()]
+
+
+@given(st.lists(st.text("abc/%", min_size=1, max_size=3), min_size=1, max_size=9))
+def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
+    """Every entry is in one share of each division, and counted as left out by the others."""
+    scene = Scene()
+    scene.post(*map(op, names))
+    teller = Portioner(scene.catch_up, {})
+    divisions = [
+        ["mod:3:0", "mod:3:1+2"],
+        ["range:00000000-7fffffff", "range:80000000-ffffffff"],
+    ]
+
+    for shares in divisions:
+        found = [teller.pages(FEED, START, Selection(share=parse_share(s)), SIZE) for s in shares]
+        slots = sorted(slot for portion in found for slot, _ in portion.pages[0].entries())
+        assert slots == list(range(len(names)))
+        assert sum(portion.filtered for portion in found) == len(names)
+
+
+def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portioner) -> None:
+    """Where it is known what left, which is as far as the state has come."""
+    scene.keep_departures()
+    scene.post(op("a", parents=["user/ann"]), op("b"))
+    scene.project()
+    scene.post(op("a"), op("b", parents=["user/bob"]))
+
+    assert [page.number for page in told(teller, START, ANNS)] == [1]
+    scene.project()
+    first, second = told(teller, START, ANNS)
+    assert [slot for slot, _ in first.entries()] == [0]
+    assert [(slot, line[:18]) for slot, line in second.entries()] == [(0, '{"event":"delete",')]
+
+
+def test_D34_where_a_feed_stands(scene: Scene, teller: Portioner) -> None:
+    """The first page, the last one that can be read, and how far its state is."""
+    for name in "ab":
+        scene.post(op(name))
+    scene.project()
+    scene.post(op("c"))
+
+    assert teller.standing(FEED) == Standing(1, 2, 2, master_read_ms=NOW)
+    assert teller.pages(FEED, START, ALL, SIZE).standing == Standing(1, 3, 2, master_read_ms=NOW)
+
+
+def test_D34_where_a_copy_stands(scene: Scene) -> None:
+    """It tells its master, and all that it came through, so that nobody is fed by himself."""
+    scene.post(op())
+    known = {"checkpoint": 1, "master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
+
+    assert chained(scene, **known).standing(FEED) == Standing(
+        1, 1, 0, MASTER, ("m", "ours"), NOW - 5
+    )
+    assert chained(scene, id="ours").standing(FEED) == Standing(1, 0, 0, UPSTREAM, ("ours",))
+
+
+def rows_of(teller: Portioner, key: str, selection: Selection = ALL) -> list[str]:
+    """Those of its bucket, as a copy hears them."""
+    found = teller.rows(FEED, bucket_of(key), None, selection)
+    assert found.after is None
+    return [row.key for row in heard_rows(tell_rows(found)).rows]
+
+
+def test_rows_with_what_was_deleted(scene: Scene, teller: Portioner) -> None:
+    """As they are in the state, under the standing from before they were read."""
+    scene.post(op("a"), op("b"))
+    scene.post(op("a", "delete"))
+    scene.project()
+
+    found = teller.rows(FEED, bucket_of("video/a"), None, ALL)
+
+    assert found.rows == tuple(scene.state.read(FEED, bucket_of("video/a")))
+    assert [row.deleted for row in found.rows if row.key == "video/a"] == [True]
+    assert found.standing.state == 2
+
+
+def test_rows_of_a_selection(scene: Scene, teller: Portioner) -> None:
+    """By type, share and parent; what is deleted may have had any parent."""
+    scene.post(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
+    scene.project()
+
+    def kept(selection: Selection) -> set[str]:
+        keys = ("video/a", "video/b", "video/c", "user/d")
+        return {key for key in keys if key in rows_of(teller, key, selection)}
+
+    assert kept(ALL) == {"video/a", "video/b", "video/c", "user/d"}
+    assert kept(VIDEOS) == {"video/a", "video/b", "video/c"}
+    assert kept(ANNS) == {"video/a", "video/c"}
+    assert kept(Selection(parse("user", "user/ann", "true"))) == set()
+    for part in range(3):
+        share = Mod(3, frozenset({part}))
+        assert kept(Selection(share=share)) == {key for key in kept(ALL) if share.holds(key)}
+
+
+def test_rows_go_on_where_they_are_many(scene: Scene, teller: Portioner) -> None:
+    """Each one once, also where a reply holds none that is wanted."""
+    large = [op(f"{number}", data="x" * 60_000) for number in range(2000)]
+    in_one = [each for each in large if bucket_of(f"video/{each['id']}") == 7]
+    assert len(in_one) > 20
+    for operation in in_one:
+        scene.post(operation)
+    scene.project()
+
+    for selection, count in ((ALL, len(in_one)), (Selection(parse("user", None)), 0)):
+        keys, after, replies = [], None, 0
+        while replies == 0 or after is not None:
+            found = teller.rows(FEED, 7, after, selection)
+            keys += [row.key for row in found.rows]
+            after, replies = found.after, replies + 1
+            assert len(tell_rows(found).encode()) < limits.PORTION_BYTES_MAX
+        assert len(set(keys)) == len(keys) == count
+        assert replies > 1
+
+
+def test_keys_are_those_of_the_state() -> None:
+    """A share is by the key of an object, and so the same for its pages and its row."""
+    scene = Scene()
+    page = scene.post(op("a/b", type="x/y"))
+    scene.project()
+    from tidings.core.model.operations import parse_line
+
+    assert list(scene.rows()) == [object_key(parse_line(page.lines[0]))]

@@ -1,0 +1,340 @@
+"""A whole feed in memory, whose clock moves only when it is told to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count as counting
+from typing import Any
+
+from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.writer import HABITS, Archiver, Gatherer
+from tidings.core.auth.guard import Guard, Role
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.key_auth import KeyRing
+from tidings.core.auth.keys import ID_LENGTH, Given, Key
+from tidings.core.auth.passwords import Verifier
+from tidings.core.auth.rate_limit import Meter
+from tidings.core.auth.stream_limit import Holding
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.catchup.sse import Streamer
+from tidings.core.followers.follower import Follower, Handler
+from tidings.core.ingest.ingest import Ingester
+from tidings.core.ingest.write_bounds import Bounds
+from tidings.core.log.append import Appender
+from tidings.core.log.reader import Filler, Reader
+from tidings.core.log.renewal import Renewer
+from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.sweep import Sweeper
+from tidings.core.memory import (
+    MemoryArchive,
+    MemoryBells,
+    MemoryClaims,
+    MemoryConnections,
+    MemoryDepartures,
+    MemoryFollowers,
+    MemoryInbox,
+    MemoryKeyCounts,
+    MemoryKeyHolds,
+    MemoryKeys,
+    MemoryLog,
+    MemoryProfiles,
+    MemoryRegistry,
+    MemorySockets,
+    MemoryState,
+    MemoryTallies,
+    MemoryTombstones,
+    MemoryWatches,
+)
+from tidings.core.model.feeds import Retention
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
+from tidings.core.settings.lookups import Losses, MaxAges
+from tidings.core.state.projector import Projector
+from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.receive import Receiver
+from tidings.core.websocket.replay import Replayer
+from tidings.core.websocket.send import Delivery
+
+FEED = "main"
+FEEDS = frozenset({FEED, "other"})
+NOW = 1_763_000_000_000
+RETENTION = Retention(age_ms=2 * limits.RETENTION_MS_MIN, records_min=0)
+TOMBSTONE_MS = RETENTION.age_ms + limits.TOMBSTONE_SLACK_MS
+PAGE_MS = RETENTION.age_ms + limits.TTL_SLACK_MS
+
+
+def op(name: str = "x1", event: str = "update", **fields: Any) -> dict[str, Any]:
+    """One operation as a producer writes it."""
+    return {"event": event, "type": "video", "id": name, **fields}
+
+
+def line(name: str = "x1", event: str = "update", **fields: Any) -> str:
+    """One operation as the log keeps it."""
+    return line_from(op(name, event, **fields), now_ms=NOW)
+
+
+def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
+    """A page as a reader gets it; without lines a filler."""
+    return Page(number, encode(lines) if lines else "", "", at_ms)
+
+
+def one_by_one(task: Callable[[str], None], items: Sequence[str]) -> None:
+    """Implements `Spread`."""
+    for item in items:
+        task(item)
+
+
+@dataclass
+class Scene:
+    """Every store in memory and every part of the core on top of them."""
+
+    now_ms: int = NOW
+    log: MemoryLog = field(default_factory=MemoryLog)
+    state: MemoryState = field(default_factory=MemoryState)
+    followers: MemoryFollowers = field(default_factory=MemoryFollowers)
+    profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
+    claims: MemoryClaims = field(default_factory=MemoryClaims)
+    departures: MemoryDepartures = field(default_factory=MemoryDepartures)
+    archive: MemoryArchive = field(default_factory=MemoryArchive)
+    inbox: MemoryInbox = field(default_factory=MemoryInbox)
+    watches: MemoryWatches = field(default_factory=MemoryWatches)
+    registry: MemoryRegistry = field(default_factory=MemoryRegistry)
+    sockets: MemorySockets = field(default_factory=MemorySockets)
+    bells: MemoryBells = field(default_factory=MemoryBells)
+    keys: MemoryKeys = field(default_factory=MemoryKeys)
+    key_counts: MemoryKeyCounts = field(default_factory=MemoryKeyCounts)
+    key_holds: MemoryKeyHolds = field(default_factory=MemoryKeyHolds)
+    tallies: MemoryTallies = field(default_factory=MemoryTallies)
+    tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
+    counted: Counter[str] = field(default_factory=Counter)
+    waits: list[int] = field(default_factory=list)
+    retention: Retention = RETENTION
+
+    def __post_init__(self) -> None:
+        self._ids = counting(1)
+        self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
+        self.issuer = Issuer(self.keys, self.profiles, self.clock)
+        self.meter = Meter(self.key_counts, self.clock)
+        self.holding = Holding(self.key_holds, self.clock, self.new_id)
+        self.misses = Misses(self.clock, limits.MISSES_MAX)
+        ring = KeyRing(self.keys, self.clock, self.misses, self.meter)
+        verifier = Verifier(b"scene")
+        self.guard = Guard(self.profiles, verifier, True, self.misses, (ring,))
+        self.reader = Reader(self.log, self.log, self.followers, self.clock, self.count)
+        self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
+        self.ingester = Ingester(
+            self.appender,
+            self.clock,
+            self.count,
+            FEEDS,
+            self.tallies,
+            self.guard,
+            Bounds(self.state, self.followers, self.reader, self.wait),
+        )
+        self.departure_reader = DepartureReader(self.departures, self.followers)
+        self.catch_up = CatchUp(
+            self.reader,
+            self.state,
+            self.followers,
+            self.clock,
+            self.tombstones,
+            self.departure_reader,
+            ArchiveReader(self.archive, self.count),
+            Losses(self.profiles),
+        )
+        self.streamer = Streamer(
+            self.catch_up, FEEDS, self.guard, self.holding, charges=self.meter.charge_for
+        )
+        self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
+        self._sockets()
+        self._followers()
+        self._sweep()
+
+    def _sockets(self) -> None:
+        self.registrar = Registrar(
+            self.connections,
+            self.registry,
+            self.inbox,
+            self.sockets,
+            self.bells,
+            self.followers,
+            self.profiles,
+            self.guard,
+            FEEDS,
+            self.clock,
+            self.new_id,
+            self.count,
+        )
+        self.receiver = Receiver(
+            self.connections,
+            self.inbox,
+            self.sockets,
+            self.bells,
+            self.catch_up,
+            self.new_id,
+            FEEDS,
+            self.guard,
+            self.registrar,
+        )
+        self.replayer = Replayer(
+            self.connections,
+            self.inbox,
+            self.delivery,
+            self.bells,
+            self.catch_up,
+            self.clock,
+            self.new_id,
+            self.profiles,
+            self.meter.charge_for,
+        )
+
+    def _followers(self) -> None:
+        stores = self.state, self.departures, self.profiles
+        kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
+        self.projector = Projector(*stores, self.bells, self.clock, *kept)
+        self.pusher = Pusher(
+            self.connections,
+            self.inbox,
+            self.watches,
+            self.delivery,
+            self.reader,
+            one_by_one,
+            self.departure_reader,
+            self.profiles,
+        )
+        self.filler = Filler(self.reader, PAGE_MS)
+        self.follower = Follower(
+            self.followers,
+            self.reader,
+            self.filler,
+            self.bells,
+            self.clock,
+            self.wait,
+            self.new_id,
+            self.count,
+        )
+        self.archiver = Archiver(self.archive, self.count)
+        gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
+        self.gathering = replace(self.follower, reader=gatherer, habits=HABITS)
+
+    def _sweep(self) -> None:
+        self.trimmer = Trimmer(
+            self.log,
+            self.log,
+            self.followers,
+            self.reader,
+            self.retention,
+            self.clock,
+            self.count,
+            Renewer(self.log, one_by_one, self.clock, self.count, PAGE_MS),
+            aged=MaxAges(self.profiles),
+        )
+        self.sweeper = Sweeper(
+            self.log,
+            self.followers,
+            self.trimmer,
+            self.connections,
+            self.inbox,
+            self.delivery,
+            self.bells,
+            self.clock,
+            self.new_id,
+            self.count,
+            self.tallies,
+            one_by_one,
+            profiles=self.profiles,
+        )
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    def wait(self, ms: int) -> None:
+        """Implements `Sleep`: time passes at once."""
+        self.waits.append(ms)
+        self.now_ms += ms
+
+    def new_id(self) -> str:
+        return f"{next(self._ids):032x}"
+
+    def count(self, metric: str, value: int) -> None:
+        self.counted[metric] += value
+
+    def post(self, *operations: dict[str, Any], feed: str = FEED) -> Page:
+        """Append *operations* as one page."""
+        lines = [line_from(operation, now_ms=self.now_ms) for operation in operations]
+        return self.appender.append(feed, lines)
+
+    def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
+        """The feed's owner sets it so."""
+        standing = self.profiles.profile(feed)
+        assert self.profiles.save(feed, replace(standing, leave=leave))
+
+    def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> Given:
+        """A new key with *roles*, READ if there are none."""
+        given = Given(f"{next(self._ids):0{ID_LENGTH}}", "s" * 32)
+        wanted = Key("", "", frozenset(roles or {Role.READ}), **rights)
+        self.issuer.create(feed, given, wanted)
+        return given
+
+    def follow(self, handler: Handler, feed: str = FEED, follower: Follower | None = None) -> int:
+        """Run the follower of *handler*, and whoever is woken to look at its lease."""
+        follower = follower or self.follower
+        done = follower.run(feed, handler)
+        while self.bells.observations:
+            feed, _, seen = self.bells.observations.pop(0)
+            done += follower.run(feed, handler, seen)
+        return done
+
+    def project(self, feed: str = FEED) -> int:
+        """Run the follower `state`."""
+        return self.follow(self.projector, feed)
+
+    def push(self, feed: str = FEED) -> int:
+        """Run the follower `push`."""
+        return self.follow(self.pusher, feed)
+
+    def archived(self, feed: str = FEED) -> int:
+        """Run the follower `archive`."""
+        return self.follow(self.archiver, feed, self.gathering)
+
+    def connect(self, name: str = "c") -> str:
+        """A new WebSocket connection; its id."""
+        self.connections.open(Connection(name, self.now_ms))
+        return name
+
+    def say(self, connection_id: str, **message: object) -> None:
+        """A client sends *message*."""
+        self.receiver.receive(connection_id, json.dumps(message))
+
+    def heard(self, connection_id: str) -> list[dict[str, Any]]:
+        """What was sent to the connection, in order, decoded."""
+        return [json.loads(message) for message in self.sockets.sent[connection_id]]
+
+    def events(self, connection_id: str) -> list[str]:
+        """The ids of the objects of the events sent to the connection; names without data."""
+        return [
+            event["data"]["id"] if "data" in event else event["event"]
+            for message in self.heard(connection_id)
+            for event in message.get("events", [])
+        ]
+
+    def connection(self, connection_id: str) -> Connection:
+        found = self.connections.get(connection_id)
+        assert found is not None
+        return found
+
+    def rows(self, feed: str = FEED) -> dict[str, str]:
+        """The whole state: line by key."""
+        return {
+            row.key: row.line
+            for bucket in range(limits.BUCKETS)
+            for row in self.state.read(feed, bucket)
+        }

@@ -1,0 +1,84 @@
+"""Admissions: when who is still here is let go."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.core import limits
+from tidings.core.settings.feed import Profile, endings_of
+from tidings.core.settings.revocations import (
+    FOR_GOOD,
+    FORGOTTEN,
+    Admission,
+    Ended,
+    may_be_forgotten,
+    noted,
+)
+
+NOW = 1_763_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("admission", "endings", "ended"),
+    [
+        (FOR_GOOD, {"a": 0}, False),
+        (Admission("a"), {}, False),
+        (Admission("a"), {"b": 0}, False),
+        (Admission("a"), {"a": 0}, True),
+        (Admission("a"), {"a": NOW}, True),
+        (Admission("a"), {"a": NOW + 1}, False),
+        (Admission("a", NOW), {}, True),
+        (Admission("", NOW), {}, True),
+        (Admission("a", NOW + 1), {}, False),
+    ],
+)
+def test_what_ends_an_admission(admission: Admission, endings: dict[str, int], ended: bool) -> None:
+    """Its time, or its key; a password ends nobody."""
+    assert admission.has_ended(endings, NOW) is ended
+
+
+def test_a_profile_knows_the_endings() -> None:
+    """By key."""
+    profile = Profile(ended=(Ended("a", 1), Ended("b", 1, 2)))
+    assert endings_of(profile) == {"a": 0, "b": 2}
+
+
+def test_an_ending_is_noted_once() -> None:
+    """The later one of a key counts: a rotated key may be revoked before it runs out."""
+    standing = noted((Ended("b", NOW),), Ended("a", NOW, NOW + 9))
+    assert noted(standing, Ended("a", NOW + 1)) == (Ended("b", NOW), Ended("a", NOW + 1))
+
+
+def test_an_ending_is_forgotten_when_nobody_can_be_connected() -> None:
+    """Counted from when it counts, so that one of tomorrow is there tomorrow."""
+    later = NOW + limits.CONNECTION_MS_MAX
+    standing = (Ended("a", NOW), Ended("b", NOW, NOW + 1), Ended("c", NOW + 1))
+    assert noted(standing, Ended("d", later)) == (*standing[1:], Ended("d", later))
+
+
+def test_of_very_many_the_oldest_are_forgotten() -> None:
+    """
+    The sweep has let theirs go, and of streams all go that were let in before then; a profile must
+    fit an item, and be read by everybody.
+    """
+    standing: tuple[Ended, ...] = ()
+    for n in range(2 * limits.ENDED_MAX):
+        standing = noted(standing, Ended(f"k{n}", NOW + n))
+    forgotten, *kept = standing
+    assert len(standing) == limits.ENDED_MAX
+    assert [each.key for each in kept] == [f"k{n}" for n in range(1001, 2000)]
+    last_forgotten = NOW + 1000
+    assert (forgotten.key, forgotten.noted_ms) == (FORGOTTEN, NOW + 1999)
+    endings = endings_of(Profile(ended=standing))
+    later = last_forgotten + 10 * limits.CLOCK_SKEW_MS_MAX
+    assert may_be_forgotten(endings, last_forgotten + limits.KEY_AGE_MS, later)
+    assert not may_be_forgotten(endings, last_forgotten + 2 * limits.CLOCK_SKEW_MS_MAX, later)
+    assert not may_be_forgotten(endings_of(Profile(ended=standing[1:])), 0, later)
+
+
+def test_a_key_that_holds_a_while_is_forgotten_from_then_on() -> None:
+    """Who is let in with it until then goes then, and not over and over before."""
+    soon = NOW + 600_000
+    standing = tuple(Ended(f"k{n}", NOW, soon if n == 0 else 0) for n in range(limits.ENDED_MAX))
+    endings = endings_of(Profile(ended=noted(standing, Ended("new", NOW))))
+    assert not may_be_forgotten(endings, NOW, soon - 1)
+    assert may_be_forgotten(endings, soon - 1, soon + 2 * limits.CLOCK_SKEW_MS_MAX)

@@ -1,0 +1,145 @@
+"""Departures: which parents an operation took away from its object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core.model.objects import object_key
+from tidings.core.model.operations import parse_line
+from tidings.core.model.pages import Page
+from tidings.core.state.removed_parents import Departures, Left, depart, encode
+from tidings.core.state.rows import Row, project
+
+from tests.core.scene import NOW, PAGE_MS, TOMBSTONE_MS, line, page
+
+EVENTS = st.sampled_from(["insert", "update", "delete"])
+LINES = st.builds(
+    line, st.sampled_from("ab"), EVENTS, parents=st.lists(st.sampled_from("pqr"), max_size=2)
+)
+LOGS = st.lists(st.lists(LINES, max_size=3), min_size=1, max_size=6).map(
+    lambda batches: [page(number, *lines) for number, lines in enumerate(batches, 1)]
+)
+
+
+def found(
+    pages: Sequence[Page], standing: Sequence[Row] = (), forgotten_ms: int = 0
+) -> dict[int, Left]:
+    """What each page is found to take away; pages that are left as they are, are missing."""
+    worked_out = depart(pages, standing, page_ms=PAGE_MS, forgotten_ms=forgotten_ms)
+    return {each.page: each.left for each in worked_out}
+
+
+def brute_force(pages: Sequence[Page]) -> dict[int, Left]:
+    """The same, from the whole log."""
+    parents: dict[str, set[str]] = {}
+    left: dict[int, Left] = {}
+    for each in pages:
+        of_page = {}
+        for slot, text in enumerate(each.lines):
+            operation = parse_line(text)
+            gone = parents.get(object_key(operation), set()) - set(operation.parents)
+            if gone:
+                of_page[slot] = tuple(sorted(gone))
+            deleted = operation.event == "delete"
+            parents[object_key(operation)] = set() if deleted else set(operation.parents)
+        if each.body:
+            left[each.number] = of_page
+    return left
+
+
+def rows(pages: Sequence[Page]) -> list[Row]:
+    return project(pages, tombstone_ms=TOMBSTONE_MS)
+
+
+@given(LOGS, st.integers(0, 6))
+def test_however_the_log_is_cut_into_runs(pages: list[Page], cut: int) -> None:
+    """What a run finds, from the rows before it, is what the whole log says."""
+    expected = brute_force(pages)
+
+    assert found(pages[:cut]) | found(pages[cut:], rows(pages[:cut])) == expected
+
+
+@given(LOGS, st.integers(0, 6), st.integers(0, 6))
+def test_a_run_that_is_repeated_never_says_anything_else(
+    pages: list[Page], began: int, reached: int
+) -> None:
+    """
+    A run from page *began* on died after it had written the rows up to *reached*, all of them
+    or some. The one that comes after it finds the same or leaves the page as it is.
+    """
+    expected = brute_force(pages)
+    written = rows(pages[: max(began, reached)])
+    before = {row.key: row for row in rows(pages[:began])}
+
+    for count in range(len(written) + 1):
+        standing = [*{**before, **{row.key: row for row in written[:count]}}.values()]
+        again = found(pages[began:], standing)
+        assert again.items() <= expected.items()
+        assert all(number in again for number in expected if number > max(began, reached))
+
+
+def test_a_tombstone_that_has_expired_hides_nothing() -> None:
+    """A run wrote it and died; its page, handled again much later, is not taken for new."""
+    pages = [page(1, line("a", parents=["p"])), page(2, line("a", "delete"), line("b"))]
+    gone_by = pages[1].at_ms
+
+    assert found(pages[1:], rows(pages[:1])) == {2: {0: ("p",)}}
+    assert found(pages[1:], forgotten_ms=gone_by) == {}
+    assert found(pages[1:], forgotten_ms=gone_by - 1) == {2: {}}
+
+
+def test_what_an_old_run_knows_itself_is_known() -> None:
+    """Only the first operation of an object without a row is in doubt."""
+    pages = [page(1, line("a", parents=["p"])), page(2, line("a"))]
+
+    assert found(pages, forgotten_ms=pages[0].at_ms + 10**9) == {2: {0: ("p",)}}
+
+
+def test_parents_that_stay_are_not_left() -> None:
+    """Only what the object had and has no more, by slot."""
+    pages = [
+        page(1, line("a", parents=["p", "q"]), line("b", parents=["p"])),
+        page(2, line("b", parents=["p"]), line("a", parents=["q", "r"])),
+    ]
+
+    assert found(pages) == {1: {}, 2: {1: ("p",)}}
+
+
+def test_a_deletion_leaves_what_it_does_not_name() -> None:
+    """Who knows the object by a parent that the deletion lacks hears of it by that."""
+    pages = [page(1, line("a", parents=["p", "q"])), page(2, line("a", "delete", parents=["q"]))]
+
+    assert found(pages)[2] == {0: ("p",)}
+
+
+def test_a_deleted_object_has_nothing_to_leave() -> None:
+    """Everybody was told that it is gone; that it comes back elsewhere concerns the others."""
+    deleted = page(1, line("a", "delete", parents=["p"]))
+    back = page(2, line("a", "insert", parents=["q"]))
+
+    assert found([deleted, back])[2] == {}
+    assert found([back], rows([deleted])) == {2: {}}
+
+
+def test_fillers_have_no_departures() -> None:
+    """There is nothing in them to know."""
+    assert found([page(1), page(2)]) == {}
+
+
+def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
+    """A page of objects that all lose their 64 long parents: readers take it as unknown."""
+    lost = {slot: tuple(f"{slot * 64 + at:0640x}" for at in range(64)) for slot in range(400)}
+    noise = {slot: tuple(str(hash((slot, at)) ** 9) for at in range(64)) for slot in range(1000)}
+
+    assert encode({0: ("p",)}) == '{"0":["p"]}'
+    assert isinstance(encode(lost), bytes)
+    assert encode(noise) is None
+
+
+def test_departures_expire_with_their_page() -> None:
+    """By the time that pages are kept."""
+    (departures,) = depart([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
+
+    assert departures == Departures(1, "{}", NOW + PAGE_MS)

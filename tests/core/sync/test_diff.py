@@ -1,0 +1,213 @@
+"""Reconciling: the rules of what a dump changes, and its corrections as a whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core.model import timestamps
+from tidings.core.model.objects import object_key
+from tidings.core.model.operations import event_of, line_from, parse_line
+from tidings.core.state.rows import Row
+from tidings.core.sync.corrections import NOWHERE, Correction, Position
+from tidings.core.sync.diff import Standing, dump_line, event_for, reconcile
+from tidings.core.sync.watermark import Moment, Reached, Watermark
+
+from tests.core.scene import NOW
+
+T = NOW
+NEWEST = T + 10
+
+
+def row(name: str, event: str = "update", *, ms: int = T, page: int = 5, **fields: Any) -> Row:
+    """What the state has of an object that changed at *ms*."""
+    raw = {"event": event, "type": "video", "id": name, "timestamp": timestamps.from_ms(ms)}
+    line = line_from(raw | fields, now_ms=0)
+    return Row(object_key(parse_line(line)), page, 1, NOW, line, 0)
+
+
+def dumped(name: str, *, ms: int = T, **fields: Any) -> str:
+    """What a dump has of an object that changed at *ms*."""
+    raw = {"type": "video", "id": name, "timestamp": timestamps.from_ms(ms)}
+    return dump_line(raw | fields)
+
+
+def told(found: list[Correction]) -> list[str]:
+    return [f"{event_of(each.line)} {each.key}" for each in found]
+
+
+@pytest.mark.parametrize(
+    ("in_dump", "standing", "event"),
+    [
+        (T, None, "insert"),
+        (T + 1, Standing(T, deleted=False), "update"),
+        (T, Standing(T, deleted=False), None),
+        (T - 1, Standing(T, deleted=False), None),
+        (T + 1, Standing(T, deleted=True), "insert"),
+        (T, Standing(T, deleted=True), None),
+        (T - 1, Standing(T, deleted=True), None),
+    ],
+)
+def test_O66_what_a_dump_has(in_dump: int, standing: Standing | None, event: str | None) -> None:
+    """Missing: insert. Strictly newer: update, or insert of what was deleted. Else nothing."""
+    assert event_for(in_dump, standing) == event
+
+
+@pytest.mark.parametrize("in_dump", [None, T - 1, T, T + 1])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_changed_behind_the_watermark_is_left_alone(
+    in_dump: int | None, deleted: bool
+) -> None:
+    """Whatever the times of dump and state are, and whether it was deleted there."""
+    assert event_for(in_dump, Standing(T, deleted=deleted, later=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("ms", "event", "corrected"),
+    [
+        (NEWEST - 1, "update", True),
+        (NEWEST, "update", False),
+        (NEWEST + 1, "update", False),
+        (NEWEST - 1, "delete", False),
+        (NEWEST + 1, "delete", False),
+    ],
+)
+def test_O67_what_a_dump_lacks(ms: int, event: str, corrected: bool) -> None:
+    """Strictly older than the newest line: delete, once."""
+    found = reconcile([dumped("new", ms=NEWEST)], [row("a", event, ms=ms), row("new", ms=NEWEST)])
+    assert told(found) == (["delete video/a"] if corrected else [])
+
+
+def test_O67_an_empty_dump_deletes_nothing() -> None:
+    """Neither by a watermark nor without one."""
+    for watermark in (None, Reached(Position(99, 0)), Moment(NEWEST)):
+        assert reconcile([], [row("a", ms=0)], watermark) == []
+
+
+DAY, YEAR = 24 * 3600 * 1000, 365 * 24 * 3600 * 1000
+WATERMARKS = [Reached(Position(7, 0)), Moment(NOW + 7)]
+
+
+@pytest.mark.parametrize("watermark", WATERMARKS, ids=["place", "moment"])
+@pytest.mark.parametrize("off", [DAY, -YEAR, 73 * YEAR], ids=["ahead", "behind", "2099"])
+def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
+    watermark: Watermark, off: int
+) -> None:
+    """
+    All times of the dump are off, or those of the feed: what changed there while the dump was
+    made, pages 8 and 9, stands; what stood before and is not in the dump goes.
+    """
+    for wrong, right in ((off, 0), (0, off)):
+        dump = [dumped(name, ms=T + wrong) for name in ("kept", "again", "missed")]
+        rows = [
+            stood("kept", 6, ms=T + right),
+            stood("gone", 7, ms=T + right),
+            stood("again", 8, ms=T + right),
+            stood("new", 9, ms=T + right),
+            stood("removed", 9, "delete", ms=T + right),
+        ]
+        found = reconcile([*dump, dumped("removed", ms=T + wrong)], rows, watermark)
+        updated = ["update video/kept"] if wrong > right else []
+        assert told(found) == ["insert video/missed", *updated, "delete video/gone"]
+
+
+def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
+    """A row whose page was committed so many milliseconds behind `NOW` as its number says."""
+    return replace(row(name, event, ms=ms, page=page), slot=0, at_ms=NOW + page - (page <= 7))
+
+
+def test_corrections_come_as_inserts_updates_deletes() -> None:
+    """Each with the position its object was seen at; what agrees is left alone."""
+    dump = [dumped("a"), dumped("b", ms=T + 1), dumped("c"), dumped("d", ms=T + 5)]
+    rows = [row("b", page=7), row("c"), row("e", page=9), row("f", ms=T + 5)]
+
+    found = reconcile(dump, rows)
+
+    assert told(found) == ["insert video/a", "insert video/d", "update video/b", "delete video/e"]
+    assert [each.at for each in found] == [NOWHERE, NOWHERE, Position(7, 1), Position(9, 1)]
+
+
+def test_O70_a_created_object_is_an_insert() -> None:
+    """Which replications tell, whatever event stood in the dump."""
+    (found,) = reconcile([dumped("a", EVENT="create")], [])
+
+    assert json.loads(found.line)["event"] == "insert"
+
+
+def test_O72_nothing_leaks_between_lines() -> None:
+    """What one line lacks is not taken from the line before."""
+    found = reconcile([dumped("a", parents=["p"], data={"n": 1}), dumped("b")], [])
+
+    assert [json.loads(each.line).get("parents") for each in found] == [["p"], []]
+    assert "data" not in json.loads(found[1].line)
+
+
+def test_a_delete_is_the_row_once_more() -> None:
+    """Its parents, for those who filter on them, and its time, so that later data wins."""
+    (found,) = reconcile([dumped("b", ms=T + 5)], [row("b", ms=T + 5), row("a", parents=["p"])])
+
+    assert found.line == row("a", "delete", parents=["p"]).line
+
+
+def test_types_are_compared_in_lower_case() -> None:
+    """As the log keeps them: no object is created and deleted at once."""
+    line = dump_line({"type": "VIDEO", "id": "a", "timestamp": timestamps.from_ms(T)})
+
+    assert reconcile([line], [row("a")]) == []
+
+
+def test_times_are_compared_to_the_millisecond() -> None:
+    """As they are kept: digits behind it would make an update in every run."""
+    line = dump_line({"type": "video", "id": "a", "timestamp": "2026-11-20T17:19:10.1239Z"})
+    ms = timestamps.to_ms("2026-11-20T17:19:10.123Z")
+
+    assert reconcile([line], [row("a", ms=ms)]) == []
+    assert told(reconcile([line], [row("a", ms=ms - 1)])) == ["update video/a"]
+
+
+def test_times_are_compared_as_times() -> None:
+    """In the order of text, a whole second would come behind its own milliseconds."""
+    assert told(reconcile([dumped("a", ms=1_500)], [row("a", ms=1_000)])) == ["update video/a"]
+    assert reconcile([dumped("a", ms=1_000)], [row("a", ms=1_500)]) == []
+
+
+def test_a_line_without_a_time_creates_and_no_more() -> None:
+    """It is older than anything, and the dump's newest line is not."""
+    timeless = [dump_line({"type": "video", "id": name}) for name in ("a", "b")]
+
+    assert told(reconcile(timeless, [row("a"), row("c")])) == ["insert video/b"]
+
+
+def test_the_last_line_of_an_object_counts() -> None:
+    """Whatever its time; the newest time of the dump is that of any line."""
+    dump = [dumped("a", ms=T + 9), dumped("a", ms=T + 1)]
+
+    found = reconcile(dump, [row("a"), row("b", ms=T + 5)])
+
+    assert told(found) == ["update video/a", "delete video/b"]
+    assert found[0].line == dumped("a", ms=T + 1).replace("insert", "update", 1)
+
+
+TIMES = st.integers(0, 4)
+OBJECTS = st.sampled_from("abcd")
+
+
+@given(
+    dump=st.lists(st.tuples(OBJECTS, TIMES), max_size=6),
+    state=st.dictionaries(OBJECTS, st.tuples(st.sampled_from(["update", "delete"]), TIMES)),
+)
+def test_O71_a_second_plan_is_empty(
+    dump: list[tuple[str, int]], state: dict[str, tuple[str, int]]
+) -> None:
+    """Whatever dump and state: once its corrections are applied, the dump asks for nothing."""
+    lines = [dumped(name, ms=T + at) for name, at in dump]
+    rows = {each.key: each for each in (row(n, e, ms=T + at) for n, (e, at) in state.items())}
+
+    for each in reconcile(lines, rows.values()):
+        rows[each.key] = Row(each.key, 9, 0, NOW, each.line)
+
+    assert reconcile(lines, rows.values()) == []

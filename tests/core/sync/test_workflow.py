@@ -1,0 +1,193 @@
+"""syncing: what a sync in the cloud is asked, and what follows its plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tidings.core.errors import InvalidFeed, InvalidSync, PlanMissing, UnknownFeed
+from tidings.core.sync import workflow
+from tidings.core.sync.workflow import Request, Tables, judged, read_request, total
+
+FEEDS = frozenset({"main", "films"})
+DUMP = "s3://bucket/some/dump.json.gz"
+TABLES = Tables("L", "S", "C", "eu-west-1")
+SUMMARY = {
+    "creates": 3,
+    "updates": 0,
+    "deletes": 1,
+    "untouched": 9,
+    "through": 7,
+    "stopped": None,
+    "allowable": False,
+    "parts": [
+        {"name": "1-insert/part-0.gz"},
+        {"name": "1-insert/part-1.gz"},
+        {"name": "3-delete/part-0.gz"},
+    ],
+}
+
+
+def read(raw: object) -> Request | None:
+    return read_request(raw, "syncs", FEEDS)
+
+
+def test_a_dump_alone_is_enough() -> None:
+    """The default feed, with what the job does by itself."""
+    assert read({"dump": DUMP}) == Request("main", DUMP, False, ())
+
+
+def test_arguments_are_words_of_their_own() -> None:
+    """Nothing that a request holds can become another option."""
+    request = read({"dump": "s3://bucket/a --no-deletes", "types": ["-x", "y"]})
+    assert request is not None
+
+    words = request.arguments("s3://syncs/plans/1/", TABLES)
+
+    assert words[:4] == ["--feed", "main", "--dump", "s3://bucket/a --no-deletes"]
+    assert words[-1] == "--types=-x,y"
+
+
+@pytest.mark.parametrize("as_of", ["65f00000000000000700002a", "2026-11-21T03:00:00+01:00"])
+def test_the_job_is_told_when_the_dump_began(as_of: str) -> None:
+    """As it was said: whether it is a place of the feed the job sees, which has its log."""
+    request = read({"dump": DUMP, "as_of": as_of})
+    assert request is not None
+    assert request.options == (f"--as-of={as_of}",)
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        ({"dump": None}, "dump"),
+        ({"dump": "http://bucket/key"}, "dump"),
+        ({"dump": "s3://bucket/"}, "dump"),
+        ({"dump": "s3://bucket/a\nb"}, "dump"),
+        ({"dump": "s3://bucket/" + "a" * 1100}, "dump"),
+        ({"dump": DUMP, "feed": 7}, "feed"),
+        ({"dump": DUMP, "types": "video"}, "types"),
+        ({"dump": DUMP, "types": ["a,b"]}, "types"),
+        ({"dump": DUMP, "as_of": "yesterday"}, "as_of"),
+        ({"dump": DUMP, "as_of": 1700000000}, "as_of"),
+        ({"dump": DUMP, "deletes": "no"}, "deletes"),
+        ({"dump": DUMP, "expect": -1}, "expect"),
+        ({"dump": DUMP, "skip_bad": True}, "skip_bad"),
+        ({"dump": DUMP, "max_delete_share": 1.5}, "max_delete_share"),
+        ({"dump": DUMP, "dry_run": 1}, "dry_run"),
+        ({"dump": DUMP, "key": "dumps/main/a"}, "key"),
+        ({"key": 7}, "key"),
+    ],
+)
+def test_what_breaks_a_rule_is_named(raw: dict[str, Any], field: str) -> None:
+    """By the field; nothing is started."""
+    with pytest.raises(InvalidSync) as caught:
+        read(raw)
+
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("feed", "error"), [("none", UnknownFeed), ("no feed", InvalidFeed), ("", InvalidFeed)]
+)
+def test_the_feed_must_be_one_of_the_stage(feed: str, error: type[Exception]) -> None:
+    """Before a job is paid for."""
+    with pytest.raises(error):
+        read({"dump": DUMP, "feed": feed})
+
+
+@pytest.mark.parametrize(
+    ("key", "dump"),
+    [
+        ("dumps/films/today.json.gz", "dumps/films/today.json.gz"),
+        ("dumps/films/week/_SUCCESS", "dumps/films/week/"),
+        ("dumps/films/a/b/_SUCCESS", "dumps/films/a/b/"),
+        ("dumps/films/week/part-1.gz", None),
+        ("dumps/films/_SUCCESS", None),
+        ("dumps/films/.hidden", None),
+        ("dumps/films/week/", None),
+        ("dumps/films", None),
+        ("uploads/films/today.json", None),
+    ],
+)
+def test_an_upload_is_a_dump_or_a_part_of_one(key: str, dump: str | None) -> None:
+    """A file right below its feed, or a folder once it is whole; a marker alone is nothing."""
+    wanted = None if dump is None else Request("films", f"s3://syncs/{dump}", False, ())
+
+    assert read({"key": key}) == wanted
+
+
+def test_groups_are_applied_one_after_the_other() -> None:
+    """Inserts before deletes; what has no correction has no group."""
+    found = judged("plans/1/", SUMMARY, dry_run=False)
+
+    assert found["next"] == workflow.APPLY
+    assert found["groups"] == ["plans/1/1-insert/part-", "plans/1/3-delete/part-"]
+    assert found["through"] == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "dry_run", "following", "outcome"),
+    [
+        ({"stopped": "too many", "allowable": True}, False, "ask", "stopped"),
+        ({"stopped": "too many", "allowable": True}, True, "end", "stopped"),
+        ({"stopped": "empty", "allowable": False}, False, "end", "stopped"),
+        ({"parts": []}, False, "end", "nothing"),
+        ({"parts": []}, True, "end", "nothing"),
+        ({}, True, "end", "planned"),
+    ],
+)
+def test_what_follows_a_plan(
+    changes: dict[str, Any], dry_run: bool, following: str, outcome: str
+) -> None:
+    """Only what may be approved is asked for, and never for a dry run."""
+    found = judged("plans/1/", SUMMARY | changes, dry_run=dry_run)
+
+    assert (found["next"], found["outcome"]) == (following, outcome)
+
+
+def test_a_job_that_leaves_no_plan_failed() -> None:
+    """Whatever its exit code says."""
+    with pytest.raises(PlanMissing, match=r"plans/1/summary\.json"):
+        judged("plans/1/", None, dry_run=False)
+
+
+def test_what_was_applied_adds_up() -> None:
+    """Over the parts of a group and over groups; the first group is done with."""
+    before = judged("plans/1/", SUMMARY, dry_run=False)
+    part = {"applied": 2, "moved": 1, "done": 0}
+
+    once = total(before, [part, part])
+    twice = total(once, [part])
+
+    assert once["groups"] == before["groups"][1:] and twice["groups"] == []
+    assert twice["applied"] == {"applied": 6, "moved": 3, "done": 0}
+    assert twice["refused"] is None
+
+
+def test_nothing_follows_a_part_that_was_refused() -> None:
+    """What the others did still counts."""
+    part = {"applied": 2, "moved": 0, "done": 0}
+    refused = {**part, "refused": {"key": "k", "error": "PlanTooOld"}}
+
+    found = total(judged("plans/1/", SUMMARY, dry_run=False), [part, refused, refused])
+
+    assert found["groups"] == []
+    assert found["refused"] == {"key": "k", "error": "PlanTooOld", "parts": 2}
+    assert found["applied"]["applied"] == 6
+
+
+def test_an_export_takes_the_place_of_the_scan() -> None:
+    """The job takes the last of two options; the folder is the one DynamoDB makes."""
+    sync = workflow.checked(read({"dump": DUMP}), "1", "syncs", TABLES)
+    arn = "arn:aws:dynamodb:eu-west-1:1:table/state/export/0123-abc"
+
+    found = workflow.exported(sync, "1", "syncs", arn, 42)["arguments"]
+
+    assert found[-6:] == [
+        "--state",
+        "scan",
+        "--state",
+        "s3://syncs/exports/1/AWSDynamoDB/0123-abc/",
+        "--through",
+        "42",
+    ]

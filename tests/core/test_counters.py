@@ -1,0 +1,110 @@
+"""Tallies: what a process has to write of its streams, and when."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core import limits
+from tidings.core.counters import Audience, Share
+
+NOW = 1_795_000_000_000
+SOON, EVERY = limits.TALLY_SOON_MS, limits.TALLY_EVERY_MS
+
+
+def test_who_comes_is_told_at_once() -> None:
+    """The first client of a process has nothing to wait for."""
+    audience = Audience()
+    assert audience.is_empty and not audience.is_due(NOW)
+
+    audience.open()
+
+    assert audience.is_due(NOW)
+    assert audience.share(NOW) == Share(connections=1, sent=0, clients=1)
+    assert not audience.is_due(NOW)
+
+
+def test_a_thousand_who_come_together_are_told_together() -> None:
+    """Once a second at most, whoever comes and goes."""
+    audience = Audience()
+    audience.open()
+    audience.share(NOW)
+    for _ in range(999):
+        audience.open()
+
+    assert not audience.is_due(NOW + SOON - 1)
+    assert audience.is_due(NOW + SOON)
+    assert audience.share(NOW + SOON) == Share(connections=999, sent=0, clients=1000)
+
+
+def test_events_wait_for_the_next_time() -> None:
+    """However many are sent, no write is spent on them alone."""
+    audience = Audience()
+    audience.open()
+    audience.share(NOW)
+    audience.send(100_000)
+
+    assert not audience.is_due(NOW + EVERY - 1)
+    assert audience.is_due(NOW + EVERY)
+    assert audience.share(NOW + EVERY) == Share(connections=0, sent=100_000, clients=1)
+
+
+def test_who_stays_is_told_again() -> None:
+    """Though nothing is sent: a presence that is not renewed runs out."""
+    audience = Audience()
+    audience.open()
+    audience.share(NOW)
+
+    assert audience.is_due(NOW + EVERY)
+    assert 2 * EVERY < limits.PRESENCE_MS <= 60_000
+
+
+def test_the_last_who_leaves_is_told() -> None:
+    """Then there is nothing more to do."""
+    audience = Audience()
+    audience.open()
+    audience.open()
+    audience.share(NOW)
+    audience.close()
+    assert not audience.has_left
+    audience.close()
+    assert audience.has_left
+
+    assert audience.share(NOW) == Share(connections=0, sent=0, clients=0)
+    assert audience.is_empty and not audience.has_left
+
+
+@given(st.lists(st.sampled_from(["open", "close", "send", "write", "fail"])))
+def test_nothing_is_lost_and_nothing_told_twice(moves: list[str]) -> None:
+    """Whatever fails: the shares that were written add up to what happened."""
+    audience, there, opened, sent = Audience(), 0, 0, 0
+    written = Share(0, 0, 0)
+    for move in [*moves, "write"]:
+        if move == "open":
+            audience.open()
+            there, opened = there + 1, opened + 1
+        elif move == "close" and there:
+            audience.close()
+            there -= 1
+        elif move == "send":
+            audience.send(3)
+            sent += 3
+        elif move == "write":
+            share = audience.share(NOW)
+            written = Share(
+                written.connections + share.connections, written.sent + share.sent, share.clients
+            )
+        elif move == "fail":
+            audience.give_back(audience.share(NOW))
+
+    assert written == Share(opened, sent, there)
+
+
+def test_what_was_given_back_is_due_again() -> None:
+    """Soon, and though everybody has left since."""
+    audience = Audience()
+    audience.open()
+    audience.close()
+    audience.give_back(audience.share(NOW))
+
+    assert not audience.is_empty
+    assert audience.is_due(NOW + SOON)

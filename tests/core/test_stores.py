@@ -1,0 +1,71 @@
+"""The ports: what the core needs, and the stores in memory that keep to them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from typing import Protocol
+
+import pytest
+import tidings.core
+from tidings.core import counters, effects, memory
+from tidings.core.log import renewal
+from tidings.core.maintenance import restore
+from tidings.core.state import tombstones
+
+MODULES = [counters, effects, renewal, restore, tombstones] + [
+    importlib.import_module(each.name)
+    for each in pkgutil.walk_packages(tidings.core.__path__, "tidings.core.")
+    if each.name.endswith(".stores")
+]
+
+PORTS = {
+    name: port
+    for module in MODULES
+    for name, port in vars(module).items()
+    if inspect.isclass(port) and Protocol in port.__bases__
+}
+STORES = [getattr(memory, name) for name in memory.__all__]
+
+
+def methods(port: type) -> dict[str, inspect.Signature]:
+    return {
+        name: inspect.signature(method)
+        for name, method in vars(port).items()
+        if inspect.isfunction(method) and (name == "__call__" or not name.startswith("_"))
+    }
+
+
+def implemented(store: type) -> list[str]:
+    """The ports that the class says it implements."""
+    return re.findall(r"`([A-Z]\w+)`", (store.__doc__ or "").partition("\n\n")[0])
+
+
+@pytest.mark.parametrize("port", PORTS.values(), ids=list(PORTS))
+def test_a_port_is_small_and_says_what_it_promises(port: type) -> None:
+    """Four methods at most; a docstring on the port and on each method with a name."""
+    found = methods(port)
+
+    assert 1 <= len(found) <= 4
+    assert port.__doc__
+    for name in found:
+        assert name == "__call__" or getattr(port, name).__doc__
+
+
+@pytest.mark.parametrize("store", STORES, ids=memory.__all__)
+def test_a_store_in_memory_has_the_methods_of_its_ports(store: type) -> None:
+    """With the very same arguments, defaults and types."""
+    assert implemented(store)
+    for name in implemented(store):
+        for method, signature in methods(PORTS[name]).items():
+            assert inspect.signature(getattr(store, method)) == signature
+
+
+def test_every_store_has_a_memory_of_its_own() -> None:
+    """All but the plain functions: clock, ids, waiting, spreading, counting, hooks, bcrypt."""
+    plain = {name for name, port in PORTS.items() if set(methods(port)) == {"__call__"}}
+
+    assert {name for store in STORES for name in implemented(store)} == set(PORTS) - plain
+    assert plain == {"Clock", "Sleep", "NewId", "Spread", "Count", "AskHooks", "CheckBcrypt"}

@@ -1,0 +1,185 @@
+"""Registering: the order of its steps, and what becomes of them when one fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from tidings.core import limits
+from tidings.core.auth.passwords import hashed
+from tidings.core.errors import InvalidSetting, Unavailable
+from tidings.core.settings.feed import checked
+from tidings.core.settings.resources import Resource
+from tidings.core.triton.registration import Listener
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.session import State
+
+from tests.core.scene import FEED, NOW, Scene, op
+
+VM = Resource("vm", ("nic", "alias"), "/vms")
+REGISTRATION = {
+    "instance": "i1",
+    "service": "tcns",
+    "changeKind": {"resource": "vm", "subResources": ["nic"]},
+}
+SAID = {"resource": "vm", "subResources": ["nic", "alias"], "bootstrapRoute": "/vms"}
+
+
+def vm(name: str = "x1", *subs: str) -> dict[str, object]:
+    return op(name, type="vm", changed=list(subs or ("nic",)))
+
+
+@pytest.fixture
+def declared(scene: Scene) -> Scene:
+    standing = scene.profiles.profile(FEED)
+    assert scene.profiles.save(FEED, replace(standing, resources=(VM,), max_age_s=3600))
+    return scene
+
+
+def listen(scene: Scene, name: str = "c", instance: str = "i1") -> None:
+    scene.connections.open(Connection(name, scene.now_ms, listener=Listener(1, FEED)))
+    scene.say(name, **{**REGISTRATION, "instance": instance})
+
+
+def items(scene: Scene, name: str = "c") -> list[str]:
+    return [each["changedResourceId"] for each in scene.heard(name)[1:]]
+
+
+def test_it_starts_where_the_state_stands(declared: Scene) -> None:
+    """What a bootstrap from the state cannot hold yet comes as an item: nothing is lost."""
+    declared.post(vm("projected"))
+    declared.project()
+    declared.push()
+    declared.post(vm("not projected"))
+    declared.push()
+    listen(declared)
+    declared.push()
+    assert items(declared) == ["not projected"]
+    declared.post(vm("later"))
+    declared.push()
+    assert items(declared) == ["not projected", "later"]
+
+
+def test_nobody_serves_it_before_it_is_answered(declared: Scene) -> None:
+    """A sweep in between leaves it alone; one behind a crash hands it over."""
+    listener = Listener(1, FEED, "i1")
+    until = NOW + limits.REGISTERING_MS
+    declared.connections.open(
+        Connection("c", NOW, State.JOINING, FEED, runner_expires_ms=until, listener=listener)
+    )
+    declared.sweeper.run(frozenset({FEED}))
+    assert declared.inbox.list(FEED) == []
+    declared.now_ms = until
+    declared.sweeper.run(frozenset({FEED}))
+    assert [change.connection_id for change in declared.inbox.list(FEED)] == ["c"]
+
+
+def test_a_registration_that_is_overtaken_leaves_nothing(declared: Scene) -> None:
+    """Its connection went between our reading and our writing."""
+    gone = Connection("c", NOW, listener=Listener(1, FEED))
+    declared.registrar.hear(gone, json.dumps(REGISTRATION))
+    assert declared.registry.registered(FEED) == []
+    assert declared.sockets.sent["c"] == []
+
+
+@pytest.mark.parametrize("away", ["busy", "gone"])
+def test_an_answer_that_is_not_taken_ends_it(declared: Scene, away: str) -> None:
+    """The first thing a listener hears is the answer, or nothing."""
+    getattr(declared.sockets, away).add("c")
+    listen(declared)
+    declared.sockets.busy.clear()
+    declared.post(vm())
+    declared.push()
+    assert declared.sockets.sent["c"] == []
+    assert declared.connections.get("c") is None
+    assert declared.registry.registered(FEED) == []
+    assert declared.counted["ListenersRegistered"] == 0
+
+
+def test_the_earlier_of_an_instance_is_cut(declared: Scene) -> None:
+    """And forgotten; the later one alone is told and counted."""
+    listen(declared, "first")
+    declared.push()
+    listen(declared, "second")
+    declared.push()
+    declared.post(vm())
+    declared.push()
+    assert declared.sockets.closed == ["first"]
+    assert declared.connections.get("first") is None
+    assert (items(declared, "first"), items(declared, "second")) == ([], ["x1"])
+    assert declared.counted["ListenersRegistered"] == 2
+
+
+def test_a_password_is_asked_for(declared: Scene) -> None:
+    """In the payload; a wrong one ends the connection with the reason."""
+    stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
+    standing = declared.profiles.profile(FEED)
+    declared.profiles.save(FEED, replace(standing, read_passwords=(stored,)))
+    declared.connections.open(Connection("c", NOW, listener=Listener(1, FEED)))
+    declared.say("c", **REGISTRATION)
+    assert declared.sockets.sent["c"][0].startswith("password: must be the read password")
+    assert declared.sockets.closed == ["c"] and declared.connections.get("c") is None
+    declared.connections.open(Connection("d", NOW, listener=Listener(1, FEED)))
+    declared.say("d", **REGISTRATION, password="a good password")
+    assert declared.heard("d") == [SAID]
+
+
+def test_other_clients_are_as_they_were(declared: Scene) -> None:
+    """They hear events beside a listener, which is told no cursors."""
+    listen(declared)
+    declared.connect("own")
+    declared.say("own", action="subscribe")
+    declared.push()
+    declared.post(vm("x1", "nic", "alias"), op("y"))
+    declared.push()
+    assert declared.events("own") == ["x1", "y"]
+    assert items(declared) == ["x1"]
+    declared.now_ms += limits.TELL_EVERY_MS
+    declared.post(op("z"))
+    declared.push()
+    assert items(declared) == ["x1"]
+
+
+def test_F31_what_is_older_than_max_age_goes(declared: Scene) -> None:
+    """Younger items stay, and older ones that a follower has still to send."""
+    for name in ("old", "undelivered", "young"):
+        if name == "young":
+            declared.now_ms += 3600 * 1000 + 1
+        declared.post(vm(name))
+        declared.project()
+        if name == "old":
+            declared.push()
+    assert declared.trimmer.run(FEED) == 2  # as far as the push follower is
+    declared.push()
+    assert declared.trimmer.run(FEED) == 3
+
+
+@pytest.mark.parametrize("seconds", [0, None, "3600", float("nan"), True, 59])
+def test_F32_max_age_is_a_number_of_seconds(declared: Scene, seconds: object) -> None:
+    """Missing or anything else is an error that names it, and nothing is saved."""
+    profile = declared.profiles.profile(FEED)
+    with pytest.raises(InvalidSetting, match="maxAge"):
+        checked(replace(profile, max_age_s=seconds))  # type: ignore[arg-type]
+
+
+def test_F33_a_resource_is_declared_once(declared: Scene) -> None:
+    """The error names it."""
+    profile = replace(declared.profiles.profile(FEED), resources=(VM, VM))
+    with pytest.raises(InvalidSetting) as caught:
+        checked(profile)
+    assert str(caught.value) == 'Resource "vm" appears multiple times in configuration'
+
+
+def test_a_store_that_is_away_registers_nobody(declared: Scene) -> None:
+    """The client sees no answer and registers again."""
+
+    class Away:
+        def profile(self, feed: str) -> object:
+            raise Unavailable("away")
+
+    registrar = replace(declared.registrar, profiles=Away())  # type: ignore[arg-type]
+    connection = Connection("c", NOW, listener=Listener(1, FEED))
+    with pytest.raises(Unavailable):
+        registrar.hear(connection, json.dumps(REGISTRATION))
+    assert declared.registry.registered(FEED) == []

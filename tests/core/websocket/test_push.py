@@ -1,0 +1,413 @@
+"""The follower `push`: makes subscriptions live and sends them what they want."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidings.core import limits
+from tidings.core.errors import FellOff
+from tidings.core.followers.follower import PUSH
+from tidings.core.memory import MemorySockets
+from tidings.core.model import cursors
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.settings.feed import Profile
+from tidings.core.websocket.connections import Change, Connection, Outcome, Watch
+from tidings.core.websocket.session import State
+
+from tests.core.following import trimmed
+from tests.core.scene import FEED, Scene, op
+
+VIDEOS = Filter(types=frozenset({"video"}))
+
+
+def live(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: int = 0) -> str:
+    """A live connection with its watch, as a join leaves it."""
+    scene.connections.open(Connection(name, scene.now_ms, State.LIVE, FEED, wanted, since=since))
+    scene.watches.add(FEED, Watch(name, wanted, since))
+    return name
+
+
+def joining(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: int = 0) -> Change:
+    """A connection that waits to be taken up; its change, not yet posted."""
+    scene.connections.open(Connection(name, scene.now_ms, State.JOINING, FEED, wanted, since=since))
+    return Change(name, True, wanted, since, token="t")
+
+
+def cursor(scene: Scene, name: str) -> int:
+    """The page of the last cursor the client was sent."""
+    found = [message["cursor"] for message in scene.heard(name) if "cursor" in message]
+    place = cursors.parse(found[-1])
+    assert isinstance(place, cursors.Place)
+    return place.page
+
+
+def test_a_live_connection_gets_what_it_wants(scene: Scene) -> None:
+    """In log order, with the cursor behind all that was looked at."""
+    live(scene, wanted=VIDEOS)
+    scene.post(op("a"), op("u", type="user"), op("b"))
+    scene.post(op("v", type="user"))
+    scene.push()
+
+    assert scene.events("c") == ["a", "b"]
+    assert cursor(scene, "c") == 2
+
+
+def asked(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the index of subscriptions is asked from now on."""
+    found: list[str] = []
+
+    def watched(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+        def asking(*given: Any) -> Any:
+            found.append(name)
+            return ask(*given)
+
+        return asking
+
+    for name in ("find", "few"):
+        monkeypatch.setattr(scene.watches, name, watched(name, getattr(scene.watches, name)))
+    return found
+
+
+def test_few_subscriptions_are_read_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many names a turn holds: nothing is looked up for a feed that nobody follows."""
+    reads = asked(scene, monkeypatch)
+    scene.post(*(op(f"x{number}", parents=[f"user/{number}"]) for number in range(50)))
+    scene.push()
+    live(scene, wanted=VIDEOS)
+    scene.post(op("a"))
+    scene.push()
+
+    assert reads == ["few", "few"]
+    assert scene.events("c") == ["a"]
+
+
+def test_a_crowded_feed_is_looked_up_and_asked_again_later(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are too many, what does not help is not tried at each turn."""
+    monkeypatch.setattr(limits, "FEW_WATCHES", 1)
+    live(scene, "c", wanted=VIDEOS)
+    live(scene, "d", wanted=VIDEOS)
+    reads = asked(scene, monkeypatch)
+    found = []
+    for passed_ms in (0, limits.CROWDED_MS - 1, 1):
+        scene.now_ms += passed_ms
+        scene.post(op(f"a{passed_ms}"))
+        scene.push()
+        found.append(reads.count("few"))
+
+    assert found == [1, 1, 2]
+    assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.CROWDED_MS - 1}", "a1"]
+
+
+def test_what_it_has_already_is_not_sent(scene: Scene) -> None:
+    """A watch begins behind its page."""
+    live(scene, since=1)
+    scene.post(op("a"))
+    scene.post(op("b"))
+    scene.push()
+
+    assert scene.events("c") == ["b"]
+
+
+def test_a_joining_connection_gets_what_lies_between(scene: Scene) -> None:
+    """From the log, what its replay did not see and we have sent to others; then it is live."""
+    for name in "abc":
+        scene.post(op(name))
+    scene.push()
+    scene.inbox.post(FEED, joining(scene, since=1))
+
+    scene.push()
+
+    assert scene.events("c") == ["b", "c"]
+    assert scene.connection("c").state is State.LIVE
+    assert scene.inbox.list(FEED) == []
+    scene.post(op("d"))
+    scene.push()
+    assert scene.events("c") == ["b", "c", "d"]
+
+
+def test_a_joining_connection_ahead_of_us_gets_nothing_twice(scene: Scene) -> None:
+    """Its replay came further than our checkpoint."""
+    scene.post(op("a"))
+    scene.post(op("b"))
+    scene.inbox.post(FEED, joining(scene, since=2))
+    scene.push()
+    assert scene.events("c") == []
+
+    scene.post(op("d"))
+    scene.push()
+    assert scene.events("c") == ["d"]
+
+
+@pytest.mark.parametrize("reads", [2, 3])
+def test_who_joins_far_behind_is_cut(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    """A turn has no time for more reads: the client resumes from the last cursor it got."""
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1)
+    monkeypatch.setattr(limits, "JOIN_READS_MAX", reads)
+    for name in "abc":
+        scene.post(op(name))
+    scene.push()
+    scene.inbox.post(FEED, joining(scene))
+    scene.push()
+
+    assert scene.events("c") == list("abc")[:reads]
+    assert cursor(scene, "c") == reads
+    assert scene.sockets.closed == (["c"] if reads < 3 else [])
+    assert bool(scene.watches.all(FEED)) is (reads == 3)
+    assert scene.inbox.list(FEED) == []
+
+
+def test_the_missed_pages_are_filtered_too(scene: Scene) -> None:
+    """And the cursor moves over what did not match."""
+    scene.post(op("a"), op("u", type="user"))
+    scene.post(op("v", type="user"))
+    scene.push()
+    scene.inbox.post(FEED, joining(scene, wanted=VIDEOS))
+    scene.push()
+
+    assert scene.events("c") == ["a"]
+    assert cursor(scene, "c") == 2
+
+
+@pytest.mark.parametrize("state", [State.OPEN, State.CATCHING_UP, State.LIVE, State.LEAVING])
+def test_a_change_that_came_too_late_joins_nobody(scene: Scene, state: State) -> None:
+    """The connection has moved on; so with one that is gone."""
+    change = joining(scene)
+    scene.connections.open(replace(scene.connection("c"), state=state))
+    scene.inbox.post(FEED, change)
+    scene.inbox.post(FEED, Change("gone", True, EVERYTHING, 0, "t"))
+    scene.push()
+
+    assert scene.connection("c").state is state
+    assert scene.watches.all(FEED) == []
+    assert scene.inbox.list(FEED) == []
+
+
+def test_a_late_change_does_not_join_with_an_old_filter(scene: Scene) -> None:
+    """It left and subscribed anew meanwhile: what the connection says counts."""
+    for name in "abc":
+        scene.post(op(name))
+    scene.push()
+    joining(scene, wanted=VIDEOS, since=2)
+    scene.inbox.post(FEED, Change("c", True, Filter(types=frozenset({"user"})), 0, "old"))
+    scene.push()
+
+    assert scene.events("c") == ["c"]
+    assert [watch.filter for watch in scene.watches.all(FEED)] == [VIDEOS]
+
+
+def test_a_late_change_does_not_join_the_wrong_feed(scene: Scene) -> None:
+    """It subscribed to another one meanwhile."""
+    joining(scene)
+    scene.inbox.post("other", Change("c", True, EVERYTHING, 0, "old"))
+    scene.push("other")
+
+    assert scene.watches.all("other") == []
+    assert scene.connection("c").state is State.JOINING
+
+
+def test_a_late_change_does_not_end_a_new_subscription(scene: Scene) -> None:
+    """The sweep asked for it before the connection was let go; it is live again since."""
+    live(scene)
+    scene.inbox.post(FEED, Change("c", False, EVERYTHING, 0, "old"))
+    scene.post(op("a"))
+    scene.push()
+
+    assert scene.events("c") == ["a"]
+    assert scene.connection("c").state is State.LIVE
+
+
+def test_leaving(scene: Scene) -> None:
+    """The watch goes, the client is told, the connection is open again as if new."""
+    live(scene)
+    left = scene.connection("c").changed(state=State.LEAVING)
+    assert scene.connections.update(scene.connection("c"), left)
+    scene.inbox.post(FEED, Change("c", False, EVERYTHING, 0, "t"))
+    scene.post(op("a"))
+    scene.push()
+
+    assert scene.heard("c") == [{"reply": "unsubscribed"}]
+    assert scene.watches.all(FEED) == []
+    opened = scene.connection("c")
+    assert (opened.state, opened.feed, opened.filter) == (State.OPEN, "", EVERYTHING)
+
+
+def test_what_the_replay_serves_is_the_replays_to_let_go(scene: Scene) -> None:
+    """A connection that leaves in the middle of its catch-up."""
+    scene.connections.open(
+        Connection("c", scene.now_ms, State.LEAVING, FEED, EVERYTHING, progress='{"page":1}')
+    )
+    scene.inbox.post(FEED, Change("c", False, EVERYTHING, 0, "t"))
+    scene.push()
+
+    assert scene.connection("c").state is State.LEAVING
+
+
+def test_the_watch_of_a_lost_connection_is_removed(scene: Scene) -> None:
+    """Its item is gone, the change still says what it was filed under."""
+    scene.watches.add(FEED, Watch("gone", VIDEOS, 0))
+    scene.inbox.post(FEED, Change("gone", False, VIDEOS, 0, "t"))
+    scene.push()
+
+    assert scene.watches.all(FEED) == []
+
+
+def test_it_leaves_while_it_is_taken_up() -> None:
+    """Between the missed pages and the last write: it is not made live."""
+
+    class Leaving(MemorySockets):
+        def send(self, connection_id: str, frame: str) -> Outcome:
+            old = scene.connection("c")
+            scene.connections.update(old, old.changed(state=State.LEAVING))
+            return super().send(connection_id, frame)
+
+    scene = Scene(sockets=Leaving())
+    scene.post(op("a"))
+    scene.push()
+    scene.inbox.post(FEED, joining(scene))
+    scene.push()
+
+    assert scene.connection("c").state is State.LEAVING
+    assert scene.watches.all(FEED) == []
+
+
+def test_who_is_gone_costs_one_message(scene: Scene) -> None:
+    """It is forgotten with its watch; the others are served."""
+    live(scene, "gone")
+    live(scene, "here")
+    scene.sockets.gone.add("gone")
+    scene.post(op("a"))
+    scene.push()
+
+    assert scene.events("here") == ["a"]
+    assert [watch.connection_id for watch in scene.watches.all(FEED)] == ["here"]
+    assert scene.connections.get("gone") is None
+
+
+def test_who_does_not_read_is_cut(scene: Scene) -> None:
+    """Never skipped: it comes back and resumes from its cursor."""
+    live(scene)
+    scene.sockets.busy.add("c")
+    scene.post(op("a"))
+    scene.push()
+
+    assert scene.sockets.closed == ["c"]
+    assert scene.watches.all(FEED) == [] and scene.connections.get("c") is None
+
+
+def test_who_waited_too_long_is_cut(scene: Scene) -> None:
+    """What it misses has left the log: it comes back and starts from its cursor."""
+    scene.post(op("a"))
+    scene.post(op("b"))
+    scene.push()
+    scene.log.raise_floor(FEED, 3)
+    scene.log._feeds[FEED].pages.clear()
+    scene.log._feeds[FEED].numbers.clear()
+    scene.inbox.post(FEED, joining(scene))
+    scene.push()
+
+    assert scene.sockets.closed == ["c"]
+    assert scene.watches.all(FEED) == []
+
+
+def test_idle_connections_hear_the_cursor_now_and_then(scene: Scene) -> None:
+    """So that a rare filter never falls out of the log; but not with each page."""
+    live(scene, wanted=Filter(types=frozenset({"rare"})))
+    scene.post(op("a"))
+    scene.push()
+    told = len(scene.heard("c"))
+    assert told == 1 and cursor(scene, "c") == 1
+
+    for _ in range(3):
+        scene.post(op("a"))
+        scene.push()
+    assert len(scene.heard("c")) == told
+
+    scene.now_ms += limits.TELL_EVERY_MS
+    scene.post(op("a"))
+    scene.push()
+    assert scene.heard("c")[told:] == [{"events": [], "cursor": scene.heard("c")[-1]["cursor"]}]
+    assert cursor(scene, "c") == 5
+
+
+def test_nobody_is_told_a_cursor_before_its_own(scene: Scene) -> None:
+    """A subscription that begins behind these pages has a better one."""
+    live(scene, since=7)
+    scene.post(op("a"))
+    scene.push()
+
+    assert scene.heard("c") == []
+
+
+def test_many_operations_travel_together(scene: Scene) -> None:
+    """In few messages, each within the bound; only the last one has the cursor."""
+    live(scene)
+    scene.post(*(op(f"x{number}", data="x" * 1000) for number in range(500)))
+    scene.push()
+
+    assert scene.events("c") == [f"x{number}" for number in range(500)]
+    messages = scene.sockets.sent["c"]
+    assert len(messages) == 5
+    assert all(len(message) <= limits.FRAME_BYTES_MAX for message in messages)
+    assert ["cursor" in json.loads(message) for message in messages] == [False] * 4 + [True]
+
+
+def test_its_name(scene: Scene) -> None:
+    """Under which it has its lease and is woken."""
+    assert scene.pusher.name == PUSH == "push"
+
+
+def test_O32_refs_for_live_connections_and_joining_ones(scene: Scene) -> None:
+    """What is pushed and what was missed before; the template of the moment it is sent."""
+    scene.post(op("a"))
+    scene.push()
+    scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
+    scene.inbox.post(FEED, joining(scene, "j"))
+    live(scene)
+    scene.post(op("b"))
+    scene.push()
+
+    assert refs(scene, "j") == ["/videos/a", "/videos/b"]
+    assert refs(scene, "c") == ["/videos/b"]
+
+
+def refs(scene: Scene, name: str) -> list[str]:
+    return [
+        event["data"]["ref"] for message in scene.heard(name) for event in message.get("events", [])
+    ]
+
+
+def test_who_is_connected_to_a_chained_feed_that_lost_pages_comes_back(scene: Scene) -> None:
+    """Nothing is skipped: each resumes from its cursor, and the push goes on behind the copy."""
+    scene.pusher.chained = {FEED}
+    live(scene)
+    live(scene, "listener", Filter(kinds=frozenset({("video", "a")})))
+    for _ in range(4):
+        scene.post(op())
+    trimmed(scene, 4)
+
+    scene.push()
+    assert sorted(scene.sockets.closed) == ["c", "listener"]
+    assert scene.sockets.sent["c"] == []
+    live(scene, "d", since=4)
+    scene.post(op("z"))
+    scene.push()
+    assert scene.events("d") == ["z"]
+
+
+def test_where_producers_post_a_push_that_lost_pages_stands_still(scene: Scene) -> None:
+    """Retention waits for it there, so that it is a mistake; nobody is cut for it."""
+    live(scene)
+    scene.post(op())
+    trimmed(scene, 2)
+
+    with pytest.raises(FellOff):
+        scene.push()
+    assert scene.sockets.closed == []

@@ -1,0 +1,56 @@
+"""The session table: what a client may say when, and what it leads to."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tidings.core.errors import OutOfTurn
+from tidings.core.websocket.session import TRANSITIONS, Act, Event, State, after
+
+STEPS: list[Act | Event] = [*Act, *Event]
+
+
+@pytest.mark.parametrize(("state", "what"), list(itertools.product(State, STEPS)))
+def test_every_pair_is_a_transition_or_out_of_turn(state: State, what: Act | Event) -> None:
+    """Nothing in between; what is refused says what is possible, in a client's words only."""
+    if what in TRANSITIONS[state]:
+        assert after(state, what) is TRANSITIONS[state][what]
+        return
+    with pytest.raises(OutOfTurn) as refused:
+        after(state, what)
+    possible = ", ".join(sorted(act.value for act in Act if act in TRANSITIONS[state]))
+    assert refused.value.rule == f"not possible while {state.value}; possible: {possible}"
+    assert refused.value.value == what.value
+
+
+def test_the_whole_table() -> None:
+    """As the protocol draws it."""
+    drawn: dict[tuple[State, Act | Event], State] = {
+        (State.OPEN, Act.SUBSCRIBE): State.CATCHING_UP,
+        (State.OPEN, Act.RESUME): State.CATCHING_UP,
+        (State.OPEN, Act.UNSUBSCRIBE): State.OPEN,
+        (State.CATCHING_UP, Act.UNSUBSCRIBE): State.LEAVING,
+        (State.CATCHING_UP, Event.REACHED_FRONTIER): State.JOINING,
+        (State.JOINING, Act.UNSUBSCRIBE): State.LEAVING,
+        (State.JOINING, Event.TAKEN_UP): State.LIVE,
+        (State.LIVE, Act.UNSUBSCRIBE): State.LEAVING,
+        (State.LEAVING, Event.LET_GO): State.OPEN,
+        **{(state, Act.PING): state for state in State},
+    }
+    table = {
+        (state, what): then for state, steps in TRANSITIONS.items() for what, then in steps.items()
+    }
+    assert table == drawn
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    """No dead end: from each state a client can come back to open."""
+    for start in State:
+        seen, todo = {start}, [start]
+        while todo:
+            for then in TRANSITIONS[todo.pop()].values():
+                if then not in seen:
+                    seen.add(then)
+                    todo.append(then)
+        assert seen == set(State)

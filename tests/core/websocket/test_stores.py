@@ -1,0 +1,27 @@
+"""The ports of live subscriptions: what is deployed has their methods, as what is in memory has."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from tidings.aws.dynamodb.connections import DynamoDBWatches
+from tidings.core.memory import MemoryWatches
+from tidings.core.websocket.stores import WatchIndex, WatchStore
+
+from tests.core.test_stores import methods
+
+
+@pytest.mark.parametrize("store", [DynamoDBWatches, MemoryWatches])
+@pytest.mark.parametrize("port", [WatchIndex, WatchStore])
+def test_a_store_has_the_methods_of_its_port(port: type, store: type) -> None:
+    """With the very same arguments, defaults and types."""
+    for method, signature in methods(port).items():
+        assert inspect.signature(getattr(store, method)) == signature
+
+
+def test_who_files_can_find() -> None:
+    """One port is the other and more, so that a store is handed over once."""
+    index: WatchIndex = MemoryWatches()
+    store: WatchStore = MemoryWatches()
+    assert (index.few("main", 0), store.all("main")) == ([], [])

@@ -1,0 +1,103 @@
+"""`tidings pipeline` as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tidings.client.cli.main import main
+from tidings.pipelines.templates import SINKS, SOURCES
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["pipeline", *arguments], catch_exceptions=False)
+
+
+def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
+    """A file with each store that was asked for; nothing is connected to."""
+    file = tmp_path / "pipeline.py"
+    reads = [part for each in SOURCES for part in ("--read", each)]
+    done = run("init", *SINKS, *reads, "--file", str(file), "--name", "videos")
+    assert (done.exit_code, done.stdout) == (0, f"wrote {file}\n")
+    shown = run("test", str(file))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines() == [
+        "videos: feed main at http://127.0.0.1:8042, from copy",
+        "- reads files: files in/*.json",
+        "- reads table: table videos at local/app",
+        "- reads frame: video by <lambda>",
+        "- postgres: table objects at local/videos",
+        "  - transform",
+        "- search: index objects at search.example",
+        "  - transform",
+        "- parquet: Parquet files in objects",
+        "  - transform",
+        "- ndjson: lines in objects.json",
+        "  - transform",
+        "- feed: feed main at https://feed.example",
+        "  - transform",
+        "- call: function print",
+        "  - transform",
+    ]
+
+
+def test_T40_init_overwrites_nothing_unasked(tmp_path: Path) -> None:
+    """Where nobody could answer, it does not."""
+    file = tmp_path / "pipeline.py"
+    file.write_text("mine")
+    done = run("init", "ndjson", "--file", str(file))
+    assert (done.exit_code, file.read_text()) == (1, "mine")
+    assert "exists and was left as it is" in done.stderr
+    assert run("init", "ndjson", "--file", str(file), "--force").exit_code == 0
+    assert file.read_text() != "mine"
+
+
+def test_about() -> None:
+    """Every source and store, and how each is written."""
+    listed = run("about").stdout.splitlines()
+    assert [line.partition(" - ")[0] for line in listed] == [*SOURCES, *SINKS]
+    assert 'Parquet("objects")' in run("about", "parquet").stdout
+    assert run("about", "mongodb").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is not there; `tidings pipeline init` writes one"),
+        ("x = 1", "makes 0 pipelines"),
+        ("a = (", "line 1: SyntaxError"),
+        ("a = 1\nb = a + c", "line 2: NameError: name 'c' is not defined"),
+        ("{head}\nPipeline('p', s)\nPipeline('q', s)\na = Pipeline('r', s)", "saves to no store"),
+        ("{head}\na, b = Pipeline('p', s), Pipeline('q', s)", "makes 2 pipelines"),
+        ("{head}\np = Pipeline('', s)", "must have a name"),
+        ("{head}\np = Pipeline('p', s, cofnig=1)", "unexpected keyword argument 'cofnig'"),
+    ],
+)
+def test_T39_a_file_that_cannot_run_says_why(tmp_path: Path, text: str | None, said: str) -> None:
+    """With its line; exit code 1."""
+    file = tmp_path / "pipeline.py"
+    head = "from tidings.pipelines import Pipeline, Source\ns = Source('http://127.0.0.1:1')"
+    if text is not None:
+        file.write_text(text.replace("{head}", head))
+    done = run("test", str(file))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert said in done.stderr
+
+
+def test_what_a_store_knows_of_secrets_is_not_shown(tmp_path: Path) -> None:
+    """Neither of an address nor of a feed."""
+    file = tmp_path / "pipeline.py"
+    file.write_text(
+        "from tidings.pipelines import Feed, Pipeline, Postgres, Source\n"
+        "p = Pipeline('p', Source('http://127.0.0.1:1', password='s3cret'))\n"
+        "p.save('a', Postgres('postgresql://me:s3cret@host/base'))\n"
+        "p.save('b', Postgres('host=h password=s3cret dbname=base'))\n"
+        "p.save('c', Feed('http://127.0.0.1:2', password='s3cret'))\n"
+    )
+    done = run("test", str(file))
+    assert done.exit_code == 0
+    assert "s3cret" not in done.stdout
+    assert "table objects at host=h dbname=base" in done.stdout
+    assert json.dumps(done.stderr) == '""'

@@ -1,0 +1,318 @@
+"""Pipelines that run: real stores, kills, and an end that equals the feed."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.parquet  # type: ignore[import-untyped]
+import pytest
+from tidings.client import Poster, follow
+from tidings.pipelines import Call, Feed, Message, Ndjson, Parquet, Pipeline, Postgres, Source
+from tidings.pipelines.runner import Runner
+from tidings.pipelines.sinks.postgres import Overtaken
+
+from tests.oplog.wire import until
+from tests.transporter.pipe import Pipe
+
+TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
+FILE = """
+from tidings.pipelines import Parquet, Pipeline, Postgres, Source
+
+pipeline = Pipeline("copy", Source("{url}", feed="{feed}", start="{start}"))
+pipeline.save("table", Postgres("{dsn}", table="{feed}"), bulk=20)
+pipeline.save("files", Parquet("{folder}"), bulk=20)
+"""
+
+
+def post(pipe: Pipe, *operations: tuple[str, str], **fields: Any) -> None:
+    made = [{"event": event, "type": "video", "id": name, **fields} for event, name in operations]
+    with Poster(pipe.url, pipe.feed) as poster:
+        poster.post(made)
+
+
+class Running:
+    """A pipeline in a thread, with the events that it told."""
+
+    def __init__(self, pipeline: Pipeline, **options: Any) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.runner = Runner(pipeline, self.events.append, worker="w", **options)
+        self.well: bool | None = None
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        self.well = self.runner.run()
+
+    def __enter__(self) -> Running:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.runner.stop()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+def table_of(dsn: str, table: str) -> dict[str, Any]:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(f"SELECT id, data FROM {table}").fetchall()
+    return {str(name): data for name, data in rows}
+
+
+def files_of(folder: Path) -> dict[str, Any]:
+    """The objects that the files say there are."""
+    rows = [
+        row
+        for file in sorted(folder.glob("part-*.parquet"))
+        for row in pyarrow.parquet.read_table(file).to_pylist()
+    ]
+    assert [row["sequence"] for row in rows] == list(range(len(rows)))
+    found: dict[str, Any] = {}
+    for row in rows:
+        if row["op"] == "command":
+            found = {}
+        elif row["op"] == "delete":
+            found.pop(row["key"], None)
+        else:
+            found[row["key"]] = json.loads(row["data"])
+    return found
+
+
+def objects_of(pipe: Pipe) -> dict[str, Any]:
+    """What a copy of the feed holds."""
+    found: dict[str, Any] = {}
+    for event in follow(pipe.url, transport="sse", feed=pipe.feed, cursor="0"):
+        if event.name == "live":
+            return found
+        if event.name == "delete":  # of the log behind the copy
+            found.pop(event.data["id"], None)
+        elif event.is_operation:
+            found[event.data["id"]] = event.data
+    raise AssertionError
+
+
+def projected(pipe: Pipe) -> bool:
+    import httpx
+
+    found = httpx.get(f"{pipe.url}/feeds/{pipe.feed}/status").json()
+    return all(each["lag_pages"] == 0 for each in found["followers"] if each["name"] == "state")
+
+
+def caught_up(pipe: Pipe, *names: str) -> bool:
+    """Whether these consumers are there, and have acknowledged everything."""
+    found = {each["name"]: each for each in pipe.api.all()}
+    there = [found[name] for name in names if name in found]
+    done = [each for each in there if each["lag_pages"] == 0 and not each["copying"]]
+    return len(done) == len(names)
+
+
+def test_a_table_follows_the_feed(pipe: Pipe, database: str) -> None:
+    """First every object, then what happens to them: put, put again, deleted."""
+    post(pipe, ("insert", "a"), ("insert", "b"), data={"title": "\u00e4"})
+    until(lambda: projected(pipe), within_s=60)
+    sockets = f"{pipe.url.replace('http', 'ws')}/ws"
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, ws_url=sockets))
+    pipeline.save("table", Postgres(database, table=pipe.feed))
+    with Running(pipeline):
+        until(lambda: _table(database, pipe.feed) == {"a", "b"}, within_s=60)
+        post(pipe, ("delete", "a"), ("insert", "c"), ("update", "b"), data={"title": "new"})
+        until(lambda: _table(database, pipe.feed) == {"b", "c"}, within_s=60)
+    assert table_of(database, pipe.feed) == objects_of(pipe)
+    assert table_of(database, pipe.feed)["b"]["data"] == {"title": "new"}
+
+
+def _table(dsn: str, table: str) -> set[str]:
+    try:
+        return set(table_of(dsn, table))
+    except psycopg.errors.UndefinedTable:
+        return set()
+
+
+def test_a_worker_that_was_overtaken_writes_nothing(database: str) -> None:
+    """However late its transaction comes."""
+    made = [Message("insert", "video", "", {"id": "a"}, "0" * 24)]
+    old, new = Postgres(database, table="overtaken"), Postgres(database, table="overtaken")
+    for sink in (old, new):
+        sink.open("p.table")
+    old.write(made, 1)
+    new.write([Message("delete", "video", "", {"id": "a"}, "0" * 24)], 2)
+    with pytest.raises(Overtaken):
+        old.write(made, 1)
+    assert table_of(database, "overtaken") == {}
+    new.write(made, 2)
+    for sink in (old, new):
+        sink.close()
+
+
+def test_a_batch_is_in_the_table_or_not(database: str) -> None:
+    """A text that PostgreSQL cannot hold takes the others of its batch along."""
+    sink = Postgres(database, table="atomic")
+    sink.open("p.table")
+    names = [Message("insert", "video", "", {"id": name}, "0" * 24) for name in ("a", "b\0")]
+    with pytest.raises((ValueError, psycopg.Error)):
+        sink.write(names, 1)
+    assert table_of(database, "atomic") == {}
+    sink.write(names[:1], 1)
+    sink.close()
+    assert set(table_of(database, "atomic")) == {"a"}
+
+
+class Owner:
+    """Objects come, change and go, in a thread of its own."""
+
+    def __init__(self, pipe: Pipe, chance: random.Random) -> None:
+        self._pipe, self._chance = pipe, chance
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._change)
+        self.thread.start()
+
+    def _change(self) -> None:
+        for _ in range(60):
+            names = [f"x{self._chance.randrange(200)}" for _ in range(20)]
+            events = [self._chance.choice(("insert", "update", "delete")) for _ in names]
+            made = zip(events, names, strict=True)
+            post(self._pipe, *made, data={"n": self._chance.random()})
+            time.sleep(0.1)
+        self.done.set()
+
+
+def killed(command: Sequence[str], until_done: threading.Event) -> int:
+    """How often the pipeline was started and killed meanwhile."""
+    kills = 0
+    while not until_done.is_set():
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            until_done.wait(2.5)
+            process.kill()
+            kills += 1
+    return kills
+
+
+@contextmanager
+def started(command: Sequence[str], output: int) -> Iterator[subprocess.Popen[str]]:
+    """A pipeline that does not outlive what is done with it, however that ends."""
+    with subprocess.Popen(command, stdout=output, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_to_the_end(pipe: Pipe, command: Sequence[str]) -> list[dict[str, Any]]:
+    """The events of a pipeline that is stopped when all of its stores are at the end."""
+    with started(command, subprocess.PIPE) as process:
+        names = ("copy.table", "copy.files")
+        until(lambda: caught_up(pipe, *names), within_s=90)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        events = [json.loads(line) for line in process.stdout.read().splitlines()]
+        assert process.wait(60) == 0
+    return events
+
+
+def test_killed_at_any_time_it_ends_equal_to_the_state(
+    pipe: Pipe, database: str, tmp_path: Path
+) -> None:
+    """SIGKILL again and again while objects come, change and go: at the end nothing is missing."""
+    file, folder = tmp_path / "pipeline.py", tmp_path / "objects"
+    where = {"url": pipe.url, "feed": pipe.feed, "dsn": database, "folder": folder}
+    file.write_text(FILE.format(**where, start="copy"))
+    command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
+    owner = Owner(pipe, random.Random(7))
+    assert killed(command, owner.done) >= 2
+    owner.thread.join()
+    until(lambda: projected(pipe), within_s=60)
+
+    events = run_to_the_end(pipe, command)
+    assert [events[0]["kind"], events[-1]["kind"]] == ["boot", "exit"]
+    wanted = objects_of(pipe)
+    assert len(wanted) > 50
+    assert table_of(database, pipe.feed) == wanted
+    assert files_of(folder) == wanted
+
+
+def test_a_store_that_fails_stands_still_and_the_others_go_on(pipe: Pipe, tmp_path: Path) -> None:
+    """After its attempts; what it failed on is named, and it is the exit code."""
+
+    def refuse(batch: Sequence[Message]) -> None:
+        if any(message.key == "1" for message in batch):
+            raise ValueError("too long")
+
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
+    pipeline.save("bad", Call(refuse)).save("good", Ndjson(tmp_path / "lines"))
+    pipe.post("aaa")
+    with Running(pipeline, attempts=2) as running:
+        until(lambda: running.runner.progress[0].state == "failed", within_s=60)
+        pipe.post("a")
+        until(lambda: caught_up(pipe, "p.good"), within_s=60)
+    assert running.well is False
+    assert pipe.api.show("p.bad")["failure"]["id"] == pipe.ids[1]
+    assert pipe.position("p.bad") == 0
+    lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert [line["data"]["id"] for line in lines] == ["0", "1", "2", "3"]
+    told = [event for event in running.events if event["kind"] == "error"]
+    assert {event["error"] for event in told} == {"too long"}
+
+
+def test_a_slow_store_does_not_hold_up_another(pipe: Pipe, tmp_path: Path) -> None:
+    """Each has a worker of its own."""
+    stuck = threading.Event()
+
+    def wait(batch: Sequence[Message]) -> None:
+        stuck.wait(60)
+
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
+    pipeline.save("slow", Call(wait)).save("quick", Ndjson(tmp_path / "lines"))
+    pipe.post("aaaaa")
+    with Running(pipeline):
+        until(lambda: caught_up(pipe, "p.quick"), within_s=60)
+        assert pipe.position("p.slow") is None
+        stuck.set()
+
+
+def test_into_another_feed_nothing_comes_twice(pipe: Pipe, spare: Any) -> None:
+    """A batch that is posted again appends nothing."""
+    with Pipe(int(pipe.url.rpartition(":")[2]), next(spare)) as other:
+        sink = Feed(other.url, other.feed)
+        sink.open("p.feed")
+        batch = [Message("insert", "video", "", {"id": str(n)}, f"{n:024x}") for n in range(3)]
+        sink.write([Message("command", "", "", {}, "1"), *batch], 1)
+        sink.write(batch, 2)
+        sink.close()
+        found = other.api.log({"from": other.api.log()["oldest"]})["entries"]
+    assert [each["data"]["id"] for each in found] == ["0", "1", "2"]
+
+
+def test_a_cut_line_is_ended(tmp_path: Path) -> None:
+    """What a writer that was killed left half does not spoil what follows."""
+    file = tmp_path / "lines"
+    file.write_text('{"op":"insert"}\n{"op":"ins')
+    sink = Ndjson(file)
+    sink.open("p.lines")
+    sink.write([Message("delete", "video", "", {"id": "a"}, "0" * 24)], 1)
+    sink.close()
+    assert json.loads(file.read_text().splitlines()[-1])["op"] == "delete"
+
+
+def test_two_writers_of_one_folder_cannot_overwrite_each_other(tmp_path: Path) -> None:
+    """The second one fails, and goes on behind the first when it begins anew."""
+    made = [Message("insert", "video", "", {"id": "a"}, "0" * 24)]
+    one, two = Parquet(tmp_path), Parquet(tmp_path)
+    one.open("p")
+    two.open("p")
+    one.write(made, 1)
+    with pytest.raises(FileExistsError):
+        two.write(made, 2)
+    two.open("p")
+    two.write(made, 2)
+    assert len(list(tmp_path.glob("part-*.parquet"))) == 2
+    assert files_of(tmp_path) == {"a": {"id": "a"}}

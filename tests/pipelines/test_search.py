@@ -1,0 +1,137 @@
+"""OpenSearch as a store, a real one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from opensearchpy.exceptions import AuthenticationException, ConnectionError, TransportError
+from tidings.client.errors import Unwritten
+from tidings.pipelines import Message, Pipeline, Search, Source
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.sinks.search import version_of
+
+from tests.oplog.wire import until
+from tests.pipelines import search_server
+from tests.pipelines.test_running import Running, objects_of, post
+from tests.transporter.pipe import Pipe
+
+RESET = Message("command", "", "", {}, "1")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The address of an OpenSearch that is started for the tests."""
+    if lacking := search_server.missing():
+        pytest.skip(lacking)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        search_server.running(Path(folder)) as address,
+    ):
+        yield address
+
+
+def message(op: str, name: str, page: int, data: object = None) -> Message:
+    fields = {"type": "video", "id": name, "data": data}
+    return Message(op, "video", "", fields, f"{0:08x}{page:010x}{0:06x}")
+
+
+def opened(url: str, index: str) -> Search:
+    sink = Search(url, index)
+    sink.open("p.search")
+    return sink
+
+
+def documents(url: str, index: str) -> dict[str, Any]:
+    httpx.post(f"{url}/{index}/_refresh", timeout=30)
+    found = httpx.get(f"{url}/{index}/_search?size=1000", timeout=30).json()
+    return {hit["_id"]: hit["_source"] for hit in found.get("hits", {}).get("hits", ())}
+
+
+def test_objects_become_documents(url: str) -> None:
+    """Put, put again, deleted, one that was never there; a type may be part of the index."""
+    sink = opened(url, "made-{namespace}")
+    sink.write([message("insert", "a", 1, 1), message("insert", "b", 1, 1)], 1)
+    sink.write([message("update", "a", 2, 2), message("delete", "b", 3)], 1)
+    sink.write([message("delete", "never", 4)], 1)
+    sink.close()
+    assert documents(url, "made-video") == {"video/a": {"type": "video", "id": "a", "data": 2}}
+
+
+def test_what_comes_again_or_too_late_changes_nothing(url: str) -> None:
+    """The place in the log is the version, whoever writes."""
+    sink, late = opened(url, "versions"), opened(url, "versions")
+    batch = [message("insert", "a", 1, 1), message("update", "a", 2, 2), message("delete", "b", 5)]
+    sink.write(batch, 1)
+    late.write(batch[:1], 2)
+    late.write([message("insert", "b", 4)], 2)
+    sink.write(batch, 1)
+    for each in (sink, late):
+        each.close()
+    assert {key: each["data"] for key, each in documents(url, "versions").items()} == {"video/a": 2}
+
+
+def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
+    """Those before it are written; nothing behind it counts as written."""
+    sink = opened(url, "refused")
+    sink.write([message("insert", "first", 1, {"n": 1})], 1)
+    batch = [message("insert", name, 2, {"n": n}) for name, n in [("a", 1), ("b", "x"), ("c", 1)]]
+    with pytest.raises(Unwritten, match="mapper_parsing_exception") as raised:
+        sink.write(batch, 1)
+    with pytest.raises(Unwritten) as behind:
+        sink.write([RESET, *batch], 1)
+    sink.close()
+    assert (raised.value.index, behind.value.index) == (1, 2)
+    assert "video/a" in documents(url, "refused")
+
+
+def test_before_a_copy_the_index_is_emptied(url: str) -> None:
+    """In its turn within the batch; an index that is not there is no error."""
+    sink = opened(url, "emptied-{namespace}")
+    sink.write([RESET], 1)
+    sink.write([message("insert", "old", 1), message("insert", "both", 1)], 1)
+    sink.write([message("insert", "older", 2), RESET, message("insert", "both", 3)], 1)
+    sink.close()
+    assert set(documents(url, "emptied-video")) == {"video/both"}
+
+
+def test_an_index_follows_the_feed(url: str, pipe: Pipe) -> None:
+    """First every object, then what happens to them."""
+    post(pipe, ("insert", "a"), ("insert", "b"), data={"title": "one"})
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
+    pipeline.save("search", Search(url, pipe.feed))
+
+    def equal() -> bool:
+        wanted = {f"video/{name}": each for name, each in objects_of(pipe).items()}
+        return documents(url, pipe.feed) == wanted
+
+    with Running(pipeline) as running:
+        until(equal, within_s=60)
+        post(pipe, ("delete", "a"), ("insert", "c"), ("update", "b"), data={"title": "new"})
+        until(lambda: equal() and "video/c" in documents(url, pipe.feed), within_s=60)
+    assert running.well is True
+
+
+def test_the_version_grows_with_the_log() -> None:
+    """A copied object has that of the page behind which the log goes on."""
+    ids = ["69000000" + "0000000001" + "000000", "69000001" + "0000000001" + "000005"]
+    copied, behind = "00000000" + "0000000001" + "80003f", "69000000" + "0000000002" + "000000"
+    versions = [version_of(each) for each in (*ids, copied, behind)]
+    assert versions == sorted(set(versions))
+    assert version_of("f" * 24) < 2**63
+
+
+def test_what_it_needs() -> None:
+    """An address and an index; no secret is shown; a server that is away is told at once."""
+    for address in ("search", "ftp://host", "https://"):
+        with pytest.raises(WrongPipeline, match="url must be"):
+            Search(address)
+    with pytest.raises(WrongPipeline, match="index"):
+        Search("https://host", "")
+    assert str(Search("https://me:secret@host:9200/x/")) == "index objects at host/x"
+    with pytest.raises((ConnectionError, AuthenticationException, TransportError)):
+        Search("http://127.0.0.1:1").open("p.search")

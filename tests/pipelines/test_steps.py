@@ -1,0 +1,109 @@
+"""The functions that are built in."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from tidings.pipelines import Message, omit, opfilter, pick, pretty, remap, rename, skip
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.steps import Step, name_of
+
+
+def message(**data: Any) -> Message:
+    found = {"type": "video", "id": "x32", **data}
+    return Message("insert", "video", "2026-01-01T00:00:00Z", found, "0" * 24)
+
+
+def after(step: Step, **data: Any) -> dict[str, Any] | None:
+    found = step(message(**data))
+    return found.data if found else None
+
+
+NAMED = {"type": "video", "id": "x32"}
+
+
+def test_omit() -> None:
+    """By path; what is not there is left out already."""
+    step = omit("secret", "data.inner", "data.no.such")
+    assert after(step, secret=1, data={"inner": 2, "no": 3}) == {**NAMED, "data": {"no": 3}}
+
+
+def test_pick() -> None:
+    """And what names the object stays."""
+    found = after(pick("data.title", "nothing"), data={"title": "a", "b": 1}, c=2)
+    assert found == {**NAMED, "data": {"title": "a"}}
+
+
+def test_rename() -> None:
+    """Also into an object that is not there yet."""
+    found = after(rename({"old": "new", "data.a": "more.b", "none": "x"}), old=1, data={"a": 2})
+    assert found == {**NAMED, "new": 1, "data": {}, "more": {"b": 2}}
+
+
+def test_remap() -> None:
+    """Namespaces that are not named stay."""
+    step = remap({"video": "films"})
+    assert getattr(step(message()), "namespace", "") == "films"
+    assert getattr(remap({"a": "b"})(message()), "namespace", "") == "video"
+
+
+@pytest.mark.parametrize(
+    ("comparison", "match", "kept"),
+    [
+        ("==", 5, [5, 5.0]),
+        ("eq", "5", ["5"]),
+        ("$eq", True, [True]),
+        ("=~", "^5", ["5"]),
+        (">", 4, [5, 5.0]),
+        ("gte", 5.0, [5, 5.0]),
+        ("<", 6, [5, 5.0]),
+        ("$lte", "6", ["5"]),
+    ],
+)
+def test_skip_keeps_what_compares(comparison: str, match: Any, kept: list[Any]) -> None:
+    """Whole numbers equal others; what is of another kind, or missing, does not match."""
+    values = [5, 5.0, "5", True, None, [5], {"a": 5}]
+    step = skip("data.n", comparison, match)
+    found = [value for value in values if after(step, data={"n": value}) is not None]
+    assert [(type(each), each) for each in found] == [(type(each), each) for each in kept]
+    assert after(step) is None
+
+
+def test_opfilter() -> None:
+    """By what is wanted, or by what is not."""
+    assert opfilter(whitelist=("insert",))(message()) is not None
+    assert opfilter(blacklist=("insert",))(message()) is None
+
+
+def test_pretty(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged and passed on."""
+    with caplog.at_level(logging.INFO, "tidings.pipelines"):
+        assert after(pretty(4), a=1) == {**NAMED, "a": 1}
+    assert '    "a": 1' in caplog.text
+
+
+def test_T39_what_no_function_knows_is_refused() -> None:
+    """With the value and what there is."""
+    with pytest.raises(WrongPipeline, match="'~=' is no comparison; there are =="):
+        skip("id", "~=", 1)
+    with pytest.raises(WrongPipeline, match="no regular expression"):
+        skip("id", "=~", "(")
+    with pytest.raises(WrongPipeline, match="not both"):
+        opfilter()
+    with pytest.raises(WrongPipeline, match="'noop' is none of"):
+        opfilter(blacklist=("noop",))
+    with pytest.raises(WrongPipeline, match="no name of a field"):
+        omit("a..b")
+
+
+def test_a_step_has_a_name() -> None:
+    """As a person reads it in the tree."""
+
+    def mine(message: Message) -> Message:
+        return message
+
+    assert name_of(omit("a", "b")) == "omit(a, b)"
+    assert name_of(skip("id", "==", "x")) == "skip(id, ==, 'x')"
+    assert name_of(mine) == "mine"

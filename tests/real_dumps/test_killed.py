@@ -1,0 +1,89 @@
+"""A sync that is killed: nothing is left half, and the next run ends the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from tidings.client.cli.main import main
+from tidings.local.running import Twin
+from tidings.sync.target import on_twin
+
+from tests.oplog.feed import Feed
+from tests.oplog.wire import until
+from tests.real_dumps.test_terminal import COMMAND, PHASES, terminal
+from tests.sync.feeds import told
+from tests.sync.lines import line, written
+from tests.sync.test_raced import Steps, old, steps, sync
+
+__all__ = ["steps"]
+pytestmark = pytest.mark.java
+OBJECTS = 4_000  # four pages, a fifth of a second each
+COLD_S = 180.0  # until Spark has started and compared, on a busy machine
+
+
+class Killed(BaseException):
+    """Nobody catches it: the end of a process, as far as the feed can tell."""
+
+
+def die() -> None:
+    raise Killed
+
+
+def events(twin: Twin, feed: str) -> list[str]:
+    return [f"{event} {operation.id}" for event, operation in told(twin, feed)]
+
+
+def test_killed_at_every_step_it_ends_the_same(
+    twin: Twin, feed: str, steps: Steps, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Until the plan is there nothing happens; then each run goes on behind what is applied."""
+    Feed(twin.port, feed).post(*old("gone"))
+    dump = written(tmp_path / "dump", [line("n", 5)])
+
+    def killed_at(step: str) -> list[str]:
+        steps.at = {step: die}
+        with pytest.raises(Killed):
+            sync(twin, feed, dump)
+        return events(twin, feed)[1:]
+
+    for step in PHASES:
+        assert killed_at(step) == []
+    assert killed_at("applied") == ["insert n"]
+    assert killed_at("applied") == ["insert n", "delete gone"]
+
+    steps.at = {}
+    done = sync(twin, feed, dump)
+    assert (done.exit_code, json.loads(done.stdout)["applied"]) == (0, 0)
+    assert len(events(twin, feed)) == 1 + 2
+
+
+def test_a_killed_process_leaves_nothing_half(
+    twin: Twin, feed: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    In the midst of applying: what was applied is not applied again, and the rest is.
+
+    With --json not even a terminal sees more than the summary, which comes at the end.
+    """
+    names = [f"x{number}" for number in range(OBJECTS)]
+    dump = written(tmp_path / "dump", [line(name, 5) for name in names])
+    where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
+    words = [dump, *where, "--expect", str(OBJECTS), "--json"]
+    log = on_twin(feed, twin.dynamodb_url).log()
+    with terminal([*COMMAND, *words]) as run:
+        # A number drawn is no page yet: what is waited for is one that can be read.
+        until(lambda: run.process.poll() is not None or any(log.read(feed, 0)), COLD_S)
+        run.process.kill()
+    before = len(events(twin, feed))
+
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what is shown on a terminal, to the end of a run
+    again = CliRunner().invoke(main, ["sync", *words])
+
+    assert (0 < before < OBJECTS, run.seen) == (True, "")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert json.loads(again.stdout)["applied"] == OBJECTS - before
+    assert sorted(events(twin, feed)) == sorted(f"insert {name}" for name in names)

@@ -1,0 +1,115 @@
+"""No module imports in a circle, and in the core no package does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from tests.style import source
+from tests.style.source import ROOT
+
+CORE = "tidings.core"
+FAKES = f"{CORE}.memory"  # stores for tests, which import what they stand for
+Graph = Mapping[str, set[str]]
+
+
+def named(module: source.Module) -> tuple[str, bool]:
+    """Its dotted name, and whether it is a package."""
+    parts = list(module.path.relative_to(ROOT).with_suffix("").parts)
+    if "tidings" in parts:
+        parts = parts[parts.index("tidings") :]
+    package = parts[-1] == "__init__"
+    return ".".join(parts[:-1] if package else parts), package
+
+
+def targets(node: ast.AST, name: str, *, package: bool) -> Iterator[tuple[str, str]]:
+    """Each import of *node* as a module and, below it, what may be a name or a module."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, "") for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parts = name.split(".")
+        above = parts[: len(parts) - node.level + package] if node.level else []
+        base = ".".join([*above, *([node.module] if node.module else [])])
+        yield from ((base, alias.name) for alias in node.names)
+
+
+def imports() -> Graph:
+    """Who imports whom: for types, and within functions, too."""
+    modules = {named(module): module for module in source.product()}
+    names = {name for name, _ in modules}
+    graph: dict[str, set[str]] = {}
+    for (name, package), module in modules.items():
+        found = graph.setdefault(name, set())
+        for node in ast.walk(module.tree):
+            for base, below in targets(node, name, package=package):
+                full = f"{base}.{below}"
+                found |= {full if full in names else base} & names - {name}
+    return graph
+
+
+def packages(graph: Graph) -> Graph:
+    """The same for the packages of the core; a module outside of them stands for itself."""
+    found: dict[str, set[str]] = {}
+    for name, others in graph.items():
+        if not name.startswith(f"{CORE}.") or name.startswith(FAKES):
+            continue
+        own = ".".join(name.split(".")[:3])
+        below = {".".join(other.split(".")[:3]) for other in others if other.startswith(CORE)}
+        found.setdefault(own, set()).update(below - {own, CORE})
+    return found
+
+
+def circle(graph: Graph) -> list[str]:
+    """The modules of one circle, each imports the next; none where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def test_modules_do_not_import_in_a_circle() -> None:
+    """Whoever reads one can begin with those that it imports, and they come to an end."""
+    graph = imports()
+
+    assert len(graph) > 300
+    assert circle(graph) == []
+
+
+def test_packages_of_the_core_do_not_import_in_a_circle() -> None:
+    """A capability stands on others, and none of them on it."""
+    graph = packages(imports())
+
+    assert len(graph) > 15
+    assert circle(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import a.b", [("a.b", "")]),
+        ("from a import b, c", [("a", "b"), ("a", "c")]),
+        ("from . import c", [("p.q", "c")]),
+        ("from ..x import c", [("p.x", "c")]),
+        ("if TYPE_CHECKING:\n    from a import b", [("a", "b")]),
+        ("def f():\n    from a import b", [("a", "b")]),
+    ],
+)
+def test_every_form_of_import_is_seen(text: str, found: list[tuple[str, str]]) -> None:
+    """Relative, for types, within a function."""
+    nodes = ast.walk(ast.parse(text))
+
+    assert [each for node in nodes for each in targets(node, "p.q.m", package=False)] == found
+
+
+def test_a_circle_is_found() -> None:
+    """Over three modules, beside one that is in none."""
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
+
+    assert sorted(set(circle(graph))) == ["a", "b", "c"]
+    assert packages({"tidings.core.a.b": {"tidings.core.c.d"}}) == {
+        "tidings.core.a": {"tidings.core.c"}
+    }
