@@ -25,9 +25,9 @@ from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
-from tidings.core.memory import MemoryBells, MemoryDepartures, MemoryProfiles
+from tidings.core.memory import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.local.store import dynamodb_local, tables
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ class Engine:
 
     @property
     def catch_up(self) -> CatchUp:
-        kept = DepartureReader(MemoryDepartures(), self.followers)
+        kept = RemovedParentsReader(MemoryRemovedParents(), self.followers)
         stores = self.reader, self.state, self.followers
         return CatchUp(*stores, now_ms, self.tombstones, kept)
 
     @property
     def projector(self) -> Projector:
-        unset = MemoryDepartures(), MemoryProfiles(), MemoryBells()
+        unset = MemoryRemovedParents(), MemoryProfiles(), MemoryWaker()
         return Projector(self.state, *unset, now_ms, self.tombstones, PAGE_MS, PAGE_MS)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from tidings.core.memory import MemoryWatches
+from tidings.core.memory import MemorySubscriptions
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.websocket import fanout
-from tidings.core.websocket.connections import Watch
+from tidings.core.websocket.connections import Subscription
 
 from bench.sections import Section
 from bench.workload import operations
@@ -20,15 +20,15 @@ _MATCHING = 10
 _ROUNDS = 200
 
 
-def _subscribed(total: int, wanted: list[str]) -> MemoryWatches:
-    watches = MemoryWatches()
+def _subscribed(total: int, wanted: list[str]) -> MemorySubscriptions:
+    watches = MemorySubscriptions()
     for at in range(total):
         parent = wanted[at % len(wanted)] if at < _MATCHING else f"user/nobody-{at}"
-        watches.add(_FEED, Watch(f"c{at}", Filter(None, frozenset({parent})), 0))
+        watches.add(_FEED, Subscription(f"c{at}", Filter(None, frozenset({parent})), 0))
     return watches
 
 
-def _seconds(watches: MemoryWatches, page: Page) -> float:
+def _seconds(watches: MemorySubscriptions, page: Page) -> float:
     best = float("inf")
     for _ in range(_ROUNDS):
         started = time.perf_counter()

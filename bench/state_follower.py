@@ -8,7 +8,7 @@ import uuid
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.followers.follower import STATE, Follower
 from tidings.core.log.reader import Filler
-from tidings.core.memory import MemoryBells
+from tidings.core.memory import MemoryWaker
 from tidings.core.model.operations import line_from
 
 from bench import engine
@@ -27,7 +27,7 @@ def _follower(running: engine.Engine) -> Follower:
         running.followers,
         running.reader,
         filler,
-        MemoryBells(),
+        MemoryWaker(),
         now_ms,
         sleep_ms,
         lambda: uuid.uuid4().hex,

@@ -86,7 +86,7 @@ class Consumer:
             recorder.took(HEARD[self.transport], time.monotonic() - due_s)
 
 
-class Audience:
+class StreamCounter:
     """All consumers of a run; `began_s` is when the schedule began, on the monotonic clock."""
 
     def __init__(self, plan: Plan, place: Place, ledger: Ledger, recorder: Recorder) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from tidings.client.produce.post import encode
 
 from bench.loading import consuming, machine
-from bench.loading.consuming import BEGIN, Audience
+from bench.loading.consuming import BEGIN, StreamCounter
 from bench.loading.ledger import Ledger
 from bench.loading.plan import Place, Plan
 from bench.loading.producing import Producer, Sender
@@ -41,7 +41,7 @@ class Run:
     place: Place
     recorder: Recorder = field(default_factory=Recorder)
     ledger: Ledger = field(init=False)
-    audience: Audience = field(init=False)
+    audience: StreamCounter = field(init=False)
     began_s: float = 0.0
     took_s: float = 0.0
     drained_s: float = 0.0
@@ -108,7 +108,7 @@ async def _begins(found: Run, sender: Sender) -> None:
     marker = [encode({"event": "update", "type": found.plan.type, "id": BEGIN})]
     (first,) = await sender.post(marker, f"load-{found.plan.run}-first", give_up_s=FIRST_S)
     found.ledger = Ledger(found.plan, first)
-    found.audience = Audience(found.plan, found.place, found.ledger, found.recorder)
+    found.audience = StreamCounter(found.plan, found.place, found.ledger, found.recorder)
     found.audience.comes()
     await sender.post(marker, f"load-{found.plan.run}-second")
     try:

@@ -14,7 +14,7 @@ from tidings.core.errors import TidingsError
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     origins = adapters.settings().cors_origins
     try:
-        status, body = consumers.desk().answer(event)
+        status, body = consumers.router().answer(event)
     except TidingsError as error:
         return http_events.refused(event, error, origins)
     return http_events.told(event, status, body, origins)

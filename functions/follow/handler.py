@@ -11,7 +11,7 @@ from tidings.aws.wiring import core
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    rung = stream_triggers.feeds_rung(event)
+    rung = stream_triggers.feeds_to_wake(event)
     served = core.follower().run_each(
         rung, core.follower_handler(), stream_triggers.observation(event)
     )

@@ -15,7 +15,7 @@ from tidings.core.followers.invocation import in_turn, serve
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     feeds = adapters.settings().feeds
-    rung = stream_triggers.feeds_rung(event) if "Records" in event else dict.fromkeys(feeds, "")
+    rung = stream_triggers.feeds_to_wake(event) if "Records" in event else dict.fromkeys(feeds, "")
     ours = feeds & rung.keys()  # others are letters put aside, or of a feed that is nobody's
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
     run = triton.forwarder().run

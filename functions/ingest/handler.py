@@ -23,5 +23,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
         ids = ingest.ingester().accept(http_events.request_from(event))
     except TidingsError as error:
         feed = http_events.feed_of(asked["path"])
-        return http_events.refused(event, error, origins, as_oplog=core.manners().are_oplogs(feed))
+        return http_events.refused(
+            event, error, origins, as_oplog=core.compatibility().are_oplogs(feed)
+        )
     return http_events.accepted(event, ids, origins)

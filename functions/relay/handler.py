@@ -12,7 +12,7 @@ from tidings.core.errors import TidingsError
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    for feed in stream_triggers.feeds_rung(event):
+    for feed in stream_triggers.feeds_to_wake(event):
         try:
             replication.relayer(feed).run(feed)
         except TidingsError as error:  # it is told in the relay, and the sweep rings again

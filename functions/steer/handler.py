@@ -30,7 +30,7 @@ def _check(event: Event) -> Answer:
     )
     request = workflow.read_request(event["request"], event["bucket"], settings.feeds)
     if request is not None:
-        chained.masters().check(request.feed)  # before anything is planned
+        chained.writable().check(request.feed)  # before anything is planned
     return workflow.checked(request, event["id"], event["bucket"], tables)
 
 

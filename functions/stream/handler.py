@@ -13,7 +13,7 @@ from tidings.aws.wiring import core as root
 
 _of = adapters.settings()
 _origins = _of.cors_origins
-_streams = EventStreams(root.streamer, root.manners, now_ms, _origins, _of.stream_ms)
+_streams = EventStreams(root.streamer, root.compatibility, now_ms, _origins, _of.stream_ms)
 _changes = ChangeLists(
     changeagent.lister,
     changeagent.gate,

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration, Purges
-from tidings.core.changeagent.documents import CONFIGURATION, Sheet
+from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.errors import BelowFloor
-from tidings.core.memory import MemorySheets, MemoryTags
+from tidings.core.memory import MemoryOperatorDocuments, MemoryTags
 from tidings.core.model.feeds import Retention
 
 from tests.core.scene import FEED, Scene, op
@@ -23,7 +23,7 @@ class Purging:
 
     def __init__(self, records: int = 100) -> None:
         self.scene = Scene(retention=Retention(age_ms=1000 * HOUR_MS, records_min=0))
-        self.sheets = MemorySheets()
+        self.operator_documents = MemoryOperatorDocuments()
         for number in range(records):
             self.scene.post(op(str(number)))
         self.scene.project()
@@ -35,12 +35,14 @@ class Purging:
 
     def allow(self, records: int, seconds: int) -> None:
         found = Configuration(purge_records=records, purge_ns=seconds * 1_000_000_000)
-        assert self.sheets.write(FEED, CONFIGURATION, Sheet(config.spelled(found)))
+        assert self.operator_documents.write(
+            FEED, CONFIGURATION, OperatorDocument(config.spelled(found))
+        )
 
     def run(self, purge: Retention | None = None) -> list[int]:
         """Purge; the numbers of the changes that remain, from 1."""
         scene = self.scene
-        rule = Purges(self.sheets) if purge is None else lambda feed: purge
+        rule = Purges(self.operator_documents) if purge is None else lambda feed: purge
         replace(scene.trimmer, purge=rule).run(FEED)
         return [number >> 10 for number in self.numbers()]
 

@@ -1,4 +1,8 @@
-"""What every store of connections keeps to: `ConnectionStore`, `Roster`, `Inbox`, `WatchStore`."""
+"""
+What every store of connections keeps to:
+
+`ConnectionStore`, `Roster`, `Inbox`, `SubscriptionStore`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from operator import attrgetter
 
 import pytest
 from tidings.core.model.filters import EVERYTHING, Filter, parent_key, type_key
-from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.roster import Portion, Round
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Roster
@@ -88,7 +92,7 @@ class ConnectionStoreContract:
         for each in (mine, other):
             stores.connections.open(each)
             stores.inbox.post(feed, Change(each.id, True, wanted, 1, "t"))
-            stores.watches.add(feed, Watch(each.id, wanted, 1))
+            stores.watches.add(feed, Subscription(each.id, wanted, 1))
         stores.connections.remove(mine.id)
         stores.connections.remove(mine.id)  # again: nothing happens
         assert stores.connections.get(mine.id) is None
@@ -102,7 +106,7 @@ class ConnectionStoreContract:
         leaving = Filter(types=frozenset({"video"}))
         mine = connection(feed)
         stores.connections.open(mine)
-        stores.watches.add(feed, Watch(mine.id, leaving, 1))
+        stores.watches.add(feed, Subscription(mine.id, leaving, 1))
         stores.inbox.post(feed, Change(mine.id, False, leaving, 1, "t"))
         stores.connections.remove(mine.id)
         assert stores.watches.all(feed) == []
@@ -113,7 +117,7 @@ class ConnectionStoreContract:
         for each in mine:
             stores.connections.open(each)
             stores.inbox.post(feed, Change(each.id, True, EVERYTHING, 1, "t"))
-            stores.watches.add(feed, Watch(each.id, EVERYTHING, 1))
+            stores.watches.add(feed, Subscription(each.id, EVERYTHING, 1))
         found = [each for each in everybody(stores.connections) if each.feed == feed]
         assert sorted(found, key=attrgetter("id")) == mine
 
@@ -122,7 +126,7 @@ class ConnectionStoreContract:
         mine = [connection(feed, name) for name in "abcde"]
         for each in mine:
             stores.connections.open(each)
-            stores.watches.add(feed, Watch(each.id, EVERYTHING, 1))
+            stores.watches.add(feed, Subscription(each.id, EVERYTHING, 1))
         found = list(portions(stores.connections, limit=2))
         named = [each for portion in found for each in portion.connections if each.feed == feed]
         assert sorted(named, key=attrgetter("id")) == mine
@@ -187,11 +191,11 @@ class InboxContract:
         assert stores.inbox.list(feed) == [changes[0], changes[2]]
 
 
-class WatchStoreContract:
+class SubscriptionStoreContract:
     def test_a_watch_is_found_under_each_of_its_keys(self, stores: Stores, feed: str) -> None:
         """Filed under its parents if it has any, and not under its types."""
         wanted = Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"}))
-        watch = Watch("c1=", wanted, 7)
+        watch = Subscription("c1=", wanted, 7)
         stores.watches.add(feed, watch)
         for parent in ("user/x1", "user/x2"):
             assert stores.watches.find(feed, parent_key(parent)) == [watch]
@@ -202,7 +206,7 @@ class WatchStoreContract:
     def test_a_key_is_not_its_beginning(self, stores: Stores, feed: str) -> None:
         """`a`, `ab`, `a/`, `a/b` are four keys, and so is one that ends like an id."""
         for number, parent in enumerate(("a", "ab", "a/", "a/b", "a#", "a c0")):
-            watch = Watch(f"c{number}", Filter(parents=frozenset({parent})), 1)
+            watch = Subscription(f"c{number}", Filter(parents=frozenset({parent})), 1)
             stores.watches.add(feed, watch)
         for number, parent in enumerate(("a", "ab", "a/", "a/b", "a#", "a c0")):
             found = stores.watches.find(feed, parent_key(parent))
@@ -212,13 +216,13 @@ class WatchStoreContract:
     def test_adding_again_replaces(self, stores: Stores, feed: str) -> None:
         """A connection has one subscription under a key."""
         for since in (1, 9):
-            stores.watches.add(feed, Watch("c1", EVERYTHING, since))
-        assert stores.watches.find(feed, "*") == [Watch("c1", EVERYTHING, 9)]
+            stores.watches.add(feed, Subscription("c1", EVERYTHING, since))
+        assert stores.watches.find(feed, "*") == [Subscription("c1", EVERYTHING, 9)]
 
     def test_remove_takes_out_all_keys(self, stores: Stores, feed: str) -> None:
         """Of this connection only; twice is fine."""
         wanted = Filter(parents=frozenset(f"user/{number}" for number in range(10)))
-        mine, other = Watch("c1", wanted, 1), Watch("c2", wanted, 1)
+        mine, other = Subscription("c1", wanted, 1), Subscription("c2", wanted, 1)
         stores.watches.add(feed, mine)
         stores.watches.add(feed, other)
         stores.watches.remove(feed, mine)
@@ -228,9 +232,9 @@ class WatchStoreContract:
 
     def test_few_are_read_at_once(self, stores: Stores, feed: str) -> None:
         """All of them or none: a watch with two keys is filed twice."""
-        twice = Watch("c1", Filter(parents=frozenset({"user/1", "user/2"})), 1)
+        twice = Subscription("c1", Filter(parents=frozenset({"user/1", "user/2"})), 1)
         stores.watches.add(feed, twice)
-        stores.watches.add(feed, Watch("c2", EVERYTHING, 3))
+        stores.watches.add(feed, Subscription("c2", EVERYTHING, 3))
         assert stores.watches.few(feed, 2) is None
         for at_most in (3, 100):
             assert stores.watches.few(feed, at_most) == stores.watches.all(feed)
@@ -238,7 +242,7 @@ class WatchStoreContract:
 
     def test_strings_no_store_takes_are_survived(self, stores: Stores, feed: str) -> None:
         """A client may filter on a lone surrogate, which no operation ever holds."""
-        odd = Watch("c1", Filter(types=frozenset({"\ud800"})), 1)
+        odd = Subscription("c1", Filter(types=frozenset({"\ud800"})), 1)
         stores.watches.add(feed, odd)
         assert stores.watches.all(feed) == [odd]
         stores.watches.remove(feed, odd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.ingest.outbox import Letter
+from tidings.core.ingest.outbox import OutboxMessage
 
 from tests.contract.stores import Stores
 
@@ -10,9 +10,12 @@ from tests.contract.stores import Stores
 class OutboxContract:
     def test_letters_come_in_the_order_of_their_ids(self, stores: Stores, feed: str) -> None:
         """Whole, of their feed alone, until they are done; done twice is fine."""
-        first, second = Letter("1-a", "items", '{"ä":1}\n{}'), Letter("2-a", "operations", "{}")
-        for letter in (second, first):
-            stores.outbox.leave(feed, letter)
+        first, second = (
+            OutboxMessage("1-a", "items", '{"ä":1}\n{}'),
+            OutboxMessage("2-a", "operations", "{}"),
+        )
+        for message in (second, first):
+            stores.outbox.leave(feed, message)
         stores.outbox.leave(f"{feed}-other", first)
         assert stores.outbox.pending(feed) == [first, second]
         stores.outbox.done(feed, first)
@@ -22,8 +25,8 @@ class OutboxContract:
 
     def test_a_letter_that_is_put_aside_waits_no_longer(self, stores: Stores, feed: str) -> None:
         """Again, after a crash, changes nothing."""
-        letter = Letter("1-a", "items", "{}")
-        stores.outbox.leave(feed, letter)
+        message = OutboxMessage("1-a", "items", "{}")
+        stores.outbox.leave(feed, message)
         for _ in range(2):
-            stores.outbox.put_aside(feed, letter, "unknown resource: disk")
+            stores.outbox.put_aside(feed, message, "unknown resource: disk")
         assert stores.outbox.pending(feed) == []

@@ -8,7 +8,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.model.pages import Page, encode
-from tidings.core.replication.clusters import Member, Seat
+from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.replica import Condition, Copy, Counts, Relay, Wanted
 from tidings.core.replication.source import Role
 
@@ -137,9 +137,9 @@ class CoordinatorContract:
 
     def test_a_seat_is_taken_by_one(self, stores: Stores, cluster: str) -> None:
         """Who took it first is told by term and time; the other one has written nothing."""
-        free = Seat(cluster, 0)
-        one = Seat(cluster, 0, "https://one.example", 1, AT)
-        other = Seat(cluster, 0, "https://other.example", 1, AT + 1)
+        free = LeaderLease(cluster, 0)
+        one = LeaderLease(cluster, 0, "https://one.example", 1, AT)
+        other = LeaderLease(cluster, 0, "https://other.example", 1, AT + 1)
         assert list(stores.clusters.seats(cluster)) == []
         assert stores.clusters.take(free, one)
         assert not stores.clusters.take(free, other)
@@ -147,10 +147,10 @@ class CoordinatorContract:
 
     def test_a_seat_that_was_renewed_is_not_taken(self, stores: Stores, cluster: str) -> None:
         """Who thought that it had run out saw an older time."""
-        one = Seat(cluster, 0, "https://one.example", 1, AT)
+        one = LeaderLease(cluster, 0, "https://one.example", 1, AT)
         renewed = replace(one, until_ms=AT + 1)
-        other = Seat(cluster, 0, "https://other.example", 2, AT + 5)
-        assert stores.clusters.take(Seat(cluster, 0), one)
+        other = LeaderLease(cluster, 0, "https://other.example", 2, AT + 5)
+        assert stores.clusters.take(LeaderLease(cluster, 0), one)
         assert stores.clusters.take(one, renewed)
         assert not stores.clusters.take(one, other)
         assert stores.clusters.take(renewed, other)
@@ -158,16 +158,16 @@ class CoordinatorContract:
 
     def test_a_seat_is_given_up(self, stores: Stores, cluster: str) -> None:
         """Its term stays, so that the next one's is higher."""
-        one = Seat(cluster, 0, "https://one.example", 3, AT)
-        assert stores.clusters.take(Seat(cluster, 0), one)
+        one = LeaderLease(cluster, 0, "https://one.example", 3, AT)
+        assert stores.clusters.take(LeaderLease(cluster, 0), one)
         assert stores.clusters.take(one, replace(one, address="", until_ms=0))
-        assert list(stores.clusters.seats(cluster)) == [Seat(cluster, 0, "", 3, 0)]
+        assert list(stores.clusters.seats(cluster)) == [LeaderLease(cluster, 0, "", 3, 0)]
 
     def test_seats_are_told_by_number(self, stores: Stores, cluster: str) -> None:
         """Of this cluster alone."""
-        seats = [Seat(cluster, number, "https://one.example", 1, AT) for number in (1, 0, 7)]
+        seats = [LeaderLease(cluster, number, "https://one.example", 1, AT) for number in (1, 0, 7)]
         for seat in [*seats, replace(seats[0], cluster=f"{cluster}-other")]:
-            assert stores.clusters.take(Seat(seat.cluster, seat.number), seat)
+            assert stores.clusters.take(LeaderLease(seat.cluster, seat.number), seat)
         assert [seat.number for seat in stores.clusters.seats(cluster)] == [0, 1, 7]
 
     def test_members_are_told_by_address(self, stores: Stores, cluster: str) -> None:

@@ -21,10 +21,10 @@ from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
 from tidings.aws.dynamodb.connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-from tidings.aws.dynamodb.departures import DynamoDBDepartures
-from tidings.aws.dynamodb.documents import DynamoDBSheets
+from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
+from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.items import outbox_message as letters
+from tidings.aws.dynamodb.items import outbox_message as messages
 from tidings.aws.dynamodb.keys import DynamoDBKeyCounts, DynamoDBKeyHolds, DynamoDBKeys
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.numbers import DynamoDBNumbers
@@ -35,15 +35,15 @@ from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.renewals import DynamoDBRenewals
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tags import DynamoDBTags
-from tidings.aws.dynamodb.tallies import DynamoDBTallies
+from tidings.aws.dynamodb.tallies import DynamoDBCounters
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.runtime import clients
 from tidings.core.auth.stores import KeyCounts, KeyHolds, Keys
-from tidings.core.changeagent.stores import Sheets, TagStore
+from tidings.core.changeagent.stores import OperatorDocuments, TagStore
 from tidings.core.consumers.stores import ConsumerShelf, ConsumerStore
-from tidings.core.counters import Tallies
+from tidings.core.counters import Counters
 from tidings.core.followers.stores import FollowerStore, Standings
-from tidings.core.ingest.outbox import Letter
+from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.ingest.stores import Outbox as OutboxPort
 from tidings.core.log import renewal
 from tidings.core.log.stores import ClaimStore, Intake, LogStore, TrimStore
@@ -53,30 +53,30 @@ from tidings.core.memory import (
     MemoryConnections,
     MemoryConsumers,
     MemoryCoordinator,
-    MemoryDepartures,
+    MemoryCounters,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeyCounts,
     MemoryKeyHolds,
     MemoryKeys,
     MemoryLog,
+    MemoryOperatorDocuments,
     MemoryOutbox,
     MemoryProfiles,
     MemoryRegistry,
     MemoryRelays,
-    MemorySheets,
+    MemoryRemovedParents,
     MemoryState,
+    MemorySubscriptions,
     MemoryTags,
-    MemoryTallies,
     MemoryTombstones,
-    MemoryWatches,
 )
 from tidings.core.replication.stores import Coordinator, RelayStore
 from tidings.core.settings.stores import Profiles
 from tidings.core.state import tombstones
-from tidings.core.state.stores import DepartureStore, Repairs, StateStore
+from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore
 from tidings.core.triton.stores import Registry
-from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, WatchStore
+from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, SubscriptionStore
 
 _COLD_S = 30  # an engine that has just started may need longer than a function would wait
 
@@ -91,14 +91,14 @@ class Followers(FollowerStore, Standings, Protocol): ...
 
 
 class Outbox(OutboxPort, Protocol):
-    def leave(self, feed: str, letter: Letter) -> None: ...
+    def leave(self, feed: str, message: OutboxMessage) -> None: ...
 
 
 class OwnersOutbox(DynamoDBOutbox):
     """With what an owner's transaction does."""
 
-    def leave(self, feed: str, letter: Letter) -> None:
-        self._client.put_item(TableName=self._table, Item=letters.encode(feed, letter))
+    def leave(self, feed: str, message: OutboxMessage) -> None:
+        self._client.put_item(TableName=self._table, Item=messages.encode(feed, message))
 
 
 class Connections(ConnectionStore, Roster, Protocol): ...
@@ -108,16 +108,16 @@ class Connections(ConnectionStore, Roster, Protocol): ...
 class Stores:
     log: Log
     state: State
-    departures: DepartureStore
+    departures: RemovedParentsStore
     followers: Followers
     claims: ClaimStore
     profiles: Profiles
-    tallies: Tallies
+    tallies: Counters
     connections: Connections
     inbox: Inbox
-    watches: WatchStore
+    watches: SubscriptionStore
     tags: TagStore
-    sheets: Sheets
+    operator_documents: OperatorDocuments
     registry: Registry
     outbox: Outbox
     consumers: ConsumerStore
@@ -134,21 +134,21 @@ class Stores:
 
 def in_memory() -> Stores:
     consumers = MemoryConsumers()
-    inbox, watches, registry = MemoryInbox(), MemoryWatches(), MemoryRegistry()
+    inbox, watches, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
     log = MemoryLog()
     return Stores(
         log,
         MemoryState(),
-        MemoryDepartures(),
+        MemoryRemovedParents(),
         MemoryFollowers(),
         MemoryClaims(),
         MemoryProfiles(),
-        MemoryTallies(),
+        MemoryCounters(),
         MemoryConnections(inbox, watches, registry),
         inbox,
         watches,
         MemoryTags(),
-        MemorySheets(),
+        MemoryOperatorDocuments(),
         registry,
         MemoryOutbox(),
         consumers,
@@ -169,16 +169,16 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
     return Stores(
         DynamoDBLog(client, "log", "control"),
         DynamoDBState(client, "state"),
-        DynamoDBDepartures(client, "state"),
+        DynamoDBRemovedParents(client, "state"),
         DynamoDBFollowers(client, "control"),
         DynamoDBClaims(client, "control"),
         DynamoDBProfiles(client, "control"),
-        DynamoDBTallies(lambda: client, "control"),
+        DynamoDBCounters(lambda: client, "control"),
         DynamoDBConnections(client, "connections"),
         DynamoDBInbox(client, "connections"),
         DynamoDBWatches(client, "connections"),
         DynamoDBTags(client, "state"),
-        DynamoDBSheets(client, "control"),
+        DynamoDBOperatorDocuments(client, "control"),
         DynamoDBRegistry(client, "connections"),
         OwnersOutbox(client, "outbox"),
         consumers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidings.core.changeagent.tag_index import Summary
 
-from tests.contract.departure_store import EXPIRES
+from tests.contract.removed_parents_store import EXPIRES
 from tests.contract.state_store import row
 from tests.contract.stores import Stores
 

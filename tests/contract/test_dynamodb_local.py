@@ -29,10 +29,10 @@ from tests.contract.claim_store import ClaimStoreContract
 from tests.contract.connection_store import (
     ConnectionStoreContract,
     InboxContract,
-    WatchStoreContract,
+    SubscriptionStoreContract,
 )
 from tests.contract.consumer_store import ConsumersContract
-from tests.contract.departure_store import DepartureStoreContract, departures
+from tests.contract.document_store import OperatorDocumentsContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.key_store import KeysContract
 from tests.contract.log_store import LogStoreContract
@@ -42,12 +42,12 @@ from tests.contract.profile_store import ProfilesContract
 from tests.contract.races import RacesContract
 from tests.contract.registry_store import RegistryContract
 from tests.contract.relay_store import CoordinatorContract, RelaysContract
+from tests.contract.removed_parents_store import RemovedParentsStoreContract, departures
 from tests.contract.renew_store import RenewStoreContract
-from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract, row
 from tests.contract.stores import Stores, client_in, on_dynamodb
 from tests.contract.tag_store import TagStoreContract
-from tests.contract.tallies import TalliesContract
+from tests.contract.tallies import CountersContract
 from tests.contract.tombstone_store import TombstoneStoreContract
 
 pytestmark = pytest.mark.java
@@ -117,7 +117,7 @@ class TestState(StateStoreContract): ...
 class TestRepairs(RepairsContract): ...
 
 
-class TestDepartures(DepartureStoreContract): ...
+class TestRemovedParents(RemovedParentsStoreContract): ...
 
 
 class TestFollowers(FollowerStoreContract): ...
@@ -135,13 +135,13 @@ class TestTombstones(TombstoneStoreContract): ...
 class TestKeys(KeysContract): ...
 
 
-class TestTallies(TalliesContract): ...
+class TestCounters(CountersContract): ...
 
 
 class TestTags(TagStoreContract): ...
 
 
-class TestSheets(SheetsContract): ...
+class TestOperatorDocuments(OperatorDocumentsContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...
@@ -150,7 +150,7 @@ class TestConnections(ConnectionStoreContract): ...
 class TestInbox(InboxContract): ...
 
 
-class TestWatches(WatchStoreContract): ...
+class TestWatches(SubscriptionStoreContract): ...
 
 
 class TestRegistry(RegistryContract): ...

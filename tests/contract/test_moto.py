@@ -10,10 +10,10 @@ from tests.contract.claim_store import ClaimStoreContract
 from tests.contract.connection_store import (
     ConnectionStoreContract,
     InboxContract,
-    WatchStoreContract,
+    SubscriptionStoreContract,
 )
 from tests.contract.consumer_store import ConsumersContract
-from tests.contract.departure_store import DepartureStoreContract
+from tests.contract.document_store import OperatorDocumentsContract
 from tests.contract.follower_store import FollowerStoreContract
 from tests.contract.key_store import KeysContract
 from tests.contract.log_store import LogStoreContract
@@ -22,12 +22,12 @@ from tests.contract.outbox_store import OutboxContract
 from tests.contract.profile_store import ProfilesContract
 from tests.contract.registry_store import RegistryContract
 from tests.contract.relay_store import CoordinatorContract, RelaysContract
+from tests.contract.removed_parents_store import RemovedParentsStoreContract
 from tests.contract.renew_store import RenewStoreContract
-from tests.contract.sheet_store import SheetsContract
 from tests.contract.state_store import RepairsContract, StateStoreContract
 from tests.contract.stores import Stores, client_in, emulated, on_dynamodb
 from tests.contract.tag_store import TagStoreContract
-from tests.contract.tallies import TalliesContract
+from tests.contract.tallies import CountersContract
 from tests.contract.tombstone_store import TombstoneStoreContract
 
 
@@ -49,7 +49,7 @@ class TestState(StateStoreContract): ...
 class TestRepairs(RepairsContract): ...
 
 
-class TestDepartures(DepartureStoreContract): ...
+class TestRemovedParents(RemovedParentsStoreContract): ...
 
 
 class TestFollowers(FollowerStoreContract): ...
@@ -67,13 +67,13 @@ class TestTombstones(TombstoneStoreContract): ...
 class TestKeys(KeysContract): ...
 
 
-class TestTallies(TalliesContract): ...
+class TestCounters(CountersContract): ...
 
 
 class TestTags(TagStoreContract): ...
 
 
-class TestSheets(SheetsContract): ...
+class TestOperatorDocuments(OperatorDocumentsContract): ...
 
 
 class TestConnections(ConnectionStoreContract): ...
@@ -82,7 +82,7 @@ class TestConnections(ConnectionStoreContract): ...
 class TestInbox(InboxContract): ...
 
 
-class TestWatches(WatchStoreContract): ...
+class TestWatches(SubscriptionStoreContract): ...
 
 
 class TestRegistry(RegistryContract): ...

@@ -16,7 +16,7 @@ from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.model.pages import Page
-from tidings.core.replication.clusters import Seat
+from tidings.core.replication.clusters import LeaderLease
 from tidings.core.replication.replica import Counts, Relay
 
 from tests.contract.stores import client_in
@@ -108,7 +108,7 @@ def test_D41_a_coordinator_that_is_not_there_is_bad_weather(client: DynamoDBClie
     with pytest.raises(Unavailable):
         clusters.seats("a")
     with pytest.raises(Unavailable):
-        clusters.take(Seat("a", 0), Seat("a", 0, "https://one.example", 1, AT))
+        clusters.take(LeaderLease("a", 0), LeaderLease("a", 0, "https://one.example", 1, AT))
 
 
 def test_a_password_of_an_upstream_is_kept_for_one_feed(client: DynamoDBClient) -> None:

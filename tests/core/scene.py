@@ -32,10 +32,9 @@ from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.memory import (
     MemoryArchive,
-    MemoryBells,
     MemoryClaims,
     MemoryConnections,
-    MemoryDepartures,
+    MemoryCounters,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeyCounts,
@@ -44,18 +43,19 @@ from tidings.core.memory import (
     MemoryLog,
     MemoryProfiles,
     MemoryRegistry,
+    MemoryRemovedParents,
     MemorySockets,
     MemoryState,
-    MemoryTallies,
+    MemorySubscriptions,
     MemoryTombstones,
-    MemoryWatches,
+    MemoryWaker,
 )
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.settings.lookups import Losses, MaxAges
 from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
@@ -102,17 +102,17 @@ class Scene:
     followers: MemoryFollowers = field(default_factory=MemoryFollowers)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
-    departures: MemoryDepartures = field(default_factory=MemoryDepartures)
+    departures: MemoryRemovedParents = field(default_factory=MemoryRemovedParents)
     archive: MemoryArchive = field(default_factory=MemoryArchive)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
-    watches: MemoryWatches = field(default_factory=MemoryWatches)
+    watches: MemorySubscriptions = field(default_factory=MemorySubscriptions)
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
     sockets: MemorySockets = field(default_factory=MemorySockets)
-    bells: MemoryBells = field(default_factory=MemoryBells)
+    waker: MemoryWaker = field(default_factory=MemoryWaker)
     keys: MemoryKeys = field(default_factory=MemoryKeys)
     key_counts: MemoryKeyCounts = field(default_factory=MemoryKeyCounts)
     key_holds: MemoryKeyHolds = field(default_factory=MemoryKeyHolds)
-    tallies: MemoryTallies = field(default_factory=MemoryTallies)
+    tallies: MemoryCounters = field(default_factory=MemoryCounters)
     tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
     counted: Counter[str] = field(default_factory=Counter)
     waits: list[int] = field(default_factory=list)
@@ -139,7 +139,7 @@ class Scene:
             self.guard,
             Bounds(self.state, self.followers, self.reader, self.wait),
         )
-        self.departure_reader = DepartureReader(self.departures, self.followers)
+        self.departure_reader = RemovedParentsReader(self.departures, self.followers)
         self.catch_up = CatchUp(
             self.reader,
             self.state,
@@ -164,7 +164,7 @@ class Scene:
             self.registry,
             self.inbox,
             self.sockets,
-            self.bells,
+            self.waker,
             self.followers,
             self.profiles,
             self.guard,
@@ -177,7 +177,7 @@ class Scene:
             self.connections,
             self.inbox,
             self.sockets,
-            self.bells,
+            self.waker,
             self.catch_up,
             self.new_id,
             FEEDS,
@@ -188,7 +188,7 @@ class Scene:
             self.connections,
             self.inbox,
             self.delivery,
-            self.bells,
+            self.waker,
             self.catch_up,
             self.clock,
             self.new_id,
@@ -199,7 +199,7 @@ class Scene:
     def _followers(self) -> None:
         stores = self.state, self.departures, self.profiles
         kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
-        self.projector = Projector(*stores, self.bells, self.clock, *kept)
+        self.projector = Projector(*stores, self.waker, self.clock, *kept)
         self.pusher = Pusher(
             self.connections,
             self.inbox,
@@ -215,7 +215,7 @@ class Scene:
             self.followers,
             self.reader,
             self.filler,
-            self.bells,
+            self.waker,
             self.clock,
             self.wait,
             self.new_id,
@@ -244,7 +244,7 @@ class Scene:
             self.connections,
             self.inbox,
             self.delivery,
-            self.bells,
+            self.waker,
             self.clock,
             self.new_id,
             self.count,
@@ -288,8 +288,8 @@ class Scene:
         """Run the follower of *handler*, and whoever is woken to look at its lease."""
         follower = follower or self.follower
         done = follower.run(feed, handler)
-        while self.bells.observations:
-            feed, _, seen = self.bells.observations.pop(0)
+        while self.waker.observations:
+            feed, _, seen = self.waker.observations.pop(0)
             done += follower.run(feed, handler, seen)
         return done
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.counters import Audience, Share
+from tidings.core.counters import Share, StreamCounter
 
 NOW = 1_795_000_000_000
-SOON, EVERY = limits.TALLY_SOON_MS, limits.TALLY_EVERY_MS
+SOON, EVERY = limits.COUNT_SOON_MS, limits.COUNT_EVERY_MS
 
 
 def test_who_comes_is_told_at_once() -> None:
     """The first client of a process has nothing to wait for."""
-    audience = Audience()
+    audience = StreamCounter()
     assert audience.is_empty and not audience.is_due(NOW)
 
     audience.open()
@@ -25,7 +25,7 @@ def test_who_comes_is_told_at_once() -> None:
 
 def test_a_thousand_who_come_together_are_told_together() -> None:
     """Once a second at most, whoever comes and goes."""
-    audience = Audience()
+    audience = StreamCounter()
     audience.open()
     audience.share(NOW)
     for _ in range(999):
@@ -38,7 +38,7 @@ def test_a_thousand_who_come_together_are_told_together() -> None:
 
 def test_events_wait_for_the_next_time() -> None:
     """However many are sent, no write is spent on them alone."""
-    audience = Audience()
+    audience = StreamCounter()
     audience.open()
     audience.share(NOW)
     audience.send(100_000)
@@ -50,7 +50,7 @@ def test_events_wait_for_the_next_time() -> None:
 
 def test_who_stays_is_told_again() -> None:
     """Though nothing is sent: a presence that is not renewed runs out."""
-    audience = Audience()
+    audience = StreamCounter()
     audience.open()
     audience.share(NOW)
 
@@ -60,7 +60,7 @@ def test_who_stays_is_told_again() -> None:
 
 def test_the_last_who_leaves_is_told() -> None:
     """Then there is nothing more to do."""
-    audience = Audience()
+    audience = StreamCounter()
     audience.open()
     audience.open()
     audience.share(NOW)
@@ -76,7 +76,7 @@ def test_the_last_who_leaves_is_told() -> None:
 @given(st.lists(st.sampled_from(["open", "close", "send", "write", "fail"])))
 def test_nothing_is_lost_and_nothing_told_twice(moves: list[str]) -> None:
     """Whatever fails: the shares that were written add up to what happened."""
-    audience, there, opened, sent = Audience(), 0, 0, 0
+    audience, there, opened, sent = StreamCounter(), 0, 0, 0
     written = Share(0, 0, 0)
     for move in [*moves, "write"]:
         if move == "open":
@@ -101,7 +101,7 @@ def test_nothing_is_lost_and_nothing_told_twice(moves: list[str]) -> None:
 
 def test_what_was_given_back_is_due_again() -> None:
     """Soon, and though everybody has left since."""
-    audience = Audience()
+    audience = StreamCounter()
     audience.open()
     audience.close()
     audience.give_back(audience.share(NOW))

@@ -10,7 +10,7 @@ import bcrypt
 import pytest
 from tidings.aws.wiring import changeagent
 from tidings.core import limits
-from tidings.core.changeagent.documents import USERS, Sheet
+from tidings.core.changeagent.documents import USERS, OperatorDocument
 
 from functions.administer.handler import handle
 from functions.ingest.handler import handle as ingest
@@ -56,9 +56,9 @@ def configure(body: str) -> dict[str, Any]:
 
 def import_user(password: str) -> None:
     stored = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
-    standing = changeagent.stored_sheets().sheet("main", USERS)
-    assert changeagent.stored_sheets().write(
-        "main", USERS, Sheet(f"ann:{stored}\n", standing.version)
+    standing = changeagent.stored_documents().operator_document("main", USERS)
+    assert changeagent.stored_documents().write(
+        "main", USERS, OperatorDocument(f"ann:{stored}\n", standing.version)
     )
     start_anew()
 

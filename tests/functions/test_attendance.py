@@ -12,7 +12,7 @@ from tidings.aws.web.stream import Message, Receive, Send
 from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryTallies
+from tidings.core.memory import MemoryCounters
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event
@@ -21,7 +21,7 @@ from tests.functions.test_stream import get
 BLOCKS = b'id: 1\nevent: reset\ndata: {}\n\nid: 2\nevent: insert\ndata: {"id":"a\\n\\n"}\n\n'
 
 
-def totals(tallies: MemoryTallies, feed: str = "main") -> Totals:
+def totals(tallies: MemoryCounters, feed: str = "main") -> Totals:
     return tallies.totals(feed, now_ms=0)
 
 
@@ -71,7 +71,7 @@ def test_O64_clients_come_and_go(cloud: Cloud) -> None:
     """Two streams of one process are two clients; afterwards none, and two connections."""
 
     async def scene() -> None:
-        tallies, streams, clock = MemoryTallies(), Streams(), Clock()
+        tallies, streams, clock = MemoryCounters(), Streams(), Clock()
         attendance = Attendance(streams, lambda: tallies, clock, "here")
         visits = [visit(attendance), visit(attendance, "/feeds/main/ops")]
         await settled(lambda: totals(tallies).clients == 2)
@@ -86,7 +86,7 @@ def test_the_last_stream_is_written_before_it_ends(cloud: Cloud) -> None:
     """Behind its last byte a function is frozen, and would never write it."""
 
     async def scene() -> None:
-        tallies, streams = MemoryTallies(), Streams()
+        tallies, streams = MemoryCounters(), Streams()
         attendance = Attendance(streams, lambda: tallies, Clock(), "here")
         seen: list[Totals] = []
 
@@ -106,7 +106,7 @@ def test_O64_who_is_refused_does_not_count(cloud: Cloud, status: int) -> None:
     """Nor does a preflight; nothing is written at all."""
 
     async def scene() -> None:
-        tallies, streams = MemoryTallies(), Streams(status)
+        tallies, streams = MemoryCounters(), Streams(status)
         streams.go.set()
         await visit(Attendance(streams, lambda: tallies, Clock(), "here"))
         assert totals(tallies) == Totals()
@@ -118,7 +118,7 @@ def test_a_stream_that_breaks_has_left_too(cloud: Cloud) -> None:
     """However it ended."""
 
     async def scene() -> None:
-        tallies, streams = MemoryTallies(), Streams()
+        tallies, streams = MemoryCounters(), Streams()
         attendance = Attendance(streams, lambda: tallies, Clock(), "here")
         running = visit(attendance)
         await settled(lambda: totals(tallies).clients == 1)
@@ -135,7 +135,7 @@ def test_a_process_that_is_killed_is_forgotten(cloud: Cloud) -> None:
     """What it said of its clients holds for a while and is not said again."""
 
     async def scene() -> None:
-        tallies, clock = MemoryTallies(), Clock()
+        tallies, clock = MemoryCounters(), Clock()
         running = visit(Attendance(Streams(), lambda: tallies, clock, "here"))
         await settled(lambda: totals(tallies).clients == 1)
         running.cancel()
@@ -149,7 +149,7 @@ def test_a_process_that_is_killed_is_forgotten(cloud: Cloud) -> None:
 def test_what_could_not_be_written_is_written_later(cloud: Cloud) -> None:
     """A store that does not answer delays the count and disturbs no stream."""
 
-    class Weather(MemoryTallies):
+    class Weather(MemoryCounters):
         bad = True
 
         def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
@@ -166,7 +166,7 @@ def test_what_could_not_be_written_is_written_later(cloud: Cloud) -> None:
         assert sent[-1]["more_body"] is False
         assert totals(tallies) == Totals()
         tallies.bad = False
-        clock.now_ms += limits.TALLY_EVERY_MS
+        clock.now_ms += limits.COUNT_EVERY_MS
         await settled(lambda: totals(tallies) == Totals(connections=1, sent=2))
 
     asyncio.run(scene())

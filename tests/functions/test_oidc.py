@@ -72,7 +72,7 @@ def provider() -> Iterator[IdentityProvider]:
         server.shutdown()
 
 
-class Watch:
+class Subscription:
     """A clock that a test moves."""
 
     now = 1000.0
@@ -82,12 +82,12 @@ class Watch:
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def watch() -> Subscription:
+    return Subscription()
 
 
 @pytest.fixture
-def tokens(provider: IdentityProvider, watch: Watch) -> Tokens:
+def tokens(provider: IdentityProvider, watch: Subscription) -> Tokens:
     return Tokens(provider.issuer, ask_over_http, watch)
 
 
@@ -182,7 +182,7 @@ def test_clocks_may_differ_by_a_minute(
 
 
 def test_a_new_key_is_found_and_made_up_ones_ask_nobody(
-    tokens: Tokens, provider: IdentityProvider, watch: Watch
+    tokens: Tokens, provider: IdentityProvider, watch: Subscription
 ) -> None:
     """An unknown name is asked for at most once in half a minute."""
     tokens.allowed("main", Role.READ, shown(token(provider)))
@@ -199,7 +199,7 @@ def test_a_new_key_is_found_and_made_up_ones_ask_nobody(
 
 
 def test_a_key_that_was_withdrawn_ends_within_the_hour(
-    tokens: Tokens, provider: IdentityProvider, watch: Watch
+    tokens: Tokens, provider: IdentityProvider, watch: Subscription
 ) -> None:
     """Known keys are asked for again."""
     given = shown(token(provider))
@@ -212,7 +212,7 @@ def test_a_key_that_was_withdrawn_ends_within_the_hour(
 
 
 def test_an_issuer_that_is_away_locks_nobody_out_for_a_while(
-    tokens: Tokens, provider: IdentityProvider, watch: Watch
+    tokens: Tokens, provider: IdentityProvider, watch: Subscription
 ) -> None:
     """What was known counts for some hours; nobody is told that a token is wrong."""
     given = shown(token(provider))

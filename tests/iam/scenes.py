@@ -35,8 +35,8 @@ from tests.functions.test_archive import given_up
 from tests.functions.test_grants import OPERATION, Asked, come, posting_within
 from tests.iam.stages import SOURCES
 
-Watch = Callable[[], Asked]
-Scene = Callable[[pytest.MonkeyPatch, Watch], object]
+Subscription = Callable[[], Asked]
+Scene = Callable[[pytest.MonkeyPatch, Subscription], object]
 RESUME = {"action": "resume", "cursor": START.encode()}
 LONG_AGO = {
     "action": "resume",
@@ -50,14 +50,14 @@ def _archived(monkeypatch: pytest.MonkeyPatch) -> None:
     start_anew()
 
 
-def resuming_from_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def resuming_from_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     _archived(monkeypatch)
     connect(event("socket_connect"), None)
     watch()
     receive(message(LONG_AGO), None)
 
 
-def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     _archived(monkeypatch)
     connect(event("socket_connect"), None)
     receive(message(RESUME), None)
@@ -65,7 +65,7 @@ def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None
     replay({"replay": CONNECTION}, None)
 
 
-def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     _archived(monkeypatch)
     watch()
     stream = core.streamer().open("main", START.encode(), None, None)
@@ -73,13 +73,13 @@ def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None
         pass
 
 
-def being_told_by_a_stranger(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def being_told_by_a_stranger(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     disconnect(event("socket_disconnect"), None)
     watch()
     receive(event("socket_message"), None)
 
 
-def judging(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def judging(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     region: dict[str, str] = {"LocationConstraint": "eu-west-1"}
     clients.objects().create_bucket(Bucket="syncs", CreateBucketConfiguration=region)  # type: ignore[arg-type]
     key = "plans/one/failure.json"
@@ -89,7 +89,7 @@ def judging(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     steer({"step": "report", "id": "one", "bucket": "syncs", "state": failed}, None)
 
 
-def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps(SOURCES))
     start_anew()
     watch()
@@ -99,7 +99,7 @@ def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
         steer({**asked, "step": "check"}, None)
 
 
-def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     ingest(event("http_post"), None)
     adapters.log().take("main")
     ingest(event("http_post"), None)
@@ -110,14 +110,14 @@ def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     follow({"ring": "main"}, None)
 
 
-def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     shown = {"authorization": f"Bearer {posting_within('user/ann').spelled()}"}
     sent = event("http_post", body=json.dumps(OPERATION), isBase64Encoded=False)
     watch()
     ingest({**sent, "headers": {**sent["headers"], **shown}}, None)
 
 
-def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     """One that joins, one whose time is up."""
     come()
     watch()
@@ -126,7 +126,7 @@ def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     sweep({}, None)
 
 
-def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     archive_on_s3(monkeypatch, "s3://kept")
     ingest(event("http_post"), None)
     watch()
@@ -136,7 +136,7 @@ def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> N
 def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     """*ask* is given the headers of who has one; where there are none, the key is `SHOWN`."""
 
-    def scene(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+    def scene(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
         stored = DynamoDBKeys(clients.dynamodb(), adapters.settings().control_table)
         digest = digest_of(SHOWN.secret)
         assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
@@ -157,7 +157,7 @@ def _said(_: object) -> None:
     receive(message({"action": "subscribe", "password": SHOWN.spelled()}), None)
 
 
-def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     """What is read counts against the rate."""
 
     def replayed(_: object) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from tidings.core.followers.follower import STATE
 from tidings.core.sync.apply import Corrector
-from tidings.core.sync.conflicts import Whereabouts
+from tidings.core.sync.conflicts import Conflicts
 from tidings.core.sync.corrections import Correction
 
 
 class LooksBefore(Corrector):
     """The last look is before the number is taken."""
 
-    def _read_to(self, feed: str, last: int, where: Whereabouts, polls_max: int) -> bool:
+    def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
         where.page = last
         return True
 
@@ -21,7 +21,7 @@ class LooksBefore(Corrector):
 class LeapsOverHoles(Corrector):
     """A number without a page below its own is nothing to wait for."""
 
-    def _read_to(self, feed: str, last: int, where: Whereabouts, polls_max: int) -> bool:
+    def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
         for page in self.log.read(feed, where.page):
             if page.number <= last:
                 where.page = page.number - 1
@@ -33,8 +33,8 @@ class LeapsOverHoles(Corrector):
 class RowsFirst(Corrector):
     """The checkpoint is read behind the rows, which may be older than it."""
 
-    def _look(self, feed: str, section: Sequence[Correction]) -> Whereabouts:
+    def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         rows = self.states.find(feed, [each.key for each in section])
-        where = Whereabouts(section, self.checkpoints.checkpoints(feed).get(STATE, 0))
+        where = Conflicts(section, self.checkpoints.checkpoints(feed).get(STATE, 0))
         where.see_rows(rows)
         return where

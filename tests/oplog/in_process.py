@@ -11,7 +11,7 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.aws.web.stream import EventStreams
 from tidings.client.events import Event
 from tidings.client.transport.sse import Parser
-from tidings.core.ingest.oplog_compat import Manners
+from tidings.core.ingest.oplog_compat import CompatibilityMode
 
 from tests.core.scene import FEEDS, Scene
 
@@ -21,8 +21,8 @@ Message = MutableMapping[str, Any]
 
 
 def streams(scene: Scene) -> EventStreams:
-    manners = Manners(scene.profiles, FEEDS)
-    return EventStreams(lambda: scene.streamer, lambda: manners, now_ms, (ORIGIN,), 60_000)
+    compatibility = CompatibilityMode(scene.profiles, FEEDS)
+    return EventStreams(lambda: scene.streamer, lambda: compatibility, now_ms, (ORIGIN,), 60_000)
 
 
 @dataclass

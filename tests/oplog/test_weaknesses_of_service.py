@@ -23,12 +23,12 @@ from tidings.client.consume.in_flight import InFlight
 from tidings.core.catchup.sse import Stream
 from tidings.core.errors import Rejected, Unavailable
 from tidings.core.ingest.ingest import Request
-from tidings.core.memory import MemoryLog, MemoryState, MemoryWatches
+from tidings.core.memory import MemoryLog, MemoryState, MemorySubscriptions
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Pages
 from tidings.core.state.rows import Lines
-from tidings.core.websocket.connections import Watch
+from tidings.core.websocket.connections import Subscription
 
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, NOW, Scene, op
@@ -221,12 +221,12 @@ def test_W19_streams_that_wait_share_one_reader() -> None:
     assert 1 <= run(work()) <= 2 * waiting_s / POLL_S
 
 
-class CountingWatches(MemoryWatches):
+class CountingWatches(MemorySubscriptions):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
 
-    def find(self, feed: str, key: str) -> Sequence[Watch]:
+    def find(self, feed: str, key: str) -> Sequence[Subscription]:
         self.asked.append(key)
         return super().find(feed, key)
 

@@ -12,7 +12,7 @@ from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents import NOTHING, Left
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.rows import Row, project
 from tidings.core.websocket.push import Pusher
 
@@ -55,7 +55,7 @@ class HastyLeaves(Pusher):
         return pages
 
 
-class EagerReader(DepartureReader):
+class EagerReader(RemovedParentsReader):
     """Takes departures for settled that are not written yet."""
 
     def until(self, feed: str) -> int:
@@ -69,7 +69,7 @@ class WholePages(CatchUp):
         return super().read(feed, after, leave=leave)
 
 
-class CredulousReader(DepartureReader):
+class CredulousReader(RemovedParentsReader):
     """Where departures are unknown, nothing left."""
 
     def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:

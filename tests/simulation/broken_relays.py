@@ -13,7 +13,7 @@ from tidings.core.replication.bootstrap import Bootstrapper
 
 if TYPE_CHECKING:
     from tidings.core.model.pages import Page
-    from tidings.core.replication.clusters import Seat
+    from tidings.core.replication.clusters import LeaderLease
     from tidings.core.replication.replica import Copy, Relay
     from tidings.core.replication.wire import Standing
 
@@ -62,7 +62,7 @@ def _in_two_writes(
     return _enter(self, feed, kept, head=head, operations=operations)
 
 
-def _any_seat(seats: Sequence[Seat], now_ms: int) -> Seat | None:
+def _any_seat(seats: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None:
     """A seat is taken before its time is over."""
     return next(iter(seats), None)
 
@@ -72,4 +72,4 @@ latest_page = instead(bootstrap, "_behind", _latest_page)
 without_floor = instead(Bootstrapper, "finish", _without_floor)
 any_version = instead(MemoryRelays, "_write", _any_version)
 in_two_writes = instead(MemoryLog, "enter", _in_two_writes)
-any_seat = instead(election, "free_seat", _any_seat)
+any_seat = instead(election, "free_lease", _any_seat)

@@ -18,28 +18,28 @@ from tidings.core.followers.follower import Follower
 from tidings.core.followers.leases import Observation
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.memory import (
-    MemoryBells,
     MemoryCoordinator,
-    MemoryDepartures,
     MemoryFollowers,
     MemoryLog,
     MemoryProfiles,
     MemoryRelays,
+    MemoryRemovedParents,
     MemoryState,
     MemoryTombstones,
     MemoryUpstream,
+    MemoryWaker,
 )
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
-from tidings.core.replication.clusters import Seat
+from tidings.core.replication.clusters import LeaderLease
 from tidings.core.replication.commit_times import CopiedUntil
 from tidings.core.replication.replica import RELAY
 from tidings.core.replication.replicate import Relayer
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Source
 from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
 from tests.simulation.functions import FEED, FEEDS
 from tests.simulation.model import Broken, Wanted
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.wire import Portion, Rows
     from tidings.core.state.rows import Row
 
-RING_EVERY_MS: Final = 2_000
+WAKE_EVERY_MS: Final = 2_000
 _RUN_TIMEOUT_S = 20  # of a relay whose run takes twelve
 _FOLLOW_EVERY_MS = 1_500
 
@@ -84,7 +84,7 @@ class CopiedLog(MemoryLog):
             raise Broken(f"{self._name}: page {page.number} is not the master's")
 
 
-class WatchedSeats(MemoryCoordinator):
+class WatchedLeases(MemoryCoordinator):
     """Seats are taken when they are free, and by nobody else."""
 
     def __init__(self, world: World) -> None:
@@ -92,7 +92,7 @@ class WatchedSeats(MemoryCoordinator):
         self._world = world
         self.leaders: dict[tuple[int, int], str] = {}
 
-    def take(self, before: Seat, after: Seat) -> bool:
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         taken = super().take(before, after)
         now = self._world.scheduler.now_ms
         if taken and after.address:
@@ -147,7 +147,7 @@ class Line:
 class Seats:
     """Implements `Coordinator`, for one process: it may not answer."""
 
-    def __init__(self, network: Network, target: WatchedSeats) -> None:
+    def __init__(self, network: Network, target: WatchedLeases) -> None:
         self._network, self._target = network, target
 
     def __getattr__(self, name: str) -> Any:
@@ -159,14 +159,14 @@ class Deployment:
     """One chained feed: its stores, its functions, and who rings them."""
 
     def __init__(
-        self, world: World, name: str, source: Source, network: Network, seats: WatchedSeats
+        self, world: World, name: str, source: Source, network: Network, seats: WatchedLeases
     ) -> None:
         self.world, self.name, self.source = world, name, source
         self.network, self.seats = network, seats
         self.log = CopiedLog(world, name)
         self.relays = MemoryRelays(self.log)
         self.state, self.followers = MemoryState(), MemoryFollowers()
-        self.departures, self.profiles = MemoryDepartures(), MemoryProfiles()
+        self.departures, self.profiles = MemoryRemovedParents(), MemoryProfiles()
         self.tombstones = MemoryTombstones()
         self.off = False
         self.processes: list[Process] = []
@@ -174,7 +174,7 @@ class Deployment:
             Portioner(self.catch_up(), {FEED: source}, self.relays),
             FEED,
         )
-        world.scheduler.spawn(f"{name}-relay", lambda: self._every(RING_EVERY_MS, self._relay))
+        world.scheduler.spawn(f"{name}-relay", lambda: self._every(WAKE_EVERY_MS, self._relay))
         world.scheduler.spawn(f"{name}-state", lambda: self._every(_FOLLOW_EVERY_MS, self._follow))
 
     @property
@@ -183,7 +183,7 @@ class Deployment:
 
     def catch_up(self) -> CatchUp:
         reader = Reader(self.log, self.log, self.followers, self._now, self._count)
-        departures = DepartureReader(self.departures, self.followers)
+        departures = RemovedParentsReader(self.departures, self.followers)
         kept = self.tombstones, departures
         until = CopiedUntil({FEED}, self.relays)
         clock = self._now
@@ -192,7 +192,7 @@ class Deployment:
     def control(self) -> RelayControl:
         reader = Reader(self.log, self.log, self.followers, self._now, self._count)
         sources = {FEED: self.source}
-        return RelayControl(self.relays, sources, FEEDS, reader, MemoryBells(), self._now)
+        return RelayControl(self.relays, sources, FEEDS, reader, MemoryWaker(), self._now)
 
     def _now(self) -> int:
         return self.world.scheduler.now_ms
@@ -218,14 +218,14 @@ class Deployment:
         log = process.through("log", self.log)
         upstream = process.through("upstream", Line(self.network, process))
         state = process.through("state", self.state)
-        bells = MemoryBells()
+        waker = MemoryWaker()
         bootstrapper = Bootstrapper(
             upstream,
             state,
             state,
             process.through("followers", self.followers),
             log,
-            bells,
+            waker,
             process.clock,
             process.new_id,
             process.through("tombstones", self.tombstones),
@@ -237,7 +237,7 @@ class Deployment:
             {FEED: self.source},
             bootstrapper,
             log,
-            bells,
+            waker,
             process.clock,
             process.sleep,
             process.new_id,
@@ -246,7 +246,7 @@ class Deployment:
             process.through("clusters", Seats(self.network, self.seats)),
         )
         relayer.run(FEED)
-        if (FEED, RELAY) in bells.rings and not self.off:
+        if (FEED, RELAY) in waker.woken and not self.off:
             self.world.scheduler.after(self.world.random.uniform(5, 300), self._relay)
 
     def _count(self, metric: str, value: int) -> None:
@@ -260,14 +260,14 @@ class Deployment:
         self.world.machine.start("follow-copy", limits.FOLLOW_TIMEOUT_S, body)
 
     def _following(self, process: Process, observation: Observation | None) -> None:
-        bells = MemoryBells()
+        waker = MemoryWaker()
         log = process.through("log", self.log)
         followers = process.through("followers", self.followers)
         projector = Projector(
             process.through("state", self.state),
             self.departures,
             self.profiles,
-            MemoryBells(),
+            MemoryWaker(),
             process.clock,
             process.through("tombstones", self.tombstones),
             TOMBSTONE_MS,
@@ -278,13 +278,13 @@ class Deployment:
             followers,
             reader,
             Filler(reader, limits.TTL_SLACK_MS),
-            bells,
+            waker,
             process.clock,
             process.sleep,
             process.new_id,
             process.count,
         ).run(FEED, projector, observation)
-        for _, _, seen in bells.observations:
+        for _, _, seen in waker.observations:
             delay_ms = self.world.random.uniform(5, 300)
             self.world.scheduler.after(delay_ms, partial(self._follow, seen))
 

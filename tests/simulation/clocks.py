@@ -13,7 +13,7 @@ from typing import Final
 
 from tidings.core import limits
 
-from .weather import Weather
+from .weather import Faults
 
 RATES: Final = {"wild_clock": 0.4}  # at each start of a process whose clock must not matter
 _SANDBOXES = 4  # of each function
@@ -24,7 +24,7 @@ _NEED_NONE: Final = frozenset({"follow-state", "follow-push", "connect"})
 
 
 class Clocks:
-    def __init__(self, random: Random, weather: Weather) -> None:
+    def __init__(self, random: Random, weather: Faults) -> None:
         self._random, self._weather = random, weather
         self.bound_ms = limits.CLOCK_SKEW_MS_MAX // 2 if weather.strikes("skew") else 0
         self._sandboxes: dict[str, list[int]] = {}

@@ -36,7 +36,7 @@ from tidings.core.memory import MemoryArchive, MemoryKeyHolds, MemoryProfiles
 from tidings.core.model.feeds import Retention
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.stores import Profiles
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.connections import Connection
@@ -58,13 +58,13 @@ VERIFIER = Verifier(b"simulation")
 @dataclass
 class Functions:
     """
-    *bells* implements `Bells`; *told* is what a warm push function remembers, *before* the
+    *bells* implements `Waker`; *told* is what a warm push function remembers, *before* the
     profiles as they were before departures were kept.
     """
 
     parts: Parts
     stores: Stores
-    bells: object
+    waker: object
     deployment: Deployment
     feeds: frozenset[str] = FEEDS
     archive: MemoryArchive | None = None
@@ -118,7 +118,7 @@ class Functions:
             process.through("followers", self.stores.followers),
             self._reader(process),
             Filler(self._reader(process), self.settings(process).page_ms),
-            process.through("bells", self.bells),
+            process.through("bells", self.waker),
             process.clock,
             process.sleep,
             process.new_id,
@@ -164,7 +164,7 @@ class Functions:
             self._connections(process),
             self._inbox(process),
             process.through("sockets", self.stores.sockets),
-            process.through("bells", self.bells),
+            process.through("bells", self.waker),
             self.catch_up(process),
             process.new_id,
             self.feeds,
@@ -183,7 +183,7 @@ class Functions:
             process.through("registry", self.stores.registry),
             self._inbox(process),
             process.through("sockets", self.stores.sockets),
-            process.through("bells", self.bells),
+            process.through("bells", self.waker),
             self._followers(process),
             self.profiles,
             self.guard,
@@ -198,7 +198,7 @@ class Functions:
             self._connections(process),
             self._inbox(process),
             self._delivery(process),
-            process.through("bells", self.bells),
+            process.through("bells", self.waker),
             self.catch_up(process),
             process.clock,
             process.new_id,
@@ -250,7 +250,7 @@ class Functions:
             self._connections(process),
             self._inbox(process),
             self._delivery(process),
-            process.through("bells", self.bells),
+            process.through("bells", self.waker),
             process.clock,
             process.new_id,
             process.count,
@@ -307,7 +307,7 @@ class Functions:
             process.through("state", self.stores.state),
             process.through("departures", self.stores.departures),
             self._recent(process),
-            process.through("bells", self.bells),
+            process.through("bells", self.waker),
             process.clock,
             process.through("tombstones", self.stores.tombstones),
             self.settings(process).tombstone_ms,
@@ -319,7 +319,7 @@ class Functions:
         stale = process.machine.weather.strikes("stale_profile")
         return self.before if stale else self.profiles
 
-    def _departures(self, process: Process) -> DepartureReader:
+    def _departures(self, process: Process) -> RemovedParentsReader:
         departures = process.through("departures", self.stores.departures)
         return self.parts.departures(departures, self._followers(process))
 

@@ -19,7 +19,7 @@ from tidings.core.model.cursors import Place, Replication
 
 from tests.simulation.model import DELETED, PAGE_END, Broken, Log, Op, Position, Wanted
 from tests.simulation.model import Place as Id
-from tests.simulation.weather import Weather
+from tests.simulation.weather import Faults
 
 NOWHERE: Position = (-1, 0)  # before a copy has begun
 NEVER: Position = (-2, 0)  # nothing was ever acknowledged
@@ -61,7 +61,7 @@ class Reading:
 class Ledger:
     """*floor* is that of the log now, *weather* counts what faults led to."""
 
-    def __init__(self, name: str, log: Log, floor: Callable[[], int], weather: Weather) -> None:
+    def __init__(self, name: str, log: Log, floor: Callable[[], int], weather: Faults) -> None:
         self.name, self.log, self.floor, self.saw = name, log, floor, weather.saw
         self.fence = 0  # the highest that the store has met
         self.readings: dict[int, Reading] = {}

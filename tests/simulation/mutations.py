@@ -17,7 +17,7 @@ from tidings.core.log.preconditions import Precondition
 from tidings.core.log.reader import Reader, Run
 from tidings.core.memory import MemoryConnections, MemoryFollowers
 from tidings.core.model.pages import Page, Pages, encode
-from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.session import State
 
@@ -129,13 +129,13 @@ class TrustingPusher(Pusher):
             return
         asked = replace(connection, filter=change.filter, since=change.since)
         if self._send_missed(asked, checkpoint):
-            watch = Watch(connection.id, change.filter, max(change.since, checkpoint))
+            watch = Subscription(connection.id, change.filter, max(change.since, checkpoint))
             self.watches.add(feed, watch)
             if not self.connections.update(connection, connection.changed(state=State.LIVE)):
                 self.watches.remove(feed, watch)
 
     def _leave(self, feed: str, change: Change) -> None:
-        self.watches.remove(feed, Watch(change.connection_id, change.filter, change.since))
+        self.watches.remove(feed, Subscription(change.connection_id, change.filter, change.since))
         super()._leave(feed, change)
 
 

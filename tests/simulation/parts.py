@@ -18,7 +18,7 @@ from tidings.core.log.reader import Reader
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.memory import MemoryConnections, MemoryFollowers, MemoryState
 from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
@@ -34,7 +34,7 @@ class Parts:
     reader: type[Reader] = Reader
     catch_up: type[CatchUp] = CatchUp
     corrector: type[Corrector] = Corrector
-    departures: type[DepartureReader] = DepartureReader
+    departures: type[RemovedParentsReader] = RemovedParentsReader
     projector: type[Projector] = Projector
     archiver: type[Archiver] = Archiver
     pusher: type[Pusher] = Pusher

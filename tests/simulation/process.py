@@ -19,7 +19,7 @@ from tests.simulation.clocks import Clocks
 from tests.simulation.history import History
 from tests.simulation.model import Broken
 from tests.simulation.scheduler import Scheduler, Task
-from tests.simulation.weather import Weather
+from tests.simulation.weather import Faults
 
 _LATE_MS_MAX = 240_000  # long after others have taken over, and again
 _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped
@@ -32,7 +32,7 @@ _BATCHES = ("state.write", "departures.write")  # of a feed, several rows side b
 class Machine:
     """What all processes of a world share."""
 
-    def __init__(self, random: Random, weather: Weather, history: History) -> None:
+    def __init__(self, random: Random, weather: Faults, history: History) -> None:
         self.random, self.weather, self.history = random, weather, history
         self.scheduler = Scheduler()
         self.clocks = Clocks(random, weather)

@@ -18,9 +18,9 @@ from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import Retention
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Role, Source
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
-from tests.simulation.chained import Deployment, Network, WatchedSeats
+from tests.simulation.chained import Deployment, Network, WatchedLeases
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken
 from tests.simulation.wandering import Wanderer
@@ -66,7 +66,7 @@ class Relays:
         self.world = world
         master = (Portioner(self._catch_up(), {}), FEED)
         self.network = Network(world, {MASTER: master}, {})
-        self.seats = WatchedSeats(world)
+        self.seats = WatchedLeases(world)
         self.deployments = [self._member("a"), self._member("b")]
         behind = Source(world.random.choice(self.deployments).address)
         self.deployments.append(Deployment(world, "c", behind, self.network, self.seats))
@@ -77,7 +77,7 @@ class Relays:
 
     def _catch_up(self) -> CatchUp:
         stores = self.world.stores
-        departures = DepartureReader(stores.departures, stores.followers)
+        departures = RemovedParentsReader(stores.departures, stores.followers)
 
         def clock() -> int:
             return self.world.scheduler.now_ms

@@ -9,15 +9,15 @@ from tidings.core.memory import (
     MemoryClaims,
     MemoryConnections,
     MemoryConsumers,
-    MemoryDepartures,
+    MemoryCounters,
     MemoryFollowers,
     MemoryInbox,
     MemoryLog,
     MemoryRegistry,
+    MemoryRemovedParents,
     MemoryState,
-    MemoryTallies,
+    MemorySubscriptions,
     MemoryTombstones,
-    MemoryWatches,
 )
 from tidings.core.model.pages import Page
 from tidings.core.websocket.connections import Outcome
@@ -172,13 +172,13 @@ class Stores:
         state: MemoryState,
     ) -> None:
         self.log, self.followers, self.state = log, followers, state
-        self.departures = MemoryDepartures()
+        self.departures = MemoryRemovedParents()
         self.claims = MemoryClaims()
         self.consumers = WatchedConsumers()
-        self.tallies = MemoryTallies()
+        self.tallies = MemoryCounters()
         self.tombstones = MemoryTombstones()
         self.inbox = MemoryInbox()
-        self.watches = MemoryWatches()
+        self.watches = MemorySubscriptions()
         self.registry = MemoryRegistry()
         self.connections = connections(self.inbox, self.watches, self.registry)
         self.sockets = sockets

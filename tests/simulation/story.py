@@ -36,7 +36,7 @@ from tests.simulation.parts import SOUND, Parts, bounds
 from tests.simulation.producer import Producer, beacon
 from tests.simulation.sockets import SocketClient
 from tests.simulation.streams import StreamConsumer
-from tests.simulation.weather import LEADS_TO, Weather
+from tests.simulation.weather import LEADS_TO, Faults
 from tests.simulation.world import MINUTE_MS, World
 
 _SETTLE_MS = 4 * MINUTE_MS + 1_000  # leases run out, three sweeps pick up what is left
@@ -114,7 +114,7 @@ class Checked(Protocol):
 class Story:
     def __init__(self, plan: Plan, parts: Parts) -> None:
         random = Random(plan.seed)
-        self.weather = Weather(random, clear=plan.clear, without=plan.without)
+        self.weather = Faults(random, clear=plan.clear, without=plan.without)
         self.world = world = World(random, self.weather, parts)
         world.sweeps = plan.sweeps
         if plan.seed % 3:

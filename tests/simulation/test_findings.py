@@ -12,13 +12,13 @@ from tidings.core.ingest.ingest import Request
 from tidings.core.model import cursors
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
 from tests.simulation.functions import FEED
 from tests.simulation.parts import SOUND
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
-from tests.simulation.weather import Weather
+from tests.simulation.weather import Faults
 from tests.simulation.world import HOUR_MS, World
 
 
@@ -27,7 +27,7 @@ class Scene:
 
     def __init__(self) -> None:
         random = Random(0)
-        self.world = World(random, Weather(random, clear=True, without=frozenset()), SOUND)
+        self.world = World(random, Faults(random, clear=True, without=frozenset()), SOUND)
         self.world.deployment.begin()
         self.log, self.state = self.world.stores.log, self.world.stores.state
 
@@ -64,7 +64,7 @@ class Scene:
         reader = SOUND.reader(
             stores.log, stores.log, stores.followers, self._now_ms, lambda *_: None
         )
-        departures = DepartureReader(stores.departures, stores.followers)
+        departures = RemovedParentsReader(stores.departures, stores.followers)
         return CatchUp(
             reader, stores.state, stores.followers, self._now_ms, stores.tombstones, departures
         )

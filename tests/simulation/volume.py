@@ -18,7 +18,7 @@ from tidings.core.followers.follower import standing
 from tidings.core.log.reader import PagesLost, Reader
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.filters import EVERYTHING
-from tidings.core.state.removed_parents_reader import DepartureReader
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken
@@ -134,7 +134,7 @@ class Volume:
             return self.world.scheduler.now_ms
 
         reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
-        departures = DepartureReader(stores.departures, stores.followers)
+        departures = RemovedParentsReader(stores.departures, stores.followers)
         kept = stores.tombstones, departures
         return CatchUp(reader, stores.state, stores.followers, clock, *kept)
 

@@ -74,7 +74,7 @@ LEADS_TO: Final = (
 GROUP_OF_EFFECTS: Final = ("crash", "lost_request", "lost_answer", "freeze", "slow")
 
 
-class Weather:
+class Faults:
     def __init__(self, random: Random, *, clear: bool = False, without: frozenset[str]) -> None:
         self._random, self._without = random, without
         self.rates = {

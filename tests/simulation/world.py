@@ -23,7 +23,7 @@ from tests.simulation.parts import Parts
 from tests.simulation.process import Machine, Process
 from tests.simulation.settings import Deployment
 from tests.simulation.stores import Lines, Stores, WatchedLog
-from tests.simulation.weather import Weather
+from tests.simulation.weather import Faults
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
@@ -35,7 +35,7 @@ _SEND_TIMEOUT_MS = 1_000
 
 
 class World:
-    def __init__(self, random: Random, weather: Weather, parts: Parts) -> None:
+    def __init__(self, random: Random, weather: Faults, parts: Parts) -> None:
         self.random, self.weather = random, weather
         self.machine = Machine(random, weather, History())
         self.scheduler = self.machine.scheduler
@@ -118,7 +118,7 @@ class World:
                 )
             )
 
-    # --- doorbells: `Bells`, and the stream of the log table -----------------------------------
+    # --- doorbells: `Waker`, and the stream of the log table -----------------------------------
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         self._network(lambda: self._follow(follower, (feed,), observation))

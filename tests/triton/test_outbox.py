@@ -73,9 +73,9 @@ def test_a_letter_that_a_feed_refuses_is_put_aside(feed: ChangeFeed, client: Any
         found = client.scan(TableName=OUTBOX)["Items"]
         return found if [each["feed"]["S"] for each in found] == [f"refused#{feed.name}"] else []
 
-    (letter,) = until(refused)
-    assert letter["reason"]["S"] == "unknown resource: disk"
-    assert json.loads(letter["body"]["S"]) == item("d", resource="disk")
+    (message,) = until(refused)
+    assert message["reason"]["S"] == "unknown resource: disk"
+    assert json.loads(message["body"]["S"]) == item("d", resource="disk")
     until(lambda: [each["id"] for each in feed.objects()["objects"]] == ["x3"])
 
 

@@ -11,7 +11,7 @@ from . import intake
 from .notices import Notices
 from .store import Store
 
-RING_WAIT_S = 1.0  # a ring that was not heard, because the pipe was full, is made up for
+WAKE_WAIT_S = 1.0  # a ring that was not heard, because the pipe was full, is made up for
 
 
 class Checker:
@@ -41,7 +41,7 @@ class Checker:
 
     def _heard(self) -> bool:
         """Wait for a ring; False when there will be none any more."""
-        ready, _, _ = select.select([self._bell], [], [], RING_WAIT_S)
+        ready, _, _ = select.select([self._bell], [], [], WAKE_WAIT_S)
         return not ready or bool(os.read(self._bell, 65_536))
 
     def _check_all(self) -> None:

@@ -74,7 +74,7 @@ def settings(options: Options) -> dict[str, str]:
     }
 
 
-def create_seats(url: str, coordinator: CoordinatorUrl | None) -> None:
+def create_leases(url: str, coordinator: CoordinatorUrl | None) -> None:
     """
     Create the table where leaders are elected, unless a twin before us has.
 

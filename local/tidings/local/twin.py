@@ -187,7 +187,7 @@ async def _store(
 def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
     client = engine.tables_client(url)
     tables.create(client)
-    chaining.create_seats(url, environment.coordinator(options))
+    chaining.create_leases(url, environment.coordinator(options))
     tables.tell_feeds(client, environment.feeds(options), environment.sources(options))
     if options.endpoint_url is None:
         tables.free_leases(client, environment.feeds(options))

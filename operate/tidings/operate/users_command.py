@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 import click
-from tidings.aws.dynamodb.documents import DynamoDBSheets
+from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.core.changeagent import users as core
-from tidings.core.changeagent.documents import USERS, Sheet
+from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.operate.target import SAVE_ATTEMPTS_MAX, control_table, feed_options
 
 if TYPE_CHECKING:
-    from tidings.core.changeagent.stores import Sheets
+    from tidings.core.changeagent.stores import OperatorDocuments
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Target:
     """*feed* and where its users are."""
 
     feed: str
-    sheets: Sheets
+    operator_documents: OperatorDocuments
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    return Target(feed, DynamoDBSheets(*control_table(feed, stage, endpoint_url)))
+    return Target(feed, DynamoDBOperatorDocuments(*control_table(feed, stage, endpoint_url)))
 
 
 target_options = feed_options(_find)
@@ -59,7 +59,7 @@ def import_(target: Target, file: IO[str]) -> None:
         found = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
-    _write(target.sheets, target.feed, core.spelled(found))
+    _write(target.operator_documents, target.feed, core.spelled(found))
     click.echo(f"{target.feed}: {len(found)} users", err=True)
 
 
@@ -67,7 +67,7 @@ def import_(target: Target, file: IO[str]) -> None:
 @target_options
 def list_(target: Target) -> None:
     """Show the names of the users, one a line."""
-    text = target.sheets.sheet(target.feed, USERS).text
+    text = target.operator_documents.operator_document(target.feed, USERS).text
     for line in text.splitlines():
         click.echo(line.partition(":")[0])
 
@@ -76,13 +76,13 @@ def list_(target: Target) -> None:
 @target_options
 def clear(target: Target) -> None:
     """Remove all users; the feed's passwords count again."""
-    _write(target.sheets, target.feed, "")
+    _write(target.operator_documents, target.feed, "")
     click.echo(f"{target.feed}: no users", err=True)
 
 
-def _write(sheets: Sheets, feed: str, text: str) -> None:
+def _write(operator_documents: OperatorDocuments, feed: str, text: str) -> None:
     for _ in range(SAVE_ATTEMPTS_MAX):
-        standing = sheets.sheet(feed, USERS)
-        if sheets.write(feed, USERS, Sheet(text, standing.version)):
+        standing = operator_documents.operator_document(feed, USERS)
+        if operator_documents.write(feed, USERS, OperatorDocument(text, standing.version)):
             return
     raise click.ClickException("the users kept changing; try again")

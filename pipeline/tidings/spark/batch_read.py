@@ -17,7 +17,7 @@ from tidings.sync.apply import NotFollowing, through
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
-    from tidings.spark.backends.backend import Ends, Way
+    from tidings.spark.backends.backend import Backend, Ends
     from tidings.spark.options import Options
     from tidings.spark.tasks import Task, Work
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Reader(DataSourceReader):
     """Made where a read is planned, and sent to its tasks."""
 
-    def __init__(self, options: Options, way: Way, work: Work) -> None:
+    def __init__(self, options: Options, way: Backend, work: Work) -> None:
         self._options, self._way, self._work = options, way, work
         if options.what == STATE and options.until:
             raise WrongOption(
@@ -94,7 +94,7 @@ class Reader(DataSourceReader):
 class _Projected:
     """Implements `Progress`: how far the state of *feed* is on its way to page *last*."""
 
-    way: Way
+    way: Backend
     feed: str
     last: int
 
@@ -136,7 +136,7 @@ def place_of(option: str, text: str) -> Place:
     return found
 
 
-def is_ours(way: Way, place: Place, ends: Ends) -> bool:
+def is_ours(way: Backend, place: Place, ends: Ends) -> bool:
     """Whether the page was committed at the second that the cursor tells, as far as is known."""
     if place == START or place.page + 1 == ends.floor or place == ends.frontier:
         return True

@@ -59,5 +59,5 @@ class TidingsSource(DataSource):
 
         return StreamWriter(self._options, schema, overwrite=overwrite)
 
-    def _work(self, way: backend.Way, schema: StructType) -> Work:
+    def _work(self, way: backend.Backend, schema: StructType) -> Work:
         return Work(way, tuple(columns.checked(schema)), self._options.wanted)

@@ -25,13 +25,13 @@ from tidings.spark.options import COPY, NOW, OLDEST
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
-    from tidings.spark.backends.backend import Ends, Way
+    from tidings.spark.backends.backend import Backend, Ends
     from tidings.spark.options import Options
     from tidings.spark.tasks import Task, Work
 
 
 class StreamReader(DataSourceStreamReader):
-    def __init__(self, options: Options, way: Way, work: Work) -> None:
+    def __init__(self, options: Options, way: Backend, work: Work) -> None:
         self._options, self._way, self._work = options, way, work
         self._stands: Offset | None = None
 

@@ -13,7 +13,7 @@ from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.feeds import check_known, check_name
-from tidings.core.replication.write_guard import Masters
+from tidings.core.replication.write_guard import WriteGuard
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector
 from tidings.core.sync.watermark import Moment
@@ -75,9 +75,9 @@ class Place:
         return replace(self, settings=stages.settings(_TWIN, known))
 
     @property
-    def masters(self) -> Masters:
+    def writable(self) -> WriteGuard:
         """Nobody writes to a feed that is a copy; its address says where to go instead."""
-        return Masters(self.settings.sources)
+        return WriteGuard(self.settings.sources)
 
     def source(self) -> Buckets:
         return Buckets(self.feed, self.state)
@@ -103,7 +103,7 @@ class Place:
         Raises:
             Chained: the feed is a copy.
         """
-        self.masters.check(self.feed)
+        self.writable.check(self.feed)
 
     def watermark(self, as_of: str) -> Reached | Moment:
         """
@@ -149,7 +149,7 @@ class Place:
             self.settings.feeds,
             page_ms,
             self.tombstones(),
-            self.masters,
+            self.writable,
         )
 
 

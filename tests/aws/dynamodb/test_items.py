@@ -24,7 +24,7 @@ from tidings.aws.dynamodb.items import (
 )
 from tidings.aws.dynamodb.items.listeners import connection, roster, subscription
 from tidings.aws.dynamodb.items.replication import local_feeds
-from tidings.core.changeagent.documents import Sheet
+from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.counters import Taken, Totals
 from tidings.core.followers.leases import Lease
@@ -33,10 +33,10 @@ from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.revocations import Admission
-from tidings.core.state.removed_parents import Departures
+from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import Row
 from tidings.core.triton.registration import Kind, Listener
-from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.roster import Round
 from tidings.core.websocket.session import State
 
@@ -96,8 +96,10 @@ def test_row(written: Row) -> None:
     assert item["bucket"] == {"S": f"{FEED}#{written.bucket:02x}"}
 
 
-@given(st.builds(Departures, st.integers(0, 2**40 - 1), st.text() | st.binary(min_size=1)), SECONDS)
-def test_departures(written: Departures, expires_ms: int) -> None:
+@given(
+    st.builds(RemovedParents, st.integers(0, 2**40 - 1), st.text() | st.binary(min_size=1)), SECONDS
+)
+def test_departures(written: RemovedParents, expires_ms: int) -> None:
     """In a partition that is no bucket's; readers are not told the expiry."""
     item = departures.encode(FEED, replace(written, expires_ms=expires_ms))
     assert departures.decode(item) == written
@@ -163,8 +165,8 @@ def test_change(written: Change) -> None:
     assert change.decode(travelled(change.encode(FEED, written, expires_ms=1000))) == written
 
 
-@given(st.builds(Watch, TEXTS, FILTERS, NUMBERS, ADMISSIONS), TEXTS)
-def test_watch(written: Watch, key: str) -> None:
+@given(st.builds(Subscription, TEXTS, FILTERS, NUMBERS, ADMISSIONS), TEXTS)
+def test_watch(written: Subscription, key: str) -> None:
     """The connection is read back from the name, whatever key stands before it."""
     assert (
         subscription.decode(travelled(subscription.encode(FEED, key, written, expires_ms=1000)))
@@ -228,7 +230,7 @@ def test_summary(written: Summary) -> None:
     assert item.get("expires", {"N": "0"}) == {"N": str(written.expires_ms // 1000)}
 
 
-@given(st.builds(Sheet, st.text(st.characters(codec="utf-8")), NUMBERS))
-def test_sheet(written: Sheet) -> None:
+@given(st.builds(OperatorDocument, st.text(st.characters(codec="utf-8")), NUMBERS))
+def test_sheet(written: OperatorDocument) -> None:
     """Also an empty one."""
     assert document.decode(travelled(document.encode(FEED, "users", written))) == written

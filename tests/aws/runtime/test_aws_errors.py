@@ -28,7 +28,7 @@ from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tags import DynamoDBTags
 from tidings.aws.dynamodb.transport.signatures import Signer
-from tidings.aws.gateway.invoker import LambdaBells
+from tidings.aws.gateway.invoker import LambdaWaker
 from tidings.aws.gateway.sigv4_client import SignedHttp
 from tidings.aws.gateway.ws_sender import ApiGatewaySockets
 from tidings.aws.runtime import clients
@@ -416,13 +416,13 @@ class TestSockets:
         assert [asked.method for asked in server.asked] == ["DELETE", "DELETE"]
 
 
-class TestBells:
+class TestWaker:
     def test_a_bell_names_function_and_feed(self) -> None:
         """Woken through the Lambda API, without waiting."""
         with answering(Answer(202)) as server:
-            bells = LambdaBells(functions(server.url), "tidings-dev-")
-            bells.ring("main", "push")
-            bells.replay("c1=")
+            waker = LambdaWaker(functions(server.url), "tidings-dev-")
+            waker.ring("main", "push")
+            waker.replay("c1=")
         assert [asked.json for asked in server.asked] == [{"ring": "main"}, {"replay": "c1="}]
         names = [asked.path.split("/")[3] for asked in server.asked]
         assert names == ["tidings-dev-follow-push", "tidings-dev-replay"]
@@ -431,10 +431,10 @@ class TestBells:
 
     def test_a_bell_may_be_lost(self, nobody: str) -> None:
         """Bad weather is left to the sweep."""
-        LambdaBells(functions(nobody), "tidings-dev-").ring("main", "push")
+        LambdaWaker(functions(nobody), "tidings-dev-").ring("main", "push")
 
     def test_our_mistakes_pass_through(self) -> None:
         """A function that does not exist is told."""
         answer = Answer(404, error="ResourceNotFoundException")
         with answering(answer) as server, pytest.raises(ClientError, match="ResourceNotFound"):
-            LambdaBells(functions(server.url), "tidings-dev-").ring("main", "push")
+            LambdaWaker(functions(server.url), "tidings-dev-").ring("main", "push")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidings.aws.web.tail_poller import POLL_S, Lookout
+from tidings.aws.web.tail_poller import POLL_S, TailPoller
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Reader, Run
 from tidings.core.memory import MemoryFollowers, MemoryLog
@@ -37,10 +37,10 @@ class Log:
         return written
 
 
-def run(scene: Callable[[Log, Lookout], Awaitable[None]]) -> Log:
+def run(scene: Callable[[Log, TailPoller], Awaitable[None]]) -> Log:
     async def play() -> None:
         async with asyncio.timeout(LONG_S):
-            await scene(log, Lookout(log.read))
+            await scene(log, TailPoller(log.read))
 
     log = Log()
     asyncio.run(play())
@@ -54,15 +54,15 @@ def never() -> asyncio.Future[None]:
 def test_all_are_woken_by_one_read() -> None:
     """A hundred streams wait; the page is read once and everybody finds it in memory."""
 
-    async def scene(log: Log, lookout: Lookout) -> None:
+    async def scene(log: Log, poller: TailPoller) -> None:
         waiting = [
-            asyncio.ensure_future(lookout.wait(0, never(), timeout_s=LONG_S)) for _ in range(100)
+            asyncio.ensure_future(poller.wait(0, never(), timeout_s=LONG_S)) for _ in range(100)
         ]
         await asyncio.sleep(POLL_S / 2)
         log.append(1)
         await asyncio.gather(*waiting)
-        assert lookout.tail is not None
-        assert [held.page.number for held in lookout.tail.behind(0)] == [1]
+        assert poller.tail is not None
+        assert [held.page.number for held in poller.tail.behind(0)] == [1]
 
     assert run(scene).reads == [0]
 
@@ -70,8 +70,8 @@ def test_all_are_woken_by_one_read() -> None:
 def test_it_looks_five_times_a_second_and_only_while_somebody_waits() -> None:
     """What a single client costs, and nothing when it has left."""
 
-    async def scene(log: Log, lookout: Lookout) -> None:
-        await lookout.wait(0, never(), timeout_s=POLL_S * 3.5)
+    async def scene(log: Log, poller: TailPoller) -> None:
+        await poller.wait(0, never(), timeout_s=POLL_S * 3.5)
         seen = len(log.reads)
         assert 1 <= seen <= 3
         await asyncio.sleep(POLL_S * 3)
@@ -83,9 +83,9 @@ def test_it_looks_five_times_a_second_and_only_while_somebody_waits() -> None:
 def test_a_client_that_leaves_wakes_nobody_else() -> None:
     """The others wait on, and hear what comes."""
 
-    async def scene(log: Log, lookout: Lookout) -> None:
-        left, stays = never(), asyncio.ensure_future(lookout.wait(0, never(), timeout_s=LONG_S))
-        leaving = asyncio.ensure_future(lookout.wait(0, left, timeout_s=LONG_S))
+    async def scene(log: Log, poller: TailPoller) -> None:
+        left, stays = never(), asyncio.ensure_future(poller.wait(0, never(), timeout_s=LONG_S))
+        leaving = asyncio.ensure_future(poller.wait(0, left, timeout_s=LONG_S))
         await asyncio.sleep(0)
         left.set_result(None)
         await leaving
@@ -99,10 +99,10 @@ def test_a_client_that_leaves_wakes_nobody_else() -> None:
 def test_who_is_behind_does_not_wait() -> None:
     """News that came between the read and the wait is taken at once."""
 
-    async def scene(log: Log, lookout: Lookout) -> None:
+    async def scene(log: Log, poller: TailPoller) -> None:
         log.append(1)
-        await lookout.wait(0, never(), timeout_s=LONG_S)
-        await lookout.wait(0, never(), timeout_s=LONG_S)
+        await poller.wait(0, never(), timeout_s=LONG_S)
+        await poller.wait(0, never(), timeout_s=LONG_S)
 
     assert run(scene).reads == [0]
 
@@ -110,17 +110,17 @@ def test_who_is_behind_does_not_wait() -> None:
 def test_it_begins_anew_after_a_pause() -> None:
     """What was read long ago is not given to anybody: the log may have gone far since."""
 
-    async def scene(log: Log, lookout: Lookout) -> None:
-        assert lookout.tail is None
+    async def scene(log: Log, poller: TailPoller) -> None:
+        assert poller.tail is None
         log.append(1)
-        await lookout.wait(0, never(), timeout_s=LONG_S)
-        assert lookout.tail is not None
-        lookout._read_s -= 60
-        assert lookout.tail is None
+        await poller.wait(0, never(), timeout_s=LONG_S)
+        assert poller.tail is not None
+        poller._read_s -= 60
+        assert poller.tail is None
         log.append(9)
-        await lookout.wait(8, never(), timeout_s=LONG_S)
-        assert lookout.tail is not None
-        assert lookout.tail.last == 9 and not lookout.tail.reaches(1)
+        await poller.wait(8, never(), timeout_s=LONG_S)
+        assert poller.tail is not None
+        assert poller.tail.last == 9 and not poller.tail.reaches(1)
 
     assert run(scene).reads == [0, 8]
 
@@ -128,13 +128,13 @@ def test_it_begins_anew_after_a_pause() -> None:
 def test_it_stops_before_a_hole() -> None:
     """What lies beyond a missing page is not told."""
 
-    async def scene(log: Log, lookout: Lookout) -> None:
+    async def scene(log: Log, poller: TailPoller) -> None:
         log.append(2)
-        await lookout.wait(0, never(), timeout_s=POLL_S * 2.5)
-        assert lookout.tail is not None and lookout.tail.last == 0
+        await poller.wait(0, never(), timeout_s=POLL_S * 2.5)
+        assert poller.tail is not None and poller.tail.last == 0
         log.append(1)
-        await lookout.wait(0, never(), timeout_s=LONG_S)
-        assert lookout.tail.last == 2
+        await poller.wait(0, never(), timeout_s=LONG_S)
+        assert poller.tail.last == 2
 
     run(scene)
 
@@ -142,13 +142,13 @@ def test_it_stops_before_a_hole() -> None:
 def test_an_error_reaches_all_and_the_next_may_try_again() -> None:
     """Each stream ends and its client comes back."""
 
-    async def scene(log: Log, lookout: Lookout) -> None:
+    async def scene(log: Log, poller: TailPoller) -> None:
         log.fails = True
-        waiting = [lookout.wait(0, never(), timeout_s=LONG_S) for _ in range(3)]
+        waiting = [poller.wait(0, never(), timeout_s=LONG_S) for _ in range(3)]
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(each) for each in found] == [Unavailable] * 3
         log.fails = False
         log.append(1)
-        await lookout.wait(0, never(), timeout_s=LONG_S)
+        await poller.wait(0, never(), timeout_s=LONG_S)
 
     run(scene)

@@ -204,4 +204,4 @@ def test_a_long_run_yields(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(scene.followers, "save", slow)
     assert scene.archived() == 1
-    assert scene.bells.rings == [(FEED, "archive")]
+    assert scene.waker.woken == [(FEED, "archive")]

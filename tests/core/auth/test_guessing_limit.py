@@ -10,10 +10,10 @@ from tidings.core.auth.key_auth import KeyRing
 from tidings.core.auth.keys import Given, Key
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.auth.permissions import READS
-from tidings.core.changeagent.documents import USERS, Sheet
+from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
-from tidings.core.memory import MemoryKeys, MemorySheets
+from tidings.core.memory import MemoryKeys, MemoryOperatorDocuments
 from tidings.core.settings.feed import Profile
 
 from tests.core.scene import FEED, Scene
@@ -112,9 +112,11 @@ def gate(scene: Scene, tried: list[bytes], most: int) -> Gate:
         tried.append(stored)
         return False
 
-    sheets = MemorySheets()
-    assert sheets.write(FEED, USERS, Sheet(f"ann:{COSTLY}\n"))
-    return Gate(sheets, scene.guard, UserVerifier(checked, b"key"), Misses(scene.clock, most))
+    operator_documents = MemoryOperatorDocuments()
+    assert operator_documents.write(FEED, USERS, OperatorDocument(f"ann:{COSTLY}\n"))
+    return Gate(
+        operator_documents, scene.guard, UserVerifier(checked, b"key"), Misses(scene.clock, most)
+    )
 
 
 def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:

@@ -66,7 +66,7 @@ def subscribe(scene: Scene, given: Given) -> str:
     name = scene.connect()
     more = {"from": "0"}
     scene.say(name, action="subscribe", feed=FEED, password=given.spelled(), **more)
-    scene.bells.replays.clear()
+    scene.waker.replays.clear()
     return name
 
 
@@ -137,14 +137,14 @@ def test_a_replay_ends_where_the_rate_does(large: Scene) -> None:
     name, begun = subscribe(large, key(large)), large.now_ms
     large.replayer.run(name)
     stopped = large.connection(name)
-    assert (large.now_ms, large.bells.replays) == (begun, [])
+    assert (large.now_ms, large.waker.replays) == (begun, [])
     assert (stopped.state, stopped.runner) == (State.CATCHING_UP, "")
     runs = 0
     while "live" not in large.events(name):
         large.now_ms += limits.SWEEP_EVERY_MS
         large.sweeper.run(FEEDS)
-        assert large.bells.replays == [name]
-        large.bells.replays.clear()
+        assert large.waker.replays == [name]
+        large.waker.replays.clear()
         large.replayer.run(name)
         runs += 1
     assert runs == 2 and large.events(name) == ["reset", "live"]

@@ -24,7 +24,7 @@ from tidings.core.model.cursors import Now, Place
 from tidings.core.model.filters import parse
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-from tidings.core.sync.conflicts import Whereabouts
+from tidings.core.sync.conflicts import Conflicts
 
 from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.scene import FEED, PAGE_MS, Scene, op
@@ -138,7 +138,7 @@ def test_the_state_and_what_moved(scene: Scene) -> None:
     assert sorted((row.key, row.page, row.slot) for row in rows) == [
         (f"video/{slot}", page.number, slot) for slot in KEPT
     ]
-    where = Whereabouts((), 0)
+    where = Conflicts((), 0)
     where.see_pages([page])
     assert where.page == page.number
 

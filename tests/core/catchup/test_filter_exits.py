@@ -146,9 +146,9 @@ class TestPush:
         assert scene.push() == 1
         assert told(scene, "c") == ["insert x", "insert y"]
 
-        scene.bells.rings.clear()
+        scene.waker.woken.clear()
         scene.project()
-        assert scene.bells.rings == [(FEED, "push")]
+        assert scene.waker.woken == [(FEED, "push")]
         assert scene.push() == 2
         assert told(scene, "c") == ["insert x", "insert y", "leave x", "update y"]
 

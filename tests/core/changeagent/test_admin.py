@@ -8,45 +8,47 @@ from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.permissions import READS_ALL
 from tidings.core.changeagent.admin import Administrator
 from tidings.core.changeagent.config import Configuration
-from tidings.core.changeagent.documents import CONFIGURATION, Sheet
+from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
-from tidings.core.memory import MemorySheets
+from tidings.core.memory import MemoryOperatorDocuments
 
 from tests.core.scene import FEED, FEEDS, Scene
 
 
-class Contended(MemorySheets):
+class Contended(MemoryOperatorDocuments):
     """Before each of the first *times* writes, somebody else writes."""
 
     def __init__(self, times: int = 0) -> None:
         super().__init__()
         self.times = times
 
-    def write(self, feed: str, name: str, sheet: Sheet) -> bool:
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
         if self.times:
             self.times -= 1
-            standing = super().sheet(feed, name)
+            standing = super().operator_document(feed, name)
             text = '{"electionTimeout":"1m"}'
-            super().write(feed, name, Sheet(text, standing.version))
-        return super().write(feed, name, sheet)
+            super().write(feed, name, OperatorDocument(text, standing.version))
+        return super().write(feed, name, operator_document)
 
 
-class Away(MemorySheets):
+class Away(MemoryOperatorDocuments):
     """A store that does not answer."""
 
-    def sheet(self, feed: str, name: str) -> Sheet:
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
         raise Unavailable("away")
 
 
-def administrator(sheets: MemorySheets) -> Administrator:
-    gate = Gate(sheets, Scene().guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50))
-    return Administrator(sheets, gate, FEEDS)
+def administrator(operator_documents: MemoryOperatorDocuments) -> Administrator:
+    gate = Gate(
+        operator_documents, Scene().guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50)
+    )
+    return Administrator(operator_documents, gate, FEEDS)
 
 
 def test_a_deployment_is_up_until_it_is_marked() -> None:
     """And again afterwards; where nobody can tell, it is."""
-    found = administrator(MemorySheets())
+    found = administrator(MemoryOperatorDocuments())
     assert found.is_up()
     found.mark(up=False)
     assert not found.is_up()
@@ -66,16 +68,16 @@ def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
 
 def test_a_wrong_configuration_changes_nothing() -> None:
     """Nor does it take a version."""
-    sheets = MemorySheets()
+    operator_documents = MemoryOperatorDocuments()
     with pytest.raises(InvalidSetting):
-        administrator(sheets).configure(FEED, {"webHooks": 1})
-    assert sheets.sheet(FEED, CONFIGURATION) == Sheet()
-    assert administrator(sheets).configuration(FEED) == Configuration()
+        administrator(operator_documents).configure(FEED, {"webHooks": 1})
+    assert operator_documents.operator_document(FEED, CONFIGURATION) == OperatorDocument()
+    assert administrator(operator_documents).configuration(FEED) == Configuration()
 
 
 def test_only_our_feeds_are_administered() -> None:
     """By who is allowed to."""
-    found = administrator(MemorySheets())
+    found = administrator(MemoryOperatorDocuments())
     assert found.check(FEED, READS_ALL, None) == FEED
     with pytest.raises(UnknownFeed):
         found.check("nope", READS_ALL, None)

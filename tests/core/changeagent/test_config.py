@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tidings.core.changeagent.config import Configuration, Purges, replaced, spelled, stored
-from tidings.core.changeagent.documents import CONFIGURATION, Sheet
+from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.webhooks import Hook
 from tidings.core.errors import InvalidSetting
-from tidings.core.memory import MemorySheets
+from tidings.core.memory import MemoryOperatorDocuments
 from tidings.core.model.feeds import Retention
 
 S = 1_000_000_000
@@ -61,8 +61,10 @@ def test_A39_what_breaks_a_rule_is_refused(document: Any, message: str) -> None:
 )
 def test_A24_a_purge_needs_both(records: int, seconds: int, purge: Retention | None) -> None:
     """As the trimmer is told for each feed."""
-    sheets = MemorySheets()
-    sheets.write("main", CONFIGURATION, Sheet(spelled(Configuration(records, seconds * S))))
+    operator_documents = MemoryOperatorDocuments()
+    operator_documents.write(
+        "main", CONFIGURATION, OperatorDocument(spelled(Configuration(records, seconds * S)))
+    )
 
-    assert Purges(sheets)("main") == purge
-    assert Purges(sheets)("other") is None
+    assert Purges(operator_documents)("main") == purge
+    assert Purges(operator_documents)("other") is None

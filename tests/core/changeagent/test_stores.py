@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from tidings.aws.dynamodb.documents import DynamoDBSheets
+from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.aws.dynamodb.tags import DynamoDBTags
 from tidings.aws.external.bcrypt import matches
 from tidings.aws.external.webhooks import Webhooks
-from tidings.core.changeagent.stores import AskHooks, CheckBcrypt, Sheets, TagStore
+from tidings.core.changeagent.stores import AskHooks, CheckBcrypt, OperatorDocuments, TagStore
 
 from tests.core.test_stores import methods
 
@@ -18,7 +18,7 @@ from tests.core.test_stores import methods
     ("port", "adapter"),
     [
         (TagStore, DynamoDBTags),
-        (Sheets, DynamoDBSheets),
+        (OperatorDocuments, DynamoDBOperatorDocuments),
         (AskHooks, Webhooks),
     ],
 )

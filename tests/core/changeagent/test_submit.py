@@ -11,7 +11,7 @@ from tidings.aws.external.bcrypt import matches
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration
-from tidings.core.changeagent.documents import CONFIGURATION, Sheet
+from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.submit import Proposal, Proposer
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.changeagent.webhooks import Hook, Verdict
@@ -25,7 +25,7 @@ from tidings.core.errors import (
     UnknownFeed,
     WrongContentType,
 )
-from tidings.core.memory import MemorySheets
+from tidings.core.memory import MemoryOperatorDocuments
 from tidings.core.model.objects import is_change
 
 from tests.core.scene import FEED, FEEDS, Scene
@@ -35,19 +35,24 @@ GOOD = Proposal(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
 
 class Proposing:
     def __init__(self, *verdicts: Verdict) -> None:
-        self.scene, self.sheets = Scene(), MemorySheets()
+        self.scene, self.operator_documents = Scene(), MemoryOperatorDocuments()
         self.verdicts, self.asked = verdicts, list[tuple[int, str]]()
         if verdicts:
             found = Configuration(hooks=(Hook("http://a"),) * len(verdicts))
-            self.sheets.write(FEED, CONFIGURATION, Sheet(config.spelled(found)))
+            self.operator_documents.write(
+                FEED, CONFIGURATION, OperatorDocument(config.spelled(found))
+            )
         gate = Gate(
-            self.sheets, self.scene.guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50)
+            self.operator_documents,
+            self.scene.guard,
+            UserVerifier(matches, b"key"),
+            Misses(lambda: 0, 50),
         )
         scene = self.scene
         self.proposer = Proposer(
             scene.appender,
             gate,
-            self.sheets,
+            self.operator_documents,
             self._ask,
             FEEDS,
             scene.clock,

@@ -9,10 +9,10 @@ from tidings.core.auth.guard import Credential
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.passwords import hashed
 from tidings.core.auth.permissions import POSTS, READS, STEERS
-from tidings.core.changeagent.documents import USERS, Sheet
+from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier, spelled, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
-from tidings.core.memory import MemorySheets
+from tidings.core.memory import MemoryOperatorDocuments
 from tidings.core.settings.feed import Profile
 
 from tests.core.scene import FEED, Scene
@@ -90,8 +90,10 @@ def test_a_long_password_is_cut_as_htpasswd_cuts_it() -> None:
 
 def test_users_stand_before_passwords() -> None:
     """A feed that has users asks for one of them; without any, for its passwords."""
-    scene, sheets = Scene(), MemorySheets()
-    gate = Gate(sheets, scene.guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50))
+    scene, operator_documents = Scene(), MemoryOperatorDocuments()
+    gate = Gate(
+        operator_documents, scene.guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50)
+    )
     gate.check(FEED, READS, None)
     stored = hashed("reader's own", salt=b"s" * 16, now_ms=0)
     scene.profiles.save(FEED, Profile(read_passwords=(stored,)))
@@ -99,7 +101,7 @@ def test_users_stand_before_passwords() -> None:
     with pytest.raises(WrongPassword):
         gate.check(FEED, READS, Credential("secret", "ann"))
 
-    sheets.write(FEED, USERS, Sheet(spelled({"ann": AS_2Y})))
+    operator_documents.write(FEED, USERS, OperatorDocument(spelled({"ann": AS_2Y})))
     for need in (READS, POSTS, STEERS):
         gate.check(FEED, need, Credential("secret", "ann"))
         for given in (None, Credential("secret", "bob"), Credential("reader's own", "ann")):

@@ -9,7 +9,7 @@ from tidings.core.consumers.admin import Overseer, Reason
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.repository import Book
-from tidings.core.consumers.retention import ConsumerWatch, Holds
+from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Acknowledgement, Session, Watchers, Workers
 from tidings.core.memory import MemoryConsumers
 from tidings.core.model.cursors import Place
@@ -86,8 +86,8 @@ class ConsumerScene:
             consumer = self.view.advanced(consumers.confirmed(consumer, [entry.place]))
         return found
 
-    def watch(self, age_ms: int) -> ConsumerWatch:
-        return ConsumerWatch(self.watchers, Retention(age_ms, 0), self.scene.count)
+    def watch(self, age_ms: int) -> ConsumerMonitor:
+        return ConsumerMonitor(self.watchers, Retention(age_ms, 0), self.scene.count)
 
     def holds(self, cap_ms: int) -> Holds:
         return Holds(self.store, Retention(cap_ms, 0))

@@ -65,16 +65,16 @@ def checkpoint(scene: Scene) -> int:
 
 
 @given(st.lists(st.integers(0, 3), max_size=8))
-def test_every_page_once_in_order(pages_between_bells: list[int]) -> None:
+def test_every_page_once_in_order(pages_between_wake_ups: list[int]) -> None:
     """However many bells there are, and however many pages for each."""
     scene, diary = Scene(), Diary()
 
-    for count in pages_between_bells:
+    for count in pages_between_wake_ups:
         for _ in range(count):
             scene.post(op())
         assert scene.follower.run(FEED, diary) == count
 
-    assert diary.seen == list(range(1, sum(pages_between_bells) + 1))
+    assert diary.seen == list(range(1, sum(pages_between_wake_ups) + 1))
 
 
 def test_a_run_moves_the_checkpoint_and_lets_go(scene: Scene) -> None:
@@ -105,12 +105,12 @@ def test_a_bell_while_somebody_runs_leaves_a_mark(scene: Scene) -> None:
     other = Diary()
     diary = Diary()
 
-    def bell_and_page() -> None:
+    def mark_and_page() -> None:
         if len(diary.seen) == 1:
             scene.post(op())
             assert scene.follower.run(FEED, other) == 0
 
-    diary.then = bell_and_page
+    diary.then = mark_and_page
     scene.post(op())
 
     assert scene.follower.run(FEED, diary) == 2
@@ -229,7 +229,7 @@ def test_a_run_that_takes_too_long_yields(scene: Scene) -> None:
     scene.post(op())
     assert scene.follower.run(FEED, Diary(then=never_done)) == 4
 
-    assert scene.bells.rings == [(FEED, "diary")]
+    assert scene.waker.woken == [(FEED, "diary")]
     assert take(scene).checkpoint == checkpoint(scene) == 4
 
 

@@ -83,7 +83,7 @@ def test_two_busy_feeds_end_before_the_time_limit(scene: Scene) -> None:
 
     assert scene.now_ms - began_ms < limits.FOLLOW_TIMEOUT_S * 1000
     assert served.left == ["other"] and served.failed == {}
-    assert {feed for feed, _ in scene.bells.rings} == {"main", "other"}
+    assert {feed for feed, _ in scene.waker.woken} == {"main", "other"}
 
 
 def test_a_feed_that_fails_costs_no_other_its_turn(scene: Scene) -> None:

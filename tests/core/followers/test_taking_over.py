@@ -23,11 +23,11 @@ def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
     ahead = replace(scene.follower, clock=lambda: scene.now_ms + 10**12)
     assert ahead.run(FEED, diary) == 0
 
-    seen = scene.bells.observations.pop()[2]
+    seen = scene.waker.observations.pop()[2]
     for _ in range(10):
         assert ahead.run(FEED, diary, seen) == 0
         scene.followers.save(holder, 0, now_ms=scene.now_ms)
-        seen = scene.bells.observations.pop(0)[2]
+        seen = scene.waker.observations.pop(0)[2]
 
     assert diary.seen == [] and scene.followers.release(scene.followers.standings(FEED)[0])
 
@@ -40,8 +40,8 @@ def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> Non
     diary = Diary()
     assert scene.follower.run(FEED, diary) == 0
     looked = []
-    while scene.bells.observations:
-        seen = scene.bells.observations.pop()[2]
+    while scene.waker.observations:
+        seen = scene.waker.observations.pop()[2]
         looked.append((seen.ms, scene.follower.run(FEED, diary, seen)))
 
     assert looked == [(0, 0), (limits.LEASE_LOOK_MS, 0), (limits.LEASE_MS, 1)]
@@ -54,16 +54,16 @@ def test_one_at_a_time_looks_on(scene: Scene) -> None:
     take(scene)
     for _ in range(3):
         scene.follower.run(FEED, Diary())
-    assert scene.bells.observations == []  # its holder was here a moment ago
+    assert scene.waker.observations == []  # its holder was here a moment ago
 
     scene.now_ms += limits.LEASE_LATE_MS
     for _ in range(3):
         scene.follower.run(FEED, Diary())
-    assert len(scene.bells.observations) == 1
+    assert len(scene.waker.observations) == 1
     scene.now_ms += limits.LEASE_LOOK_AGAIN_MS
     for _ in range(3):
         scene.follower.run(FEED, Diary())
-    assert len(scene.bells.observations) == 2
+    assert len(scene.waker.observations) == 2
 
 
 def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
@@ -74,7 +74,7 @@ def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
     for _ in range(5):
         for scene.now_ms in (began_ms + ahead_ms, began_ms):
             scene.follower.run(FEED, Diary())
-    assert len(scene.bells.observations) == 1
+    assert len(scene.waker.observations) == 1
 
 
 def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> None:

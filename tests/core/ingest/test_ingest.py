@@ -15,7 +15,7 @@ from tidings.core.errors import (
     UnknownFeed,
 )
 from tidings.core.ingest.ingest import Request, check_key
-from tidings.core.memory import MemoryTallies
+from tidings.core.memory import MemoryCounters
 from tidings.core.model import cursors
 from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE
 
@@ -81,7 +81,7 @@ def test_O22_refused_operations_are_counted(scene: Scene) -> None:
 def test_a_refusal_that_cannot_be_counted_is_still_one(scene: Scene) -> None:
     """The producer hears what is wrong, whatever the weather."""
 
-    class Silent(MemoryTallies):
+    class Silent(MemoryCounters):
         def refuse(self, feed: str) -> None:
             raise Unavailable("not now")
 

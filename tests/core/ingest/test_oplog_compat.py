@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, TooLarge, Unavailable
-from tidings.core.ingest.oplog_compat import Manners, oplog_status
+from tidings.core.ingest.oplog_compat import CompatibilityMode, oplog_status
 from tidings.core.memory import MemoryProfiles
 from tidings.core.settings.feed import OPLOG, Profile
 
@@ -21,19 +21,19 @@ class Silent(MemoryProfiles):
 def test_a_feed_answers_as_its_owner_has_set() -> None:
     """In our way unless it was told otherwise; one we do not have has no owner."""
     profiles = MemoryProfiles()
-    manners = Manners(profiles, FEEDS)
+    compatibility = CompatibilityMode(profiles, FEEDS)
     profiles.save("nowhere", Profile(compat=OPLOG))
-    assert not manners.are_oplogs(FEED)
+    assert not compatibility.are_oplogs(FEED)
 
     profiles.save(FEED, Profile(compat=OPLOG))
-    assert manners.are_oplogs(FEED)
-    assert not manners.are_oplogs("other")
-    assert not manners.are_oplogs("nowhere")
+    assert compatibility.are_oplogs(FEED)
+    assert not compatibility.are_oplogs("other")
+    assert not compatibility.are_oplogs("nowhere")
 
 
 def test_a_store_that_does_not_answer_is_no_second_error() -> None:
     """The request has failed already; it is answered in our way."""
-    assert not Manners(Silent(), FEEDS).are_oplogs(FEED)
+    assert not CompatibilityMode(Silent(), FEEDS).are_oplogs(FEED)
 
 
 @pytest.mark.parametrize(

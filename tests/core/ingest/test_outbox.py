@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tidings.core.errors import Unavailable
 from tidings.core.ingest.forwarder import Forwarder
-from tidings.core.ingest.outbox import ITEMS, OPERATIONS, Letter
+from tidings.core.ingest.outbox import ITEMS, OPERATIONS, OutboxMessage
 from tidings.core.memory import MemoryOutbox
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.items import Items
@@ -17,8 +17,8 @@ from tidings.core.triton.items import Items
 from tests.core.scene import FEED, Scene, op
 
 
-def letter(name: str, *operations: Mapping[str, object], kind: str = OPERATIONS) -> Letter:
-    return Letter(name, kind, "\n".join(map(json.dumps, operations)))
+def message(name: str, *operations: Mapping[str, object], kind: str = OPERATIONS) -> OutboxMessage:
+    return OutboxMessage(name, kind, "\n".join(map(json.dumps, operations)))
 
 
 def forwarder(scene: Scene, outbox: MemoryOutbox) -> Forwarder:
@@ -38,9 +38,9 @@ def test_letters_are_appended_in_their_order(scene: Scene) -> None:
     scene.profiles.save(FEED, replace(scene.profiles.profile(FEED), resources=(vm,), max_age_s=60))
     item = {"changeKind": {"resource": "vm", "subResources": ["nic"]}, "changedResourceId": "c"}
     outbox = MemoryOutbox()
-    outbox.leave(FEED, letter("2", item, kind=ITEMS))
-    outbox.leave(FEED, letter("1", op("a"), op("b")))
-    outbox.leave("other", letter("1", op("z")))
+    outbox.leave(FEED, message("2", item, kind=ITEMS))
+    outbox.leave(FEED, message("1", op("a"), op("b")))
+    outbox.leave("other", message("1", op("z")))
     assert forwarder(scene, outbox).run(FEED) == 2
     assert logged(scene) == ["a", "b", "c"]
     assert outbox.pending(FEED) == [] and len(outbox.pending("other")) == 1
@@ -49,13 +49,13 @@ def test_letters_are_appended_in_their_order(scene: Scene) -> None:
 def test_F43_a_crash_behind_the_append_repeats_nothing(scene: Scene) -> None:
     """The letter is still there, comes again, and is in the log once."""
     outbox = MemoryOutbox()
-    outbox.leave(FEED, letter("1", op("a")))
+    outbox.leave(FEED, message("1", op("a")))
 
     class Crash(MemoryOutbox):
-        def pending(self, feed: str) -> list[Letter]:
+        def pending(self, feed: str) -> list[OutboxMessage]:
             return list(outbox.pending(feed))
 
-        def done(self, feed: str, letter: Letter) -> None:
+        def done(self, feed: str, message: OutboxMessage) -> None:
             raise Unavailable("crashed")
 
     with pytest.raises(Unavailable):
@@ -68,8 +68,8 @@ def test_F43_a_crash_behind_the_append_repeats_nothing(scene: Scene) -> None:
 def test_a_letter_that_is_refused_is_put_aside(scene: Scene) -> None:
     """With the reason; those behind it are appended."""
     outbox = MemoryOutbox()
-    outbox.leave(FEED, letter("1", {"event": "gone"}))
-    outbox.leave(FEED, letter("2", op("b")))
+    outbox.leave(FEED, message("1", {"event": "gone"}))
+    outbox.leave(FEED, message("2", op("b")))
     forwarder(scene, outbox).run(FEED)
     assert logged(scene) == ["b"]
     assert outbox.aside == {(FEED, "1"): "line 1: event: must be one of insert, update, delete"}

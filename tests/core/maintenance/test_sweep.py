@@ -10,7 +10,7 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease
 from tidings.core.memory import MemoryRelays
-from tidings.core.replication.monitor import RelayWatch
+from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
@@ -19,8 +19,8 @@ from tests.core.scene import FEED, FEEDS, NOW, Scene, op
 
 
 def sweep(scene: Scene) -> None:
-    scene.bells.rings.clear()
-    scene.bells.replays.clear()
+    scene.waker.woken.clear()
+    scene.waker.replays.clear()
     scene.sweeper.run(FEEDS)
 
 
@@ -31,7 +31,7 @@ def test_late_followers_are_rung(scene: Scene) -> None:
     scene.project()
     sweep(scene)
 
-    assert scene.bells.rings == [(FEED, "push")]
+    assert scene.waker.woken == [(FEED, "push")]
     assert scene.counted["FollowerLag"] == 2
 
 
@@ -43,15 +43,15 @@ def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
     scene.push()
     scene.now_ms += 61_000
     sweep(scene)
-    assert scene.bells.rings == [] and "ArchiveLag" not in scene.counted
+    assert scene.waker.woken == [] and "ArchiveLag" not in scene.counted
 
     sweeper.run(FEEDS)
-    assert scene.bells.rings == [(FEED, "archive")]
+    assert scene.waker.woken == [(FEED, "archive")]
     assert scene.counted["ArchiveLag"] == 61
     scene.archived()
-    scene.bells.rings.clear()
+    scene.waker.woken.clear()
     sweeper.run(FEEDS)
-    assert scene.bells.rings == []
+    assert scene.waker.woken == []
     assert scene.counted["ArchiveLag"] == 61
 
 
@@ -59,9 +59,9 @@ def test_a_chained_feed_is_rung_each_minute(scene: Scene) -> None:
     """Its relay rings for itself when a run ends; one that was killed did not."""
     sources = {FEED: Source("https://master.example/feeds/main")}
     store = MemoryRelays(scene.log)
-    watch = RelayWatch(store, sources, scene.bells, lambda: NOW, scene.count)
+    watch = ReplicaMonitor(store, sources, scene.waker, lambda: NOW, scene.count)
     replace(scene.sweeper, relays=watch).run(FEEDS)
-    assert scene.bells.rings == [(FEED, "relay")]
+    assert scene.waker.woken == [(FEED, "relay")]
 
 
 def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
@@ -86,12 +86,12 @@ def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
     scene.connections.open(old)
     for minute in range(2):
         scene.now_ms += minute * limits.SWEEP_EVERY_MS
-        scene.bells.rings.clear()
+        scene.waker.woken.clear()
         with pytest.raises(ExceptionGroup) as failed:
             scene.sweeper.run(FEEDS)
         notes = {note for error in failed.value.exceptions for note in error.__notes__}
         assert notes == {"the followers of the feed main", "the retention of the feed main"}
-        assert scene.bells.rings == [("other", "state"), ("other", "push")]
+        assert scene.waker.woken == [("other", "state"), ("other", "push")]
 
     assert scene.counted["SweepStepsFailed"] == 4
     assert scene.connections.get("old") is None
@@ -126,7 +126,7 @@ def test_each_minute_another_feed_is_the_first(scene: Scene) -> None:
     firsts = set()
     for _ in FEEDS:
         sweep(scene)
-        firsts.add(scene.bells.rings[0][0])
+        firsts.add(scene.waker.woken[0][0])
         scene.now_ms += limits.SWEEP_EVERY_MS
 
     assert firsts == FEEDS
@@ -139,7 +139,7 @@ def test_nothing_to_do(scene: Scene) -> None:
     scene.push()
     sweep(scene)
 
-    assert scene.bells.rings == [] and scene.bells.replays == []
+    assert scene.waker.woken == [] and scene.waker.replays == []
 
 
 def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
@@ -147,7 +147,7 @@ def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
     scene.log.take(FEED)
     sweep(scene)
 
-    assert scene.bells.rings == [(FEED, "state"), (FEED, "push")]
+    assert scene.waker.woken == [(FEED, "state"), (FEED, "push")]
 
 
 def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
@@ -182,11 +182,11 @@ def test_a_replay_that_died_is_rung_again(scene: Scene) -> None:
     connection = Connection("c", NOW, State.CATCHING_UP, FEED, progress="{}", runner="r")
     scene.connections.open(replace(connection, runner_expires_ms=NOW + 1))
     sweep(scene)
-    assert scene.bells.replays == []
+    assert scene.waker.replays == []
 
     scene.now_ms += 1
     sweep(scene)
-    assert scene.bells.replays == ["c"]
+    assert scene.waker.replays == ["c"]
 
 
 def test_a_join_that_was_never_handed_over(scene: Scene) -> None:
@@ -194,7 +194,7 @@ def test_a_join_that_was_never_handed_over(scene: Scene) -> None:
     scene.post(op("a"))
     scene.connections.open(Connection("c", NOW, State.JOINING, FEED, since=0))
     sweep(scene)
-    assert (FEED, "push") in scene.bells.rings
+    assert (FEED, "push") in scene.waker.woken
     scene.push()
 
     assert scene.connection("c").state is State.LIVE
@@ -216,7 +216,7 @@ def test_a_leave_in_the_middle_of_a_catch_up(scene: Scene) -> None:
     scene.connections.open(Connection("c", NOW, State.LEAVING, FEED, progress="{}"))
     sweep(scene)
 
-    assert scene.bells.replays == ["c"] and scene.inbox.list(FEED) == []
+    assert scene.waker.replays == ["c"] and scene.inbox.list(FEED) == []
 
 
 def test_connections_end_after_two_hours(scene: Scene) -> None:
@@ -240,7 +240,7 @@ def test_open_and_live_connections_are_left_alone(scene: Scene) -> None:
     scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
     sweep(scene)
 
-    assert scene.bells.rings == [] and scene.bells.replays == []
+    assert scene.waker.woken == [] and scene.waker.replays == []
     assert scene.inbox.list(FEED) == []
 
 
@@ -267,8 +267,8 @@ def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None
     """Nothing lags, but whoever comes would have to wait: its lease is looked at now."""
     scene.followers.take(FEED, "push", owner="dead", now_ms=scene.now_ms)
     scene.sweeper.run(FEEDS)
-    assert scene.bells.rings == []
+    assert scene.waker.woken == []
 
     scene.now_ms += limits.LEASE_LATE_MS
     scene.sweeper.run(FEEDS)
-    assert scene.bells.rings == [(FEED, "push")]
+    assert scene.waker.woken == [(FEED, "push")]

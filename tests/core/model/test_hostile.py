@@ -169,4 +169,4 @@ def test_bad_messages(scene: Scene, text: str, code: str, says: str) -> None:
     assert len(scene.sockets.sent["c"][0]) < 2000
     assert scene.connection("c") == before
     assert scene.sockets.closed == []
-    assert scene.bells.rings == [] and scene.bells.replays == []
+    assert scene.waker.woken == [] and scene.waker.replays == []

@@ -14,7 +14,7 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.election import Elector
-from tidings.core.replication.monitor import RelayWatch
+from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.replicate import Relayer
 from tidings.core.replication.selection import ALL, Selection
@@ -115,7 +115,7 @@ class Node:
         } | parts
         return Relayer(
             sources=self.sources,
-            bells=scene.bells,
+            waker=scene.waker,
             clock=scene.clock,
             sleep=scene.wait,
             new_id=scene.new_id,
@@ -132,7 +132,7 @@ class Node:
             scene.state,
             scene.followers,
             scene.log,
-            scene.bells,
+            scene.waker,
             scene.clock,
             scene.new_id,
             scene.tombstones,
@@ -152,15 +152,15 @@ class Node:
             self.sources,
             FEEDS,
             scene.reader,
-            scene.bells,
+            scene.waker,
             scene.clock,
             self.coordinator,
         )
 
     @property
-    def watch(self) -> RelayWatch:
+    def watch(self) -> ReplicaMonitor:
         scene = self.scene
-        return RelayWatch(self.relays, self.sources, scene.bells, scene.clock, scene.count)
+        return ReplicaMonitor(self.relays, self.sources, scene.waker, scene.clock, scene.count)
 
     def run(self, **parts: Any) -> int:
         """One run of the relay, and of the follower `state` behind it."""

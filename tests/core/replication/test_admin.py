@@ -154,7 +154,7 @@ def test_D22_pause_and_resume() -> None:
     assert act(node, "resume") == "running"
     with pytest.raises(NothingDone):
         act(node, "resume")
-    assert node.scene.bells.rings[-1] == (FEED, RELAY)
+    assert node.scene.waker.woken[-1] == (FEED, RELAY)
 
 
 def test_D24_shutdown_and_start() -> None:

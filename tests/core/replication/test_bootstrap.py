@@ -219,7 +219,7 @@ def test_the_floor_and_the_state_move_behind_the_copy() -> None:
     made.let_go(FEED)
     assert node.scene.log.floor(FEED) == 4
     assert node.scene.followers.checkpoints(FEED)[STATE] == 3
-    assert node.scene.bells.rings[-1] == (FEED, STATE)
+    assert node.scene.waker.woken[-1] == (FEED, STATE)
 
 
 def test_while_the_state_is_followed_the_copy_waits() -> None:
@@ -229,7 +229,7 @@ def test_while_the_state_is_followed_the_copy_waits() -> None:
     assert lease is not None
     made = node.bootstrapper()
     assert not made.hold(FEED)
-    assert node.scene.bells.rings == []
+    assert node.scene.waker.woken == []
     node.scene.followers.release(lease)
     assert made.hold(FEED) and made.hold(FEED)
 

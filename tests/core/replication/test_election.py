@@ -10,7 +10,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.memory import MemoryCoordinator
-from tidings.core.replication.clusters import Member, Seat
+from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.election import Elector, Turn, configured, leader_of, prior
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.source import Role, Source
@@ -22,10 +22,10 @@ from tests.core.scene import FEED, NOW
 class Lost:
     """A coordinator that does not answer."""
 
-    def seats(self, cluster: str) -> Sequence[Seat]:
+    def seats(self, cluster: str) -> Sequence[LeaderLease]:
         raise Unavailable("no answer")
 
-    def take(self, before: Seat, after: Seat) -> bool:
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         raise Unavailable("no answer")
 
     def announce(self, member: Member) -> None:
@@ -230,7 +230,7 @@ def test_fewer_leaders_than_before() -> None:
 
 def test_followers_are_spread_over_the_leaders() -> None:
     """Each reads the same one as long as leaders stay."""
-    seats = [Seat("c", number, address(number), 1, NOW + 1) for number in range(3)]
+    seats = [LeaderLease("c", number, address(number), 1, NOW + 1) for number in range(3)]
     chosen = Counter(leader_of(seats, f"https://m{each}.example", NOW) for each in range(300))
     assert set(chosen) == {address(number) for number in range(3)}
     assert min(chosen.values()) > 60

@@ -30,7 +30,7 @@ def test_each_chained_feed_is_rung_and_told() -> None:
     chain.time.ms += 60_000
 
     node.watch.run(FEED)
-    assert node.scene.bells.rings[-1] == (FEED, RELAY)
+    assert node.scene.waker.woken[-1] == (FEED, RELAY)
     assert node.scene.counted["RelayLag"] == 0
     assert 60 <= node.scene.counted["RelayUpstreamAge"] <= 70
     assert 60 <= node.scene.counted["RelayMasterAge"] <= 70
@@ -68,7 +68,7 @@ def test_D32_a_broken_document_is_counted_and_nobody_else_suffers() -> None:
 
     node.watch.run(FEED)
     assert node.scene.counted["RelaysStanding"] == 1
-    assert node.scene.bells.rings == [(FEED, RELAY)]
+    assert node.scene.waker.woken == [(FEED, RELAY)]
     with pytest.raises(BrokenRelay):
         node.run()
     assert node.pages() == []
@@ -96,4 +96,4 @@ def test_what_was_stopped_on_purpose_rings_no_alarm() -> None:
     node.watch.run(FEED)
     assert not node.scene.counted
     chain.master.watch.run(FEED)
-    assert chain.master.scene.bells.rings == []
+    assert chain.master.scene.waker.woken == []

@@ -245,7 +245,7 @@ def test_a_run_ends_in_time_and_rings_for_the_next() -> None:
     began = chain.time.ms
     node.relayer().run(FEED)
     assert chain.time.ms - began < limits.RELAY_TIMEOUT_S * 1000
-    assert node.scene.bells.rings[-1] == (FEED, RELAY)
+    assert node.scene.waker.woken[-1] == (FEED, RELAY)
     assert not node.relay.held(chain.time.ms)
 
 

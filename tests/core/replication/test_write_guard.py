@@ -13,13 +13,13 @@ from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import Chained
 from tidings.core.ingest.forwarder import Forwarder
 from tidings.core.ingest.ingest import Request
-from tidings.core.ingest.outbox import OPERATIONS, Letter
+from tidings.core.ingest.outbox import OPERATIONS, OutboxMessage
 from tidings.core.ingest.table_capture import Capture, Capturer, Write
 from tidings.core.log.reader import Filler
-from tidings.core.memory import MemoryOutbox, MemorySheets
+from tidings.core.memory import MemoryOperatorDocuments, MemoryOutbox
 from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.replication.source import Source
-from tidings.core.replication.write_guard import ALL_LOCAL, Masters
+from tidings.core.replication.write_guard import ALL_LOCAL, WriteGuard
 from tidings.core.sync import corrections
 from tidings.core.sync.apply import Corrector
 from tidings.core.sync.corrections import NOWHERE, correction
@@ -28,7 +28,7 @@ from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
 
 UPSTREAM = "https://b.example/feeds/main"
 MASTER = "https://a.example/feeds/main"
-COPIES = Masters({FEED: Source(UPSTREAM)})
+COPIES = WriteGuard({FEED: Source(UPSTREAM)})
 
 
 @pytest.fixture
@@ -78,10 +78,15 @@ def _propose(scene: Scene) -> None:
     def ask(hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
         raise AssertionError("nobody is to be asked")
 
-    sheets = MemorySheets()
-    gate = Gate(sheets, scene.guard, UserVerifier(lambda *_: False, b"key"), Misses(lambda: 0, 50))
+    operator_documents = MemoryOperatorDocuments()
+    gate = Gate(
+        operator_documents,
+        scene.guard,
+        UserVerifier(lambda *_: False, b"key"),
+        Misses(lambda: 0, 50),
+    )
     rest = FEEDS, scene.clock, scene.new_id, scene.count, scene.tallies
-    proposer = Proposer(scene.appender, gate, sheets, ask, *rest)
+    proposer = Proposer(scene.appender, gate, operator_documents, ask, *rest)
     proposer.accept(Proposal(FEED, b'{"data":1}', JSON_TYPE))
 
 
@@ -126,7 +131,7 @@ def test_whoever_writes_is_refused(copy: Scene, write: Callable[[Scene], None]) 
 def test_a_letter_is_put_aside(copy: Scene) -> None:
     """With the reason, as whatever the feed refuses."""
     outbox = MemoryOutbox()
-    outbox.leave(FEED, Letter("1", OPERATIONS, line()))
+    outbox.leave(FEED, OutboxMessage("1", OPERATIONS, line()))
     lines = {OPERATIONS: copy.ingester.lines}
 
     Forwarder(outbox, copy.appender, lines, copy.clock, copy.count).run(FEED)

@@ -201,7 +201,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
     scene.project()
 
     assert calls == ["write"]
-    assert scene.bells.rings == []
+    assert scene.waker.woken == []
 
 
 def test_who_waits_for_departures_is_woken(scene: Scene) -> None:
@@ -211,7 +211,7 @@ def test_who_waits_for_departures_is_woken(scene: Scene) -> None:
     scene.project()
     scene.project()
 
-    assert scene.bells.rings == [(FEED, "push")]
+    assert scene.waker.woken == [(FEED, "push")]
 
 
 def test_feeds_have_states_of_their_own(scene: Scene) -> None:

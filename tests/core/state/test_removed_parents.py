@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidings.core.model.objects import object_key
 from tidings.core.model.operations import parse_line
 from tidings.core.model.pages import Page
-from tidings.core.state.removed_parents import Departures, Left, depart, encode
+from tidings.core.state.removed_parents import Left, RemovedParents, depart, encode
 from tidings.core.state.rows import Row, project
 
 from tests.core.scene import NOW, PAGE_MS, TOMBSTONE_MS, line, page
@@ -142,4 +142,4 @@ def test_departures_expire_with_their_page() -> None:
     """By the time that pages are kept."""
     (departures,) = depart([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
 
-    assert departures == Departures(1, "{}", NOW + PAGE_MS)
+    assert departures == RemovedParents(1, "{}", NOW + PAGE_MS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.state.removed_parents import Departures
+from tidings.core.state.removed_parents import RemovedParents
 
 from tests.core.scene import FEED, Scene, op, page
 
@@ -20,7 +20,7 @@ def test_settled_is_what_the_state_has_handled(scene: Scene) -> None:
 
 def test_unknown_pages_are_not_in_it(scene: Scene) -> None:
     """A page that is known to leave nothing is."""
-    scene.departures.write(FEED, [Departures(1, '{"0":["p"]}'), Departures(3, "{}")])
+    scene.departures.write(FEED, [RemovedParents(1, '{"0":["p"]}'), RemovedParents(3, "{}")])
 
     found = scene.departure_reader.left(FEED, [page(1), page(2), page(3)])
 

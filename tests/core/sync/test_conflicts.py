@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidings.core.state.rows import Row
-from tidings.core.sync.conflicts import Verdict, Whereabouts
+from tidings.core.sync.conflicts import Conflicts, Verdict
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
 
 from tests.core.scene import NOW, line, page
@@ -41,7 +41,7 @@ def test_a_correction_needs_its_object_just_where_it_was(
     at: Position, rows: list[Row], verdict: Verdict
 ) -> None:
     """Anywhere else it moved, unless what it was moved by says the same."""
-    where = Whereabouts([wanted(at)], page=5)
+    where = Conflicts([wanted(at)], page=5)
 
     where.see_rows(rows)
 
@@ -50,7 +50,7 @@ def test_a_correction_needs_its_object_just_where_it_was(
 
 def test_the_log_is_newer_than_the_rows_or_older() -> None:
     """The state may be ahead of the checkpoint it was read behind; the later one counts."""
-    where = Whereabouts([wanted()], page=3)
+    where = Conflicts([wanted()], page=3)
     where.see_rows([row(5, OTHER, slot=1)])
 
     where.see_pages([page(4, NEW)])
@@ -66,7 +66,7 @@ def test_the_log_is_newer_than_the_rows_or_older() -> None:
 
 def test_pages_are_seen_without_a_hole() -> None:
     """What stands in a page nobody has seen cannot be ruled out."""
-    where = Whereabouts([wanted()], page=3)
+    where = Conflicts([wanted()], page=3)
 
     with pytest.raises(AssertionError):
         where.see_pages([page(5, NEW)])
@@ -74,7 +74,7 @@ def test_pages_are_seen_without_a_hole() -> None:
 
 def test_others_are_not_remembered() -> None:
     """However long the log is."""
-    where = Whereabouts([wanted()], page=0)
+    where = Conflicts([wanted()], page=0)
 
     where.see_pages([page(1, *(line(f"x{at}") for at in range(100)))])
 
@@ -83,7 +83,7 @@ def test_others_are_not_remembered() -> None:
 
 def test_verdicts_are_counted() -> None:
     """Of a whole batch."""
-    where = Whereabouts([wanted(NOWHERE), correction(line("b"), NOWHERE)], page=0)
+    where = Conflicts([wanted(NOWHERE), correction(line("b"), NOWHERE)], page=0)
     where.see_pages([page(1, line("b", "delete"))])
 
     found = where.verdicts([wanted(NOWHERE), correction(line("b"), NOWHERE)])

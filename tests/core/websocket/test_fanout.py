@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.memory import MemoryWatches
+from tidings.core.memory import MemorySubscriptions
 from tidings.core.model import filters
 from tidings.core.model.filters import ALL_KEY, EVERYTHING, Filter
 from tidings.core.model.operations import parse_line
 from tidings.core.model.pages import Page
 from tidings.core.state.removed_parents import Left
 from tidings.core.websocket import fanout
-from tidings.core.websocket.connections import Watch
+from tidings.core.websocket.connections import Subscription
 
 from tests.core.scene import FEED, line, page
 
 WORDS = st.sampled_from(["a", "b", "c"])
 SETS = st.none() | st.frozensets(WORDS, max_size=2)
 WATCHES = st.lists(
-    st.builds(Watch, WORDS, st.builds(Filter, SETS, SETS), st.integers(0, 4)),
+    st.builds(Subscription, WORDS, st.builds(Filter, SETS, SETS), st.integers(0, 4)),
     max_size=3,
     unique_by=lambda watch: watch.connection_id,
 )
@@ -35,15 +35,15 @@ PAGES = st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4).map(
 )
 
 
-def filed(watches: Sequence[Watch]) -> MemoryWatches:
+def filed(watches: Sequence[Subscription]) -> MemorySubscriptions:
     """The index with *watches* in it."""
-    index = MemoryWatches()
+    index = MemorySubscriptions()
     for watch in watches:
         index.add(FEED, watch)
     return index
 
 
-def lookup(watches: MemoryWatches) -> fanout.Index:
+def lookup(watches: MemorySubscriptions) -> fanout.Index:
     return fanout.Index.of(partial(watches.find, FEED), partial(watches.all, FEED))
 
 
@@ -69,7 +69,7 @@ def told(plan: fanout.Plan) -> dict[str, list[str]]:
     }
 
 
-def brute_force(pages: Sequence[Page], watches: Sequence[Watch]) -> dict[str, list[str]]:
+def brute_force(pages: Sequence[Page], watches: Sequence[Subscription]) -> dict[str, list[str]]:
     """Every operation against every subscription."""
     found: dict[str, list[str]] = {}
     for each in pages:
@@ -82,7 +82,7 @@ def brute_force(pages: Sequence[Page], watches: Sequence[Watch]) -> dict[str, li
 
 
 @given(PAGES, WATCHES)
-def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Watch]) -> None:
+def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Subscription]) -> None:
     """Each subscription gets what it matches, once, in log order, and nothing it has already."""
     index = filed(watches)
 
@@ -95,7 +95,7 @@ def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Wat
 
 
 @given(PAGES, WATCHES)
-def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Watch]) -> None:
+def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Subscription]) -> None:
     """Read at once they are filed here as the store files them; nothing else is found."""
     index = filed(watches)
     lefts = {each.number: {slot: ("a", "c") for slot in range(4)} for each in pages}
@@ -106,11 +106,11 @@ def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Watch]
 
 
 @given(PAGES, WATCHES)
-def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Watch]) -> None:
+def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Subscription]) -> None:
     """So a batch costs what is different in it."""
     index, asked = filed(watches), Counter[str]()
 
-    def find(key: str) -> Sequence[Watch]:
+    def find(key: str) -> Sequence[Subscription]:
         asked[key] += 1
         return index.find(FEED, key)
 
@@ -120,15 +120,17 @@ def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Watch]) -> 
 
 
 @given(PAGES, WATCHES)
-def test_many_keys_are_not_looked_up_one_by_one(pages: list[Page], watches: list[Watch]) -> None:
+def test_many_keys_are_not_looked_up_one_by_one(
+    pages: list[Page], watches: list[Subscription]
+) -> None:
     """Beyond the bound everybody is read, once, and the plan stays the same."""
     index, asked, read = filed(watches), Counter[str](), Counter[str]()
 
-    def find(key: str) -> Sequence[Watch]:
+    def find(key: str) -> Sequence[Subscription]:
         asked[key] += 1
         return index.find(FEED, key)
 
-    def everybody() -> Sequence[Watch]:
+    def everybody() -> Sequence[Subscription]:
         read["all"] += 1
         return index.all(FEED)
 
@@ -141,7 +143,7 @@ def test_many_keys_are_not_looked_up_one_by_one(pages: list[Page], watches: list
 
 
 @given(PAGES, WATCHES)
-def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Watch]) -> None:
+def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Subscription]) -> None:
     """And connections that want the same get the same messages, built once."""
     index = filed(watches)
 
@@ -155,7 +157,7 @@ def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Watc
 def test_the_cursor_is_behind_all_pages() -> None:
     """Of those without a match, too: nothing of them is missing."""
     pages = [page(1, line("a")), page(2, line("b")), page(3)]
-    index = filed([Watch("c", EVERYTHING, 0)])
+    index = filed([Subscription("c", EVERYTHING, 0)])
 
     plan = fanout.plan(pages, lookup(index))
 
@@ -175,7 +177,7 @@ def test_what_is_filed_for_everything_is_asked_for_every_operation() -> None:
     """The key of those who want all."""
     asked: list[str] = []
 
-    def find(key: str) -> Sequence[Watch]:
+    def find(key: str) -> Sequence[Subscription]:
         asked.append(key)
         return ()
 
@@ -190,7 +192,7 @@ LEFTS = st.dictionaries(
 )
 LEAVERS = st.lists(
     st.builds(
-        Watch,
+        Subscription,
         WORDS,
         st.builds(filters.wanting, SETS, SETS, leave=st.booleans()),
         st.integers(0, 4),
@@ -202,7 +204,7 @@ LEAVERS = st.lists(
 
 @given(PAGES, LEAVERS, LEFTS)
 def test_leaves_are_what_brute_force_finds(
-    pages: list[Page], watches: list[Watch], lefts: dict[int, Left]
+    pages: list[Page], watches: list[Subscription], lefts: dict[int, Left]
 ) -> None:
     """Whoever wants leaves gets each operation as what it is, as a leave, or not at all."""
     expected: dict[str, list[str]] = {}
@@ -225,7 +227,7 @@ def test_everybody_is_looked_at_only_where_a_page_is_unknown() -> None:
     pages = [page(1, line("a"), line("b"))]
     asked: list[str] = []
 
-    def find(key: str) -> Sequence[Watch]:
+    def find(key: str) -> Sequence[Subscription]:
         asked.append(key)
         return ()
 

@@ -15,7 +15,7 @@ from tidings.core.memory import MemorySockets
 from tidings.core.model import cursors
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.feed import Profile
-from tidings.core.websocket.connections import Change, Connection, Outcome, Watch
+from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.session import State
 
 from tests.core.following import trimmed
@@ -27,7 +27,7 @@ VIDEOS = Filter(types=frozenset({"video"}))
 def live(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: int = 0) -> str:
     """A live connection with its watch, as a join leaves it."""
     scene.connections.open(Connection(name, scene.now_ms, State.LIVE, FEED, wanted, since=since))
-    scene.watches.add(FEED, Watch(name, wanted, since))
+    scene.watches.add(FEED, Subscription(name, wanted, since))
     return name
 
 
@@ -252,7 +252,7 @@ def test_what_the_replay_serves_is_the_replays_to_let_go(scene: Scene) -> None:
 
 def test_the_watch_of_a_lost_connection_is_removed(scene: Scene) -> None:
     """Its item is gone, the change still says what it was filed under."""
-    scene.watches.add(FEED, Watch("gone", VIDEOS, 0))
+    scene.watches.add(FEED, Subscription("gone", VIDEOS, 0))
     scene.inbox.post(FEED, Change("gone", False, VIDEOS, 0, "t"))
     scene.push()
 

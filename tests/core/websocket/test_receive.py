@@ -46,7 +46,7 @@ def test_subscribe_from_now_on(scene: Scene) -> None:
     assert scene.heard("c") == [
         {"reply": "subscribed", "feed": "main", "cursor": page.end.encode()}
     ]
-    assert scene.bells.rings == [("main", "push")] and scene.bells.replays == []
+    assert scene.waker.woken == [("main", "push")] and scene.waker.replays == []
     (change,) = scene.inbox.list(FEED)
     assert (change.joins, change.filter, change.since) == (True, connection.filter, 1)
 
@@ -62,7 +62,7 @@ def test_resume_from_a_cursor(scene: Scene) -> None:
     assert (connection.state, connection.feed) == (State.CATCHING_UP, "main")
     assert connection.progress
     assert scene.heard("c") == [{"reply": "subscribed", "feed": "main", "cursor": cursor}]
-    assert scene.bells.replays == ["c"] and scene.bells.rings == []
+    assert scene.waker.replays == ["c"] and scene.waker.woken == []
     assert scene.inbox.list(FEED) == []
 
 
@@ -79,7 +79,7 @@ def test_the_session_table_is_kept(scene: Scene, state: State, act: Act) -> None
         return
     assert code(scene) == "out_of_turn"
     assert scene.connection("c") == before
-    assert scene.bells.rings == [] and scene.bells.replays == []
+    assert scene.waker.woken == [] and scene.waker.replays == []
 
 
 def test_ping_tells_the_state(scene: Scene) -> None:
@@ -109,7 +109,7 @@ def test_unsubscribe_while_catching_up(scene: Scene) -> None:
     assert scene.connection("c").state is State.LEAVING
     assert scene.connection("c").progress
     assert scene.heard("c") == []
-    assert scene.bells.replays == ["c"] and scene.inbox.list(FEED) == []
+    assert scene.waker.replays == ["c"] and scene.inbox.list(FEED) == []
 
 
 @pytest.mark.parametrize("state", [State.JOINING, State.LIVE])
@@ -121,7 +121,7 @@ def test_unsubscribe_from_push(scene: Scene, state: State) -> None:
     assert scene.connection("c").state is State.LEAVING
     (change,) = scene.inbox.list(FEED)
     assert not change.joins
-    assert scene.bells.rings == [(FEED, "push")]
+    assert scene.waker.woken == [(FEED, "push")]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_to_the_frontier_and_over(scene: Scene) -> None:
     assert (connection.state, connection.since) == (State.JOINING, 2)
     assert (connection.progress, connection.runner) == ("", "")
     assert [change.joins for change in scene.inbox.list(FEED)] == [True]
-    assert scene.bells.rings == [(FEED, "push")]
+    assert scene.waker.woken == [(FEED, "push")]
 
 
 @given(
@@ -193,7 +193,7 @@ def test_out_of_time_it_goes_on_in_the_next_run() -> None:
         if scene.connection("c").state is State.JOINING:
             break
         assert scene.connection("c").runner == ""
-        assert scene.bells.replays == ["c"] * run
+        assert scene.waker.replays == ["c"] * run
 
     assert scene.events("c")[0] == "reset" and scene.events("c")[-1] == "live"
     assert sorted(scene.events("c")[1:-1]) == ["a", "b"]
@@ -246,7 +246,7 @@ def test_a_connection_of_nobody(scene: Scene) -> None:
     """A late bell finds nothing to do."""
     scene.replayer.run("lost")
 
-    assert scene.bells.rings == [] and scene.bells.replays == []
+    assert scene.waker.woken == [] and scene.waker.replays == []
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def everybody() -> list[Connection]:
 
 
 def is_replayed(scene: Scene, connection_id: str) -> bool:
-    return connection_id in scene.bells.replays
+    return connection_id in scene.waker.replays
 
 
 def is_pushed(scene: Scene, connection_id: str) -> bool:
@@ -105,7 +105,7 @@ def test_a_round_begins_anew(scene: Scene, crowd: Counted) -> None:
     assert crowd.round().place == ""
     crowd.open(Connection("a", NOW, State.CATCHING_UP, FEED, progress="{}"))
     scene.sweeper.run(FEEDS)
-    assert scene.bells.replays == ["a"]
+    assert scene.waker.replays == ["a"]
 
 
 def test_a_sweep_that_ends_in_one_stores_nothing(scene: Scene, crowd: Counted) -> None:

@@ -6,14 +6,14 @@ import inspect
 
 import pytest
 from tidings.aws.dynamodb.connections import DynamoDBWatches
-from tidings.core.memory import MemoryWatches
-from tidings.core.websocket.stores import WatchIndex, WatchStore
+from tidings.core.memory import MemorySubscriptions
+from tidings.core.websocket.stores import SubscriptionIndex, SubscriptionStore
 
 from tests.core.test_stores import methods
 
 
-@pytest.mark.parametrize("store", [DynamoDBWatches, MemoryWatches])
-@pytest.mark.parametrize("port", [WatchIndex, WatchStore])
+@pytest.mark.parametrize("store", [DynamoDBWatches, MemorySubscriptions])
+@pytest.mark.parametrize("port", [SubscriptionIndex, SubscriptionStore])
 def test_a_store_has_the_methods_of_its_port(port: type, store: type) -> None:
     """With the very same arguments, defaults and types."""
     for method, signature in methods(port).items():
@@ -22,6 +22,6 @@ def test_a_store_has_the_methods_of_its_port(port: type, store: type) -> None:
 
 def test_who_files_can_find() -> None:
     """One port is the other and more, so that a store is handed over once."""
-    index: WatchIndex = MemoryWatches()
-    store: WatchStore = MemoryWatches()
+    index: SubscriptionIndex = MemorySubscriptions()
+    store: SubscriptionStore = MemorySubscriptions()
     assert (index.few("main", 0), store.all("main")) == ([], [])

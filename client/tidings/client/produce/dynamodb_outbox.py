@@ -51,13 +51,13 @@ def publish_with(
     body = "\n".join(json.dumps(entry, separators=(",", ":")) for entry in told[kinds[0]])
     if len(body) > BODY_BYTES_MAX:
         raise ValueError(f"holds at most {BODY_BYTES_MAX} bytes, got {len(body)}")
-    letter_id = f"{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(ID_BYTES)}"
-    letter = {
+    message_id = f"{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(ID_BYTES)}"
+    message = {
         "feed": {"S": feed},
-        "id": {"S": letter_id},
+        "id": {"S": message_id},
         "kind": {"S": kinds[0]},
         "body": {"S": body},
     }
-    put = {"TableName": outbox, "Item": letter}
+    put = {"TableName": outbox, "Item": message}
     client.transact_write_items(TransactItems=[*writes, {"Put": put}])
-    return letter_id
+    return message_id

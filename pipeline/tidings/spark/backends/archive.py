@@ -26,7 +26,7 @@ _LOOKS = 3  # at a list whose parts were compacted away while they were read
 
 @dataclass(frozen=True, slots=True)
 class ArchiveWay:
-    """Implements `Way`, but for the state."""
+    """Implements `Backend`, but for the state."""
 
     where: Where
 

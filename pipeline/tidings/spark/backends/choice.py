@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
-    from tidings.spark.backends.backend import Way
+    from tidings.spark.backends.backend import Backend
     from tidings.spark.options import Where
 
 
-def opened(where: Where, wanted: Filter) -> Way:
+def opened(where: Where, wanted: Filter) -> Backend:
     """
     The way that the options name; *wanted* spares HTTP what would be left out afterwards.
 

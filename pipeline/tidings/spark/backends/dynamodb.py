@@ -59,7 +59,7 @@ def _named(where: Where) -> places.Place:
 
 @dataclass(frozen=True, slots=True)
 class AccountWay:
-    """Implements `Way`."""
+    """Implements `Backend`."""
 
     place: places.Place
     where: Where

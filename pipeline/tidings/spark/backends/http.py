@@ -41,7 +41,7 @@ _Block = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class HttpWay:
-    """Implements `Way`. *wanted* is what the server leaves the rest out for."""
+    """Implements `Backend`. *wanted* is what the server leaves the rest out for."""
 
     where: Where
     wanted: Filter = EVERYTHING

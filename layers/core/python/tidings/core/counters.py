@@ -45,7 +45,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class Audience:
+class StreamCounter:
     """The streams of one feed in one process, and what of them is not written yet."""
 
     _clients: int = 0
@@ -78,7 +78,7 @@ class Audience:
 
     def is_due(self, now_ms: int) -> bool:
         """Whether to write: soon when somebody came or left, else now and then."""
-        wait_ms = limits.TALLY_SOON_MS if self._changed else limits.TALLY_EVERY_MS
+        wait_ms = limits.COUNT_SOON_MS if self._changed else limits.COUNT_EVERY_MS
         return not self.is_empty and now_ms - self._written_ms >= wait_ms
 
     def share(self, now_ms: int) -> Share:
@@ -95,7 +95,7 @@ class Audience:
         self._changed = True
 
 
-class Tallies(Protocol):
+class Counters(Protocol):
     """What is counted for `/status` beside the log; good to a few seconds, never in the way."""
 
     def refuse(self, feed: str) -> None:

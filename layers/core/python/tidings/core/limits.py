@@ -125,8 +125,8 @@ SYNC_CAUSE_CHARS = 1000  # of an error in a report: its sentence, without pages 
 DUMP_ADDRESS_CHARS_MAX = 1100  # a key has 1,024 bytes at most, a bucket's name 63
 
 # --- status ----------------------------------------------------------------------------------
-TALLY_SOON_MS = 1_000  # somebody came or left: told at once, but not for each of a thousand
-TALLY_EVERY_MS = 20_000  # else; two write units per process beside its five reads a second
+COUNT_SOON_MS = 1_000  # somebody came or left: told at once, but not for each of a thousand
+COUNT_EVERY_MS = 20_000  # else; two write units per process beside its five reads a second
 PRESENCE_MS = 45_000  # two tallies may fail; a process that was killed is forgotten after this
 SWEPT_PRESENCE_MS = 130_000  # the sweep counts each minute; one run may be missed
 LAG_MS_MAX = 120_000  # two sweeps have rung since: this follower does not run or cannot keep up
@@ -253,8 +253,8 @@ RESTORE_PAGES_MAX = 1_000_000  # empty pages of a restore: 0.63 dollars and 17 m
 RESTORE_FILL = 1_000  # of them put at once: a second's writes, told as they go on
 
 # --- what an operator writes down ------------------------------------------------------------
-SHEET_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds
-SHEET_BYTES_MAX = 256 * 1024  # an item holds 400 KB; three thousand users
+DOCUMENT_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds
+DOCUMENT_BYTES_MAX = 256 * 1024  # an item holds 400 KB; three thousand users
 USERS_MAX = 2_000  # each one's line has some 80 bytes
 CONFIGURATION_BYTES_MAX = 64 * 1024  # HOOKS_MAX with long addresses and headers, many times
 HOOKS_MAX = 10  # asked at once, for each change

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.replication.clusters import Member, Seat
+    from tidings.core.replication.clusters import LeaderLease, Member
 
 _SAME = "#term = :term AND #until = :until"
 
@@ -32,12 +32,12 @@ class DynamoDBClusters:
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._client, self._table = client, table
 
-    def seats(self, cluster: str) -> Sequence[Seat]:
+    def seats(self, cluster: str) -> Sequence[LeaderLease]:
         with _reached():
             found = query(self._client, self._table, text(seats.kind(cluster)))
         return [seats.decode(item) for item in found]
 
-    def take(self, before: Seat, after: Seat) -> bool:
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         item, never = seats.encode(after), before.term == 0
         try:
             with _reached():

@@ -17,7 +17,7 @@ from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core.effects import Clock
-from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.roster import Portion
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ class DynamoDBInbox:
 
 
 class DynamoDBWatches:
-    """Implements `WatchIndex` and `WatchStore`."""
+    """Implements `SubscriptionIndex` and `SubscriptionStore`."""
 
     def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
         self._client, self._table, self._clock = client, table, clock
         self._threads = Threads(_WRITERS)
 
-    def add(self, feed: str, watch: Watch) -> None:
+    def add(self, feed: str, watch: Subscription) -> None:
         expires_ms = self._clock() + connections.SAFETY_MS
 
         def put(key: str) -> None:
@@ -85,7 +85,7 @@ class DynamoDBWatches:
 
         self._threads(put, watch.filter.keys())
 
-    def remove(self, feed: str, watch: Watch) -> None:
+    def remove(self, feed: str, watch: Subscription) -> None:
         def delete(key: str) -> None:
             with translated():
                 self._client.delete_item(
@@ -94,20 +94,20 @@ class DynamoDBWatches:
 
         self._threads(delete, watch.filter.keys())
 
-    def find(self, feed: str, key: str) -> Sequence[Watch]:
+    def find(self, feed: str, key: str) -> Sequence[Subscription]:
         kind = text(watches.kind(feed))
         found = query(self._client, self._table, kind, prefix=watches.prefix(key))
         return [watches.decode(item) for item in found]
 
-    def all(self, feed: str) -> Sequence[Watch]:
+    def all(self, feed: str) -> Sequence[Subscription]:
         return _once_each(query(self._client, self._table, text(watches.kind(feed))))
 
-    def few(self, feed: str, at_most: int) -> Sequence[Watch] | None:
+    def few(self, feed: str, at_most: int) -> Sequence[Subscription] | None:
         found = query_few(self._client, self._table, text(watches.kind(feed)), at_most)
         return _once_each(found) if found is not None else None
 
 
-def _once_each(items: Iterable[Item]) -> list[Watch]:
+def _once_each(items: Iterable[Item]) -> list[Subscription]:
     found = {watch.connection_id: watch for watch in map(watches.decode, items)}
     return [watch for _, watch in sorted(found.items())]
 
@@ -156,7 +156,7 @@ class DynamoDBConnections:
             self._registry.leave(connection.feed, connection.id, connection.listener)
         change = self._inbox.forget(connection.feed, connection.id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
-            self._watches.remove(connection.feed, Watch(connection.id, wanted, since=0))
+            self._watches.remove(connection.feed, Subscription(connection.id, wanted, since=0))
 
     def portion(self, place: str, limit: int) -> Portion:
         with translated():

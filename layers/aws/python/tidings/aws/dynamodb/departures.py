@@ -11,7 +11,7 @@ from tidings.aws.runtime.aws_errors import translated
 from tidings.aws.runtime.clock import sleep_ms
 from tidings.core import limits
 from tidings.core.effects import Sleep
-from tidings.core.state.removed_parents import Departures
+from tidings.core.state.removed_parents import RemovedParents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _FIRST = Condition("attribute_not_exists(#key)", {"#key": "key"})
 
 
-class DynamoDBDepartures:
-    """Implements `DepartureStore`. *table* is that of the state."""
+class DynamoDBRemovedParents:
+    """Implements `RemovedParentsStore`. *table* is that of the state."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
         self._client, self._table = client, table
         self._puts = Puts(client, table, sleep)
 
-    def write(self, feed: str, found: Sequence[Departures]) -> None:
+    def write(self, feed: str, found: Sequence[RemovedParents]) -> None:
         self._puts([Put(departures.encode(feed, each), _FIRST) for each in found])
 
-    def read(self, feed: str, first: int, last: int) -> list[Departures]:
-        found: list[Departures] = []
+    def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
+        found: list[RemovedParents] = []
         start: Item = {}
         while True:
             with translated():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import outbox_message as letters
+from tidings.aws.dynamodb.items import outbox_message as messages
 from tidings.aws.dynamodb.items.attributes import text
 from tidings.aws.runtime.aws_errors import translated
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.ingest.outbox import Letter
+    from tidings.core.ingest.outbox import OutboxMessage
 
 
 class DynamoDBOutbox:
@@ -21,7 +21,7 @@ class DynamoDBOutbox:
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._client, self._table = client, table
 
-    def pending(self, feed: str) -> Sequence[Letter]:
+    def pending(self, feed: str) -> Sequence[OutboxMessage]:
         with translated():
             answer = self._client.query(
                 TableName=self._table,
@@ -30,15 +30,15 @@ class DynamoDBOutbox:
                 ExpressionAttributeValues={":feed": text(feed)},
                 ConsistentRead=True,
             )
-        return [letters.decode(item) for item in answer["Items"]]
+        return [messages.decode(item) for item in answer["Items"]]
 
-    def done(self, feed: str, letter: Letter) -> None:
+    def done(self, feed: str, message: OutboxMessage) -> None:
         with translated():
-            self._client.delete_item(TableName=self._table, Key=letters.key(feed, letter.id))
+            self._client.delete_item(TableName=self._table, Key=messages.key(feed, message.id))
 
-    def put_aside(self, feed: str, letter: Letter, reason: str) -> None:
+    def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """Before it is removed: a crash in between does it again."""
-        item = letters.encode_refused(feed, letter, reason)
+        item = messages.encode_refused(feed, message, reason)
         with translated():
             self._client.put_item(TableName=self._table, Item=item)
-        self.done(feed, letter)
+        self.done(feed, message)

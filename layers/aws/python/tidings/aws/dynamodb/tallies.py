@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-class DynamoDBTallies:
+class DynamoDBCounters:
     """
-    Implements `Tallies`. *client* is made when something is counted: most processes never do.
+    Implements `Counters`. *client* is made when something is counted: most processes never do.
 
     It should send once, because a repeated ADD may count twice. A flood of refused requests
     throttles its own partition, not the one that numbers pages.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Observation
 
 
-class LambdaBells:
-    """Implements `Bells`. *prefix* precedes the names of `deployment.FUNCTIONS`."""
+class LambdaWaker:
+    """Implements `Waker`. *prefix* precedes the names of `deployment.FUNCTIONS`."""
 
     def __init__(self, client: LambdaClient, prefix: str) -> None:
         self._client, self._prefix = client, prefix

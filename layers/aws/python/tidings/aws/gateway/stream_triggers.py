@@ -21,7 +21,7 @@ def observation(event: Mapping[str, Any]) -> Observation | None:
     return Observation(**event["seen"]) if "seen" in event else None
 
 
-def feeds_rung(event: Mapping[str, Any]) -> dict[str, str]:
+def feeds_to_wake(event: Mapping[str, Any]) -> dict[str, str]:
     """
     The feeds that *event* rings for, each with the sequence number to report if it fails.
 

@@ -42,7 +42,7 @@ from tidings.core.model.numbers import whole
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from tidings.aws.web.tail_poller import Lookout
+    from tidings.aws.web.tail_poller import TailPoller
     from tidings.core.auth.guard import Allowed
     from tidings.core.auth.rate_limit import Charges, ReadCharge
 
@@ -67,7 +67,7 @@ class ChangeLists:
         self._lister, self._gate = lister, gate
         self._feeds, self._origins, self._prefix = feeds, origins, prefix
         self._charges = charges
-        self._lookouts: dict[str, Lookout] = {}
+        self._pollers: dict[str, TailPoller] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers, found = headers_of(scope), PATHS.fullmatch(scope["path"])
@@ -121,18 +121,18 @@ class ChangeLists:
         until_s = came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
         if listing.waiting:  # what is behind the hole may be what the client has posted itself
             until_s = max(until_s, now_s() + limits.CHANGES_HOLE_S)
-        lookout = self._lookout(feed)
+        poller = self._poller(feed)
         while not listing.entries and query.limit and not gone.done() and now_s() < until_s:
             if listing.at_end or listing.waiting:
-                await lookout.wait(listing.page, gone, until_s - now_s())
-            listing = await self._after(query, listed, listing, lookout)
+                await poller.wait(listing.page, gone, until_s - now_s())
+            listing = await self._after(query, listed, listing, poller)
         return listing
 
     async def _after(
-        self, query: Query, listed: Listed, listing: Listing, lookout: Lookout
+        self, query: Query, listed: Listed, listing: Listing, poller: TailPoller
     ) -> Listing:
         """From memory where the lookout's tail reaches, else from the log."""
-        tail = lookout.tail if listing.at_end or listing.waiting else None
+        tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
             pages = [each.page for each in tail.behind(listing.page)]
             return extended(listing, query, pages) if pages else listing
@@ -140,12 +140,12 @@ class ChangeLists:
         found = await listed(later)
         return replace(found, at_start=listing.at_start)
 
-    def _lookout(self, feed: str) -> Lookout:
-        from tidings.aws.web.tail_poller import Lookout
+    def _poller(self, feed: str) -> TailPoller:
+        from tidings.aws.web.tail_poller import TailPoller
 
-        if feed not in self._lookouts:
-            self._lookouts[feed] = Lookout(partial(self._lister().reader.read, feed))
-        return self._lookouts[feed]
+        if feed not in self._pollers:
+            self._pollers[feed] = TailPoller(partial(self._lister().reader.read, feed))
+        return self._pollers[feed]
 
     async def _answer(
         self,

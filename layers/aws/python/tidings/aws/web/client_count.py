@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from tidings.aws.gateway.http_events import PATHS
 from tidings.aws.web.stream import Message, Receive, Send
 from tidings.core import limits
-from tidings.core.counters import Audience, Share, Tallies
+from tidings.core.counters import Counters, Share, StreamCounter
 from tidings.core.effects import Clock
 from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED
@@ -27,9 +27,9 @@ _EVENT = b"\nevent: "  # in each block once, and never in its data, which is one
 class Attendance:
     """Serves *app*; *place* is the name of this process among those that count."""
 
-    def __init__(self, app: App, tallies: Callable[[], Tallies], clock: Clock, place: str) -> None:
+    def __init__(self, app: App, tallies: Callable[[], Counters], clock: Clock, place: str) -> None:
         self._app, self._tallies, self._clock, self._place = app, tallies, clock, place
-        self._audiences: defaultdict[str, Audience] = defaultdict(Audience)
+        self._audiences: defaultdict[str, StreamCounter] = defaultdict(StreamCounter)
         self._writing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
 
@@ -38,7 +38,7 @@ class Attendance:
         if scope["type"] != "http" or found is None:
             await self._app(scope, receive, send)
             return
-        visit = Visit(self, found["feed"] or DEFAULT_FEED, send)
+        visit = TrackedRequest(self, found["feed"] or DEFAULT_FEED, send)
         try:
             await self._app(scope, receive, visit.send)
         finally:
@@ -66,7 +66,7 @@ class Attendance:
             for feed, audience in list(self._audiences.items()):
                 if audience.is_due(self._clock()):
                     await self._write(feed)
-            await asyncio.sleep(limits.TALLY_SOON_MS / 1000)
+            await asyncio.sleep(limits.COUNT_SOON_MS / 1000)
 
     async def _write(self, feed: str) -> None:
         async with self._writing:
@@ -84,7 +84,7 @@ class Attendance:
             self._tallies().serve(feed, connections=share.connections, sent=share.sent)
 
 
-class Visit:
+class TrackedRequest:
     """One request: it counts from its 200 on, and until its end."""
 
     def __init__(self, attendance: Attendance, feed: str, send: Send) -> None:

@@ -37,7 +37,7 @@ class UnknownAction(InvalidConsumer):
     code = "unknown_action"
 
 
-class Desk:
+class ConsumerRouter:
     """Answers one request, by the key of its route and the action in its path."""
 
     def __init__(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from tidings.aws.web.tail_poller import Lookout
+from tidings.aws.web.tail_poller import TailPoller
 from tidings.core.catchup.sse import Chunk, Stream
 
 
 class Chunks:
     """From memory where the lookout's tail reaches, else from the stores."""
 
-    def __init__(self, stream: Stream, lookout: Lookout) -> None:
-        self._stream, self._lookout = stream, lookout
+    def __init__(self, stream: Stream, poller: TailPoller) -> None:
+        self._stream, self._poller = stream, poller
         self._upcoming: asyncio.Task[Chunk] | None = None
 
     async def next(self) -> Chunk:
@@ -33,7 +33,7 @@ class Chunks:
         if chunk.wait_ms:
             await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
         elif chunk.at_frontier:
-            await self._lookout.wait(self._stream.progress.page, gone, wait_ms / 1000)
+            await self._poller.wait(self._stream.progress.page, gone, wait_ms / 1000)
 
     def stop(self) -> None:
         """Nobody wants what is being read; nobody hears its error either."""
@@ -41,6 +41,6 @@ class Chunks:
             self._upcoming.cancel()
 
     async def _read(self) -> Chunk:
-        tail = self._lookout.tail
+        tail = self._poller.tail
         chunk = self._stream.take(tail) if tail is not None else None
         return chunk if chunk is not None else await asyncio.to_thread(self._stream.next)

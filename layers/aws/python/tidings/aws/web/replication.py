@@ -30,7 +30,7 @@ class Upstreams(Protocol):
     def keep(self, feed: str, password: str) -> None: ...
 
 
-class RelayDesk:
+class ReplicaRouter:
     """Answers one request, by the key of its route."""
 
     def __init__(

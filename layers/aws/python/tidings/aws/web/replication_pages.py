@@ -24,7 +24,7 @@ from tidings.aws.web.stream import (
     in_thread,
     send_head,
 )
-from tidings.aws.web.tail_poller import POLL_S, Lookout
+from tidings.aws.web.tail_poller import POLL_S, TailPoller
 from tidings.core.auth.guard import credential_from
 from tidings.core.auth.permissions import COPIES
 from tidings.core.errors import TidingsError
@@ -60,7 +60,7 @@ class Portions:
     ) -> None:
         self._portioner, self._guard, self._feeds = portioner, guard, feeds
         self._origins, self._others = origins, others
-        self._lookouts: dict[tuple[str, bool], Lookout] = {}
+        self._pollers: dict[tuple[str, bool], TailPoller] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         found = PATHS.fullmatch(scope["path"]) if scope["type"] == "http" else None
@@ -115,7 +115,7 @@ class Portions:
         portion: Portion = await read()
         while _is_empty(portion) and not gone.done() and now_s() < until_s:
             end = min(asked.after.page, portion.standing.head)  # it may be ahead of us
-            await self._lookout(feed, asked).wait(end, gone, until_s - now_s())
+            await self._poller(feed, asked).wait(end, gone, until_s - now_s())
             portion = await read()
             if _is_empty(portion):  # what came is not behind it, or is not told yet
                 await asyncio.wait({gone}, timeout=min(POLL_S, max(0, until_s - now_s())))
@@ -124,13 +124,13 @@ class Portions:
     def _look(self, feed: str, asked: PagesAsked) -> Portion:
         return self._portioner().pages(feed, asked.after, asked.selection, asked.size)
 
-    def _lookout(self, feed: str, asked: PagesAsked) -> Lookout:
+    def _poller(self, feed: str, asked: PagesAsked) -> TailPoller:
         """The one of the feed; where it must be known what left, the end is another."""
         key = (feed, asked.selection.filter.leave)
-        if key not in self._lookouts:
+        if key not in self._pollers:
             read = partial(self._portioner().catch_up.read, feed, leave=key[1])
-            self._lookouts[key] = Lookout(read)
-        return self._lookouts[key]
+            self._pollers[key] = TailPoller(read)
+        return self._pollers[key]
 
     async def _answer(
         self, send: Send, asked: dict[str, str], status: int, answer: dict[str, str], text: str

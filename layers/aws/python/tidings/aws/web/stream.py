@@ -28,7 +28,7 @@ from tidings.core.auth.guard import credential_from
 from tidings.core.catchup.sse import HEARTBEAT, RESUME, Chunk, Stream, Streamer
 from tidings.core.effects import Clock
 from tidings.core.errors import Rejected, TidingsError
-from tidings.core.ingest.oplog_compat import Manners
+from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.model.cursors import NOW
 from tidings.core.model.feeds import DEFAULT_FEED
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from tidings.aws.web.prefetch import Chunks
-    from tidings.aws.web.tail_poller import Lookout
+    from tidings.aws.web.tail_poller import TailPoller
 
 Result = TypeVar("Result")
 Message = MutableMapping[str, Any]
@@ -66,14 +66,14 @@ class EventStreams:
     def __init__(
         self,
         streamer: Callable[[], Streamer],
-        manners: Callable[[], Manners],
+        compatibility: Callable[[], CompatibilityMode],
         clock: Clock,
         origins: tuple[str, ...],
         longest_ms: int,
     ) -> None:
-        self._streamer, self._manners = streamer, manners
+        self._streamer, self._compatibility = streamer, compatibility
         self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
-        self._lookouts: dict[tuple[str, bool], Lookout] = {}
+        self._pollers: dict[tuple[str, bool], TailPoller] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -127,7 +127,7 @@ class EventStreams:
         from tidings.aws.web.prefetch import Chunks
 
         gone = asyncio.ensure_future(disconnected(receive))
-        chunks = Chunks(stream, self._lookout(stream))
+        chunks = Chunks(stream, self._poller(stream))
         try:
             await self._tell_until(stream, chunks, gone, send, left)
         finally:
@@ -175,15 +175,15 @@ class EventStreams:
             told = True
         return told
 
-    def _lookout(self, stream: Stream) -> Lookout:
+    def _poller(self, stream: Stream) -> TailPoller:
         """The one of the stream's feed; where leaves are told, the end is another."""
-        from tidings.aws.web.tail_poller import Lookout  # loads asyncio
+        from tidings.aws.web.tail_poller import TailPoller  # loads asyncio
 
         key = (stream.feed, stream.filter.leave)
-        if key not in self._lookouts:
+        if key not in self._pollers:
             read = partial(stream.catch_up.read, stream.feed, leave=stream.filter.leave)
-            self._lookouts[key] = Lookout(read)
-        return self._lookouts[key]
+            self._pollers[key] = TailPoller(read)
+        return self._pollers[key]
 
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
@@ -201,7 +201,7 @@ class EventStreams:
         await send_body(send, "", more=False)
 
     def _as_oplog(self, path: str) -> bool:
-        return self._manners().are_oplogs(feed_of(path))
+        return self._compatibility().are_oplogs(feed_of(path))
 
     async def _refuse(self, send: Send, refusal: Refusal, headers: dict[str, str]) -> None:
         await self._send_head(send, refusal.status, refusal.headers, headers)

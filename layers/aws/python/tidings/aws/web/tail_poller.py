@@ -19,7 +19,7 @@ POLL_S = 0.2  # a consumer hears within a second; five reads a second cost 5 RRU
 FRESH_S = 5 * POLL_S  # what was read longer ago may be far from the end by now
 
 
-class Lookout:
+class TailPoller:
     """*read* gives what follows a page of the feed; it is called in a thread."""
 
     def __init__(self, read: Callable[[int], Run]) -> None:

@@ -16,19 +16,19 @@ from tidings.aws.runtime.clock import now_ms
 
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
-    from tidings.aws.dynamodb.departures import DynamoDBDepartures
+    from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.log import DynamoDBLog
     from tidings.aws.dynamodb.state import DynamoDBState
-    from tidings.aws.dynamodb.tallies import DynamoDBTallies
+    from tidings.aws.dynamodb.tallies import DynamoDBCounters
     from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-    from tidings.aws.gateway.invoker import LambdaBells
+    from tidings.aws.gateway.invoker import LambdaWaker
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
     from tidings.aws.s3.documents import S3Documents
     from tidings.aws.s3.plan_parts import S3Parts
     from tidings.core.log.reader import Reader
     from tidings.core.settings.lookups import RecentProfiles
-    from tidings.core.state.removed_parents_reader import DepartureReader
+    from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
 KEY_BYTES = 32  # as the digests that are made with it
 SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
@@ -75,10 +75,10 @@ def profiles() -> RecentProfiles:
 
 
 @cache
-def tallies() -> DynamoDBTallies:
-    from tidings.aws.dynamodb.tallies import DynamoDBTallies
+def tallies() -> DynamoDBCounters:
+    from tidings.aws.dynamodb.tallies import DynamoDBCounters
 
-    return DynamoDBTallies(clients.dynamodb_once, settings().control_table)
+    return DynamoDBCounters(clients.dynamodb_once, settings().control_table)
 
 
 @cache
@@ -96,17 +96,17 @@ def tombstones() -> DynamoDBTombstones:
 
 
 @cache
-def departures() -> DynamoDBDepartures:
-    from tidings.aws.dynamodb.departures import DynamoDBDepartures
+def departures() -> DynamoDBRemovedParents:
+    from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
 
-    return DynamoDBDepartures(clients.dynamodb(), settings().state_table)
+    return DynamoDBRemovedParents(clients.dynamodb(), settings().state_table)
 
 
 @cache
-def departure_reader() -> DepartureReader:
-    from tidings.core.state.removed_parents_reader import DepartureReader
+def departure_reader() -> RemovedParentsReader:
+    from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
-    return DepartureReader(departures(), followers())
+    return RemovedParentsReader(departures(), followers())
 
 
 @cache
@@ -138,10 +138,10 @@ def sockets() -> ApiGatewaySockets:
 
 
 @cache
-def bells() -> LambdaBells:
-    from tidings.aws.gateway.invoker import LambdaBells
+def waker() -> LambdaWaker:
+    from tidings.aws.gateway.invoker import LambdaWaker
 
-    return LambdaBells(clients.functions(), settings().function_prefix)
+    return LambdaWaker(clients.functions(), settings().function_prefix)
 
 
 @cache

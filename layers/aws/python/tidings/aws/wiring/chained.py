@@ -11,7 +11,7 @@ from tidings.aws.wiring import adapters
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.relays import DynamoDBRelays
     from tidings.core.replication.commit_times import CopiedUntil
-    from tidings.core.replication.write_guard import Masters
+    from tidings.core.replication.write_guard import WriteGuard
 
 
 @cache
@@ -28,11 +28,11 @@ def copied_until() -> CopiedUntil:
     return CopiedUntil(adapters.settings().sources, store())
 
 
-def masters() -> Masters:
+def writable() -> WriteGuard:
     """Keeps writers off chained feeds; only a refusal loads what tells where to post instead."""
-    from tidings.core.replication.write_guard import Masters
+    from tidings.core.replication.write_guard import WriteGuard
 
-    return Masters(adapters.settings().sources, _master)
+    return WriteGuard(adapters.settings().sources, _master)
 
 
 def _master(feed: str) -> str:

@@ -15,28 +15,28 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters, auth, ingest
 
 if TYPE_CHECKING:
-    from tidings.aws.dynamodb.documents import DynamoDBSheets
+    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
     from tidings.aws.dynamodb.tags import DynamoDBTags
     from tidings.aws.web.admin import Administration
     from tidings.core.changeagent.list import Lister
-    from tidings.core.changeagent.recent_documents import RecentSheets
+    from tidings.core.changeagent.recent_documents import RecentDocuments
     from tidings.core.changeagent.submit import Proposer
     from tidings.core.changeagent.tag_indexer import Indexer
     from tidings.core.changeagent.users import Gate
 
 
 @cache
-def stored_sheets() -> DynamoDBSheets:
-    from tidings.aws.dynamodb.documents import DynamoDBSheets
+def stored_documents() -> DynamoDBOperatorDocuments:
+    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 
-    return DynamoDBSheets(clients.dynamodb(), adapters.settings().control_table)
+    return DynamoDBOperatorDocuments(clients.dynamodb(), adapters.settings().control_table)
 
 
 @cache
-def sheets() -> RecentSheets:
-    from tidings.core.changeagent.recent_documents import RecentSheets
+def operator_documents() -> RecentDocuments:
+    from tidings.core.changeagent.recent_documents import RecentDocuments
 
-    return RecentSheets(stored_sheets(), now_ms)
+    return RecentDocuments(stored_documents(), now_ms)
 
 
 @cache
@@ -47,7 +47,9 @@ def gate() -> Gate:
     from tidings.core.changeagent.users import Gate, UserVerifier
 
     verifier = UserVerifier(matches, os.urandom(adapters.KEY_BYTES))
-    return Gate(sheets(), auth.guard(), verifier, Misses(now_ms, limits.USER_MISSES_MAX))
+    return Gate(
+        operator_documents(), auth.guard(), verifier, Misses(now_ms, limits.USER_MISSES_MAX)
+    )
 
 
 @cache
@@ -65,7 +67,7 @@ def proposer() -> Proposer:
     return Proposer(
         ingest.appender(),
         gate(),
-        sheets(),
+        operator_documents(),
         Webhooks(private=adapters.settings().hooks_private),
         adapters.settings().feeds,
         now_ms,
@@ -95,11 +97,13 @@ def indexer() -> Indexer:
 @cache
 def administration() -> Administration:
     """On sheets as they are now, asked for once: health is to be told while a store is away."""
-    from tidings.aws.dynamodb.documents import DynamoDBSheets
+    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
     from tidings.aws.web.admin import Administration
     from tidings.core.changeagent.admin import Administrator
 
-    sheets = DynamoDBSheets(clients.dynamodb_once(), adapters.settings().control_table)
-    administrator = Administrator(sheets, gate(), adapters.settings().feeds)
+    operator_documents = DynamoDBOperatorDocuments(
+        clients.dynamodb_once(), adapters.settings().control_table
+    )
+    administrator = Administrator(operator_documents, gate(), adapters.settings().feeds)
     where = {"stage": adapters.settings().stage, "prefix": adapters.settings().url_prefix}
     return Administration(administrator, lister(), **where)

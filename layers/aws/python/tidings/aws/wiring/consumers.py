@@ -11,10 +11,10 @@ from tidings.aws.wiring import adapters, auth
 
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-    from tidings.aws.web.consumers import Desk
+    from tidings.aws.web.consumers import ConsumerRouter
     from tidings.core.consumers.log_view import LogView
     from tidings.core.consumers.repository import Book
-    from tidings.core.consumers.retention import ConsumerWatch, Holds
+    from tidings.core.consumers.retention import ConsumerMonitor, Holds
     from tidings.core.consumers.worker import Watchers
 
 
@@ -54,18 +54,18 @@ def holds() -> Holds:
 
 
 @cache
-def watch() -> ConsumerWatch:
-    from tidings.core.consumers.retention import ConsumerWatch
+def watch() -> ConsumerMonitor:
+    from tidings.core.consumers.retention import ConsumerMonitor
 
-    return ConsumerWatch(watchers(), adapters.settings().retention, adapters.count)
+    return ConsumerMonitor(watchers(), adapters.settings().retention, adapters.count)
 
 
 @cache
-def desk() -> Desk:
-    from tidings.aws.web.consumers import Desk
+def router() -> ConsumerRouter:
+    from tidings.aws.web.consumers import ConsumerRouter
     from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.worker import Workers
 
     parts = book(), view(), store(), now_ms
     guard, feeds = auth.guard(), adapters.settings().feeds
-    return Desk(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)
+    return ConsumerRouter(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)

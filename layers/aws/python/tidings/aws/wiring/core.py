@@ -18,7 +18,7 @@ from tidings.aws.wiring import adapters, auth, catchup, ingest
 if TYPE_CHECKING:
     from tidings.core.catchup.sse import Streamer
     from tidings.core.followers.follower import Follower, Handler
-    from tidings.core.ingest.oplog_compat import Manners
+    from tidings.core.ingest.oplog_compat import CompatibilityMode
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Sweeper
     from tidings.core.websocket.receive import Receiver
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 @cache
-def manners() -> Manners:
-    from tidings.core.ingest.oplog_compat import Manners
+def compatibility() -> CompatibilityMode:
+    from tidings.core.ingest.oplog_compat import CompatibilityMode
 
-    return Manners(adapters.profiles(), adapters.settings().feeds)
+    return CompatibilityMode(adapters.profiles(), adapters.settings().feeds)
 
 
 @cache
@@ -49,7 +49,7 @@ def follower() -> Follower:
         adapters.followers(),
         adapters.reader(),
         ingest.filler(),
-        adapters.bells(),
+        adapters.waker(),
         now_ms,
         sleep_ms,
         adapters.new_id,
@@ -85,7 +85,7 @@ def _projector() -> Handler:
         adapters.state(),
         adapters.departures(),
         adapters.profiles(),
-        adapters.bells(),
+        adapters.waker(),
         now_ms,
         adapters.tombstones(),
         *kept_ms,
@@ -118,7 +118,7 @@ def receiver() -> Receiver:
         adapters.connections(),
         adapters.inbox(),
         adapters.sockets(),
-        adapters.bells(),
+        adapters.waker(),
         catchup.catch_up(),
         adapters.new_id,
         adapters.settings().feeds,
@@ -136,7 +136,7 @@ def replayer() -> Replayer:
         adapters.connections(),
         adapters.inbox(),
         delivery(),
-        adapters.bells(),
+        adapters.waker(),
         catchup.catch_up(),
         now_ms,
         adapters.new_id,
@@ -177,7 +177,7 @@ def sweeper() -> Sweeper:
     )
     threads = Threads(adapters.SPREAD_WORKERS)
     renewer = Renewer(renewals, threads, now_ms, adapters.count, adapters.settings().page_ms)
-    ages = Purges(changeagent.sheets()), MaxAges(adapters.profiles())
+    ages = Purges(changeagent.operator_documents()), MaxAges(adapters.profiles())
     archives = adapters.settings().archive != ""
     kept = (
         adapters.settings().retention,
@@ -198,7 +198,7 @@ def sweeper() -> Sweeper:
         adapters.connections(),
         adapters.inbox(),
         delivery(),
-        adapters.bells(),
+        adapters.waker(),
         now_ms,
         adapters.new_id,
         adapters.count,

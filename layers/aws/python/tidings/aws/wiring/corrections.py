@@ -30,5 +30,5 @@ def corrector() -> Corrector:
         adapters.settings().feeds,
         adapters.settings().page_ms,
         adapters.tombstones(),
-        chained.masters(),
+        chained.writable(),
     )

@@ -28,7 +28,7 @@ def appender() -> Appender:
         now_ms,
         adapters.new_id,
         adapters.settings().page_ms,
-        chained.masters().check,
+        chained.writable().check,
     )
 
 

@@ -12,9 +12,9 @@ from tidings.aws.wiring import adapters, auth, catchup, chained
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.clusters import DynamoDBClusters
     from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
-    from tidings.aws.web.replication import RelayDesk
+    from tidings.aws.web.replication import ReplicaRouter
     from tidings.core.replication.admin import RelayControl
-    from tidings.core.replication.monitor import RelayWatch
+    from tidings.core.replication.monitor import ReplicaMonitor
     from tidings.core.replication.replicate import Relayer
     from tidings.core.replication.serve import Portioner
 
@@ -47,7 +47,7 @@ def control() -> RelayControl:
         settings.sources,
         settings.feeds,
         adapters.reader(),
-        adapters.bells(),
+        adapters.waker(),
         now_ms,
         coordinator(),
     )
@@ -67,7 +67,7 @@ def relayer(feed: str) -> Relayer:
         adapters.state(),
         adapters.followers(),
         log,
-        adapters.bells(),
+        adapters.waker(),
         now_ms,
         adapters.new_id,
         adapters.tombstones(),
@@ -79,7 +79,7 @@ def relayer(feed: str) -> Relayer:
         settings.sources,
         bootstrapper,
         log,
-        adapters.bells(),
+        adapters.waker(),
         now_ms,
         sleep_ms,
         adapters.new_id,
@@ -98,18 +98,18 @@ def portioner() -> Portioner:
 
 
 @cache
-def watch() -> RelayWatch | None:
+def watch() -> ReplicaMonitor | None:
     """None where nothing is chained."""
     sources = adapters.settings().sources
     if not sources:
         return None
-    from tidings.core.replication.monitor import RelayWatch
+    from tidings.core.replication.monitor import ReplicaMonitor
 
-    return RelayWatch(chained.store(), sources, adapters.bells(), now_ms, adapters.count)
+    return ReplicaMonitor(chained.store(), sources, adapters.waker(), now_ms, adapters.count)
 
 
 @cache
-def desk() -> RelayDesk:
-    from tidings.aws.web.replication import RelayDesk
+def router() -> ReplicaRouter:
+    from tidings.aws.web.replication import ReplicaRouter
 
-    return RelayDesk(control(), upstreams(), auth.guard(), adapters.settings().sources)
+    return ReplicaRouter(control(), upstreams(), auth.guard(), adapters.settings().sources)

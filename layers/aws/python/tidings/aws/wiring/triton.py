@@ -35,7 +35,7 @@ def registrar() -> Registrar:
         registry(),
         adapters.inbox(),
         adapters.sockets(),
-        adapters.bells(),
+        adapters.waker(),
         adapters.followers(),
         adapters.profiles(),
         auth.guard(),

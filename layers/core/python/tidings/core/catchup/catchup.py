@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
-    from tidings.core.state.removed_parents_reader import DepartureReader
+    from tidings.core.state.removed_parents_reader import RemovedParentsReader
     from tidings.core.state.rows import Row
     from tidings.core.state.stores import StateStore
     from tidings.core.state.tombstones import TombstoneStore
@@ -89,7 +89,7 @@ class CatchUp:
     checkpoints: Checkpoints
     clock: Clock
     tombstones: TombstoneStore
-    departures: DepartureReader
+    departures: RemovedParentsReader
     archive: ArchiveReader | None = None
     lost: Callable[[str, Cursor], bool] = _nothing
     copied_until: Callable[[str, int], int | None] = _not_chained

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration
-from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, Sheet
+from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, OperatorDocument
 from tidings.core.errors import Unavailable
 from tidings.core.model import feeds
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Credential
     from tidings.core.auth.permissions import Need
-    from tidings.core.changeagent.stores import Sheets
+    from tidings.core.changeagent.stores import OperatorDocuments
     from tidings.core.changeagent.users import Gate
 
 DOWN = "down"
@@ -25,7 +25,7 @@ _ATTEMPTS = 3  # each loss means that somebody else wrote within the same tenth 
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    sheets: Sheets
+    operator_documents: OperatorDocuments
     gate: Gate
     feeds: frozenset[str]
 
@@ -44,7 +44,7 @@ class Administrator:
     def is_up(self) -> bool:
         """Whether load balancers are to send traffic; where nobody can tell, yes."""
         try:
-            return self.sheets.sheet(DEPLOYMENT, HEALTH).text != DOWN
+            return self.operator_documents.operator_document(DEPLOYMENT, HEALTH).text != DOWN
         except Unavailable:
             return True
 
@@ -53,7 +53,7 @@ class Administrator:
         self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
 
     def configuration(self, feed: str) -> Configuration:
-        return config.stored(self.sheets.sheet(feed, CONFIGURATION).text)
+        return config.stored(self.operator_documents.operator_document(feed, CONFIGURATION).text)
 
     def configure(self, feed: str, document: object) -> Configuration:
         """
@@ -72,8 +72,8 @@ class Administrator:
     def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
         """What *change* makes of the sheet, on top of what others wrote meanwhile."""
         for _ in range(_ATTEMPTS):
-            standing = self.sheets.sheet(feed, name)
+            standing = self.operator_documents.operator_document(feed, name)
             text = change(standing.text)
-            if self.sheets.write(feed, name, Sheet(text, standing.version)):
+            if self.operator_documents.write(feed, name, OperatorDocument(text, standing.version)):
                 return text
         raise Unavailable(f"{feed}/{name} kept changing")

@@ -18,7 +18,7 @@ from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import Retention
 
 if TYPE_CHECKING:
-    from tidings.core.changeagent.stores import Sheets
+    from tidings.core.changeagent.stores import OperatorDocuments
 
 _S = 1_000_000_000
 _MS = 1_000_000
@@ -128,7 +128,7 @@ def spelled(configuration: Configuration) -> str:
 class Purges:
     """What the trimmer asks for each feed."""
 
-    sheets: Sheets
+    operator_documents: OperatorDocuments
 
     def __call__(self, feed: str) -> Retention | None:
-        return stored(self.sheets.sheet(feed, CONFIGURATION).text).purge
+        return stored(self.operator_documents.operator_document(feed, CONFIGURATION).text).purge

@@ -17,7 +17,7 @@ DEPLOYMENT = "-"  # stands for all feeds; no feed can be named so
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class OperatorDocument:
     """*text* is empty where nothing was ever written. *version* guards every update."""
 
     text: str = field(default="", repr=False)

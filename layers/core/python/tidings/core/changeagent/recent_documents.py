@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 
 if TYPE_CHECKING:
-    from tidings.core.changeagent.documents import Sheet
-    from tidings.core.changeagent.stores import Sheets
+    from tidings.core.changeagent.documents import OperatorDocument
+    from tidings.core.changeagent.stores import OperatorDocuments
     from tidings.core.effects import Clock
 
 
-class RecentSheets:
-    """Implements `Sheets`: another one's, remembered for `limits.SHEET_AGE_MS`."""
+class RecentDocuments:
+    """Implements `OperatorDocuments`: another one's, remembered for `limits.DOCUMENT_AGE_MS`."""
 
-    def __init__(self, sheets: Sheets, clock: Clock) -> None:
-        self._sheets, self._clock = sheets, clock
-        self._known: dict[tuple[str, str], tuple[int, Sheet]] = {}
+    def __init__(self, operator_documents: OperatorDocuments, clock: Clock) -> None:
+        self._operator_documents, self._clock = operator_documents, clock
+        self._known: dict[tuple[str, str], tuple[int, OperatorDocument]] = {}
 
-    def sheet(self, feed: str, name: str) -> Sheet:
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
         now = self._clock()
         read_at, known = self._known.get((feed, name), (0, None))
-        if known is not None and 0 <= now - read_at < limits.SHEET_AGE_MS:
+        if known is not None and 0 <= now - read_at < limits.DOCUMENT_AGE_MS:
             return known
-        found = self._sheets.sheet(feed, name)
+        found = self._operator_documents.operator_document(feed, name)
         self._known[feed, name] = (now, found)
         return found
 
-    def write(self, feed: str, name: str, sheet: Sheet) -> bool:
-        done = self._sheets.write(feed, name, sheet)
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        done = self._operator_documents.write(feed, name, operator_document)
         self._known.pop((feed, name), None)
         return done

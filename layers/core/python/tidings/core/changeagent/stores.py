@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.changeagent.documents import Sheet
+    from tidings.core.changeagent.documents import OperatorDocument
     from tidings.core.changeagent.tag_index import Summary
     from tidings.core.changeagent.webhooks import Hook, Verdict
 
@@ -32,16 +32,16 @@ class TagStore(Protocol):
         ...
 
 
-class Sheets(Protocol):
+class OperatorDocuments(Protocol):
     """What operators write down: texts by feed and name."""
 
-    def sheet(self, feed: str, name: str) -> Sheet:
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
         """Strongly consistent; an empty one where nothing was ever written."""
         ...
 
-    def write(self, feed: str, name: str, sheet: Sheet) -> bool:
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
         """
-        Replace its text if `sheet.version` is still there; False when it is not.
+        Replace its text if `operator_document.version` is still there; False when it is not.
 
         What is stored has `sheet.version + 1`. Two who change at once cannot undo each other.
         """

@@ -18,9 +18,9 @@ from tidings.core.model import feeds
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential
-    from tidings.core.changeagent.stores import AskHooks, Sheets
+    from tidings.core.changeagent.stores import AskHooks, OperatorDocuments
     from tidings.core.changeagent.users import Gate
-    from tidings.core.counters import Tallies
+    from tidings.core.counters import Counters
     from tidings.core.effects import Clock, Count, NewId
     from tidings.core.log.append import Appender
 
@@ -42,13 +42,13 @@ class Proposal:
 class Proposer:
     appender: Appender
     gate: Gate
-    sheets: Sheets
+    operator_documents: OperatorDocuments
     ask: AskHooks
     feeds: frozenset[str]
     clock: Clock
     new_id: NewId
     count: Count
-    tallies: Tallies
+    tallies: Counters
 
     def accept(self, proposal: Proposal) -> int:
         """
@@ -77,7 +77,9 @@ class Proposer:
         change = change_from(proposal.body)
         line = line_of(change, name=self.new_id(), now_ms=self.clock())
         check_within(allowed, [line])
-        asked = config.stored(self.sheets.sheet(feed, CONFIGURATION).text).hooks
+        asked = config.stored(
+            self.operator_documents.operator_document(feed, CONFIGURATION).text
+        ).hooks
         if asked:
             webhooks.check(self.ask(asked, change.data))
         return self._append(feed, line, key and allowed.own(key), proposal.body)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Credential, Guard
     from tidings.core.auth.guessing_limit import Misses
     from tidings.core.auth.permissions import Need
-    from tidings.core.changeagent.stores import CheckBcrypt, Sheets
+    from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
 
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
 _COST_MIN = 4
@@ -39,8 +39,8 @@ def users_from(text: str) -> dict[str, str]:
     Raises:
         InvalidSetting: with the line that breaks a rule; hashes are never told.
     """
-    if len(text.encode("utf-8", "surrogatepass")) > limits.SHEET_BYTES_MAX:
-        raise InvalidSetting(f"holds at most {limits.SHEET_BYTES_MAX} bytes", field="file")
+    if len(text.encode("utf-8", "surrogatepass")) > limits.DOCUMENT_BYTES_MAX:
+        raise InvalidSetting(f"holds at most {limits.DOCUMENT_BYTES_MAX} bytes", field="file")
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -122,7 +122,7 @@ class Gate:
     one, and either is a miss.
     """
 
-    sheets: Sheets
+    operator_documents: OperatorDocuments
     guard: Guard
     verifier: UserVerifier
     misses: Misses
@@ -136,7 +136,7 @@ class Gate:
             TooManyRequests: so it was too often just before.
             NoPasswordSet, WrongPassword: it has none; see `Guard`, also for keys.
         """
-        text = self.sheets.sheet(feed, USERS).text
+        text = self.operator_documents.operator_document(feed, USERS).text
         if not text or self.guard.knows(given):
             return need.admit(self.guard, feed, given)
         stored = dict(line.split(":", 1) for line in text.splitlines())

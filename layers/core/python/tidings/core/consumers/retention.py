@@ -28,7 +28,7 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerWatch:
+class ConsumerMonitor:
     """What alarms look at. A consumer that is older than *retention* holds the log for itself."""
 
     watchers: Watchers

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Count, NewId, Sleep
     from tidings.core.followers.invocation import Served
     from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import Bells, FollowerStore
+    from tidings.core.followers.stores import FollowerStore, Waker
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
 
@@ -145,7 +145,7 @@ class Follower:
     store: FollowerStore
     reader: Reader
     filler: Filler
-    bells: Bells
+    waker: Waker
     clock: Clock
     sleep: Sleep
     new_id: NewId
@@ -162,7 +162,7 @@ class Follower:
 
         served = serve(feeds, run, clock=self.clock, run_ms=limits.FOLLOW_RUN_MS)
         for feed in served.left:
-            self.bells.ring(feed, handler.name)
+            self.waker.ring(feed, handler.name)
         return served
 
     def run(
@@ -198,7 +198,7 @@ class Follower:
                 break
             if self.clock() >= until:
                 self.store.release(lease, force=True)
-                self.bells.ring(feed, handler.name)
+                self.waker.ring(feed, handler.name)
                 break
         self.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
@@ -228,14 +228,14 @@ class Follower:
         look = lease.next_look(self.clock())
         before = self.store.mark(lease.feed, lease.name, look=look)
         if look and before not in (None, look):
-            self.bells.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
+            self.waker.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
         return before is not None
 
     def _look_on(self, lease: Lease, seen: Observation) -> None:
         """The next process looks again: it finds the lease as it was, or looked on in vain."""
         self.sleep(limits.LEASE_LOOK_MS)
         longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
-        self.bells.ring(lease.feed, lease.name, longer)
+        self.waker.ring(lease.feed, lease.name, longer)
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """One read, unless there is enough of the last one, and what follows from it."""

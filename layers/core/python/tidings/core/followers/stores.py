@@ -52,7 +52,7 @@ class FollowerStore(Protocol):
         ...
 
 
-class Bells(Protocol):
+class Waker(Protocol):
     """The way to wake a function without waiting for it."""
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:

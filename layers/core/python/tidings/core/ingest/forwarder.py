@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock, Count
     from tidings.core.ingest.ingest import Lines
-    from tidings.core.ingest.outbox import Letter
+    from tidings.core.ingest.outbox import OutboxMessage
     from tidings.core.ingest.stores import Outbox
     from tidings.core.log.append import Appender
 
@@ -38,26 +38,26 @@ class Forwarder:
             Unavailable: a store did not answer; the letters that are left come again.
         """
         done, until = 0, until_ms or self.clock() + limits.FORWARD_RUN_MS
-        while letters := self.outbox.pending(feed):
-            for letter in letters:
-                self._forward(feed, letter)
+        while messages := self.outbox.pending(feed):
+            for message in messages:
+                self._forward(feed, message)
                 done += 1
                 if self.clock() >= until:
                     return done
         return done
 
-    def _forward(self, feed: str, letter: Letter) -> None:
+    def _forward(self, feed: str, message: OutboxMessage) -> None:
         try:
-            self._append(feed, letter)
+            self._append(feed, message)
         except Rejected as error:
-            self.outbox.put_aside(feed, letter, str(error))
+            self.outbox.put_aside(feed, message, str(error))
             self.count("LettersRefused", 1)
             return
-        self.outbox.done(feed, letter)
+        self.outbox.done(feed, message)
         self.count("LettersForwarded", 1)
 
-    def _append(self, feed: str, letter: Letter) -> None:
-        body = letter.body.encode()
-        lines = self.lines[letter.kind](feed, body, NDJSON_TYPE, now_ms=self.clock())
+    def _append(self, feed: str, message: OutboxMessage) -> None:
+        body = message.body.encode()
+        lines = self.lines[message.kind](feed, body, NDJSON_TYPE, now_ms=self.clock())
         fingerprint = hashlib.sha256(body).hexdigest()
-        self.appender.append_once(feed, lines, f"outbox/{letter.id}", fingerprint)
+        self.appender.append_once(feed, lines, f"outbox/{message.id}", fingerprint)

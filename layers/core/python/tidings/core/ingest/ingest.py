@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.auth.guard import Allowed, Credential, Guard
-    from tidings.core.counters import Tallies
+    from tidings.core.counters import Counters
     from tidings.core.effects import Clock, Count
     from tidings.core.ingest.write_bounds import Preconditions
     from tidings.core.log.append import Appender
@@ -66,7 +66,7 @@ class Ingester:
     clock: Clock
     count: Count
     feeds: frozenset[str]
-    tallies: Tallies
+    tallies: Counters
     guard: Guard
     required: Preconditions
     lines: Lines = _operations

@@ -15,7 +15,7 @@ _OPLOG_INVALID = 503  # what oplog's producers know; to most of them it means: t
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class CompatibilityMode:
     profiles: Profiles
     feeds: frozenset[str]
 

@@ -17,7 +17,7 @@ OPERATIONS, ITEMS = "operations", "items"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class OutboxMessage:
     """*body* is NDJSON of what *kind* says. Letters are taken in the order of their ids."""
 
     id: str

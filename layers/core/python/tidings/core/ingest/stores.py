@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.ingest.outbox import Letter
+    from tidings.core.ingest.outbox import OutboxMessage
 
 
 class Outbox(Protocol):
     """What owners of other tables left for each feed."""
 
-    def pending(self, feed: str) -> Sequence[Letter]:
+    def pending(self, feed: str) -> Sequence[OutboxMessage]:
         """The oldest letters, some 1 MB at most; none where none is left. Strongly consistent."""
         ...
 
-    def done(self, feed: str, letter: Letter) -> None:
+    def done(self, feed: str, message: OutboxMessage) -> None:
         """Remove it: its page is in the log."""
         ...
 
-    def put_aside(self, feed: str, letter: Letter, reason: str) -> None:
+    def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """Remove it and keep it elsewhere, with the reason why it never can be appended."""
         ...

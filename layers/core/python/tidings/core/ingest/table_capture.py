@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSetting, Rejected
-from tidings.core.ingest.outbox import Letter
+from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.model.feeds import DEFAULT_FEED, check_name
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
@@ -228,8 +228,8 @@ class Capturer:
             return _Told(write, self.capture.lines_of(write))
         except Rejected as error:
             body = json.dumps({"event": write.event, "keys": dict(write.keys)})
-            letter = Letter(f"{write.at_ms:013d}-{write.id}", WRITE, body)
-            self.outbox.put_aside(self.capture.feed, letter, str(error))
+            message = OutboxMessage(f"{write.at_ms:013d}-{write.id}", WRITE, body)
+            self.outbox.put_aside(self.capture.feed, message, str(error))
             self.count("WritesRefused", 1)
             return _Told(write, ())
 

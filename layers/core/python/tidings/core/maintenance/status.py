@@ -19,7 +19,7 @@ from tidings.core.model.timestamps import from_ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.counters import Taken, Tallies, Totals
+    from tidings.core.counters import Counters, Taken, Totals
     from tidings.core.effects import Clock
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import Standings
@@ -72,7 +72,7 @@ class Reporter:
 
     intake: Intake
     checkpoints: Standings
-    tallies: Tallies
+    tallies: Counters
     reader: Reader
     clock: Clock
     feeds: frozenset[str]

@@ -26,13 +26,13 @@ from tidings.core.websocket.session import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tidings.core.consumers.retention import ConsumerWatch
-    from tidings.core.counters import Tallies
+    from tidings.core.consumers.retention import ConsumerMonitor
+    from tidings.core.counters import Counters
     from tidings.core.effects import Clock, Count, NewId, Spread
-    from tidings.core.followers.stores import Bells, Standings
+    from tidings.core.followers.stores import Standings, Waker
     from tidings.core.log.stores import LogStore
     from tidings.core.maintenance.retention import Trimmer
-    from tidings.core.replication.monitor import RelayWatch
+    from tidings.core.replication.monitor import ReplicaMonitor
     from tidings.core.settings.stores import Profiles
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.send import Delivery
@@ -70,15 +70,15 @@ class Sweeper:
     roster: Roster
     inbox: Inbox
     delivery: Delivery
-    bells: Bells
+    waker: Waker
     clock: Clock
     new_id: NewId
     count: Count
-    tallies: Tallies
+    tallies: Counters
     spread: Spread
-    watch: ConsumerWatch | None = None
+    watch: ConsumerMonitor | None = None
     archives: bool = False
-    relays: RelayWatch | None = None
+    relays: ReplicaMonitor | None = None
     profiles: Profiles | None = None
 
     def run(self, feeds: frozenset[str]) -> None:
@@ -102,7 +102,7 @@ class Sweeper:
     def _steps(self) -> Iterator[tuple[str, Callable[[str], object]]]:
         if self.relays:
             yield "the relay", self.relays.run
-        yield "the followers", self._ring_late
+        yield "the followers", self._wake_late
         yield "the retention", self.trimmer.run
         if self.watch:
             yield "the consumers", self.watch.run
@@ -139,7 +139,7 @@ class Sweeper:
         if due:
             self.spread(do, list(due))
 
-    def _ring_late(self, feed: str) -> None:
+    def _wake_late(self, feed: str) -> None:
         """Those that lag, and those whose holder died: whoever comes next would have to wait."""
         head, now_ms = self.log.head(feed), self.clock()
         leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
@@ -148,7 +148,7 @@ class Sweeper:
             lag = head - checkpoints.get(follower, 0)
             self.count("FollowerLag", lag)
             if lag > 0 or (follower in leases and leases[follower].is_late(now_ms)):
-                self.bells.ring(feed, follower)
+                self.waker.ring(feed, follower)
         if self.archives:
             self._archive(feed, head, checkpoints.get(ARCHIVE, 0))
 
@@ -162,7 +162,7 @@ class Sweeper:
         lag_ms = max(0, self.clock() - waiting[0].at_ms) if waiting else 0
         self.count("ArchiveLag", lag_ms // 1000)
         if waiting:
-            self.bells.ring(feed, ARCHIVE)
+            self.waker.ring(feed, ARCHIVE)
 
     def _tell(self, clients: Mapping[str, int]) -> None:
         """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""
@@ -191,11 +191,11 @@ class Sweeper:
         if now < connection.runner_expires_ms:
             return None  # a replay is at work; or a listener is answered, no item comes before
         if serves(connection):
-            return partial(self.bells.replay, connection.id)
+            return partial(self.waker.replay, connection.id)
         return partial(self._hand_over, connection) if connection.state is State.JOINING else None
 
     def _hand_over(self, connection: Connection) -> None:
         """Once more: who changed its state may have died before it told the push follower."""
         tell = hand_over if connection.state is State.JOINING else take_back
         tell(self.inbox, connection, self.new_id())
-        self.bells.ring(connection.feed, PUSH)
+        self.waker.ring(connection.feed, PUSH)

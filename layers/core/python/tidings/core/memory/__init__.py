@@ -7,49 +7,49 @@ that code which relies on more than the ports promise fails here too.
 
 from .archive import MemoryArchive
 from .clusters import MemoryCoordinator
-from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemoryWatches
+from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 from .consumers import MemoryConsumers
 from .control import MemoryClaims, MemoryFollowers
-from .departures import MemoryDepartures
+from .departures import MemoryRemovedParents
 from .keys import MemoryKeyCounts, MemoryKeyHolds, MemoryKeys
 from .log import MemoryLog
+from .operator_documents import MemoryOperatorDocuments
 from .outbox import MemoryOutbox
 from .profiles import MemoryProfiles
 from .relays import MemoryRelays
-from .sheets import MemorySheets
-from .sockets import MemoryBells, MemorySockets
+from .sockets import MemorySockets, MemoryWaker
 from .spill import MemorySpill
 from .state import MemoryState
 from .tags import MemoryTags
-from .tallies import MemoryTallies
+from .tallies import MemoryCounters
 from .tombstones import MemoryTombstones
 from .upstream import MemoryUpstream
 
 __all__ = [
     "MemoryArchive",
-    "MemoryBells",
     "MemoryClaims",
     "MemoryConnections",
     "MemoryConsumers",
     "MemoryCoordinator",
-    "MemoryDepartures",
+    "MemoryCounters",
     "MemoryFollowers",
     "MemoryInbox",
     "MemoryKeyCounts",
     "MemoryKeyHolds",
     "MemoryKeys",
     "MemoryLog",
+    "MemoryOperatorDocuments",
     "MemoryOutbox",
     "MemoryProfiles",
     "MemoryRegistry",
     "MemoryRelays",
-    "MemorySheets",
+    "MemoryRemovedParents",
     "MemorySockets",
     "MemorySpill",
     "MemoryState",
+    "MemorySubscriptions",
     "MemoryTags",
-    "MemoryTallies",
     "MemoryTombstones",
     "MemoryUpstream",
-    "MemoryWatches",
+    "MemoryWaker",
 ]

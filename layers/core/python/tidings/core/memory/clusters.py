@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from tidings.core.replication.clusters import Seat
+from tidings.core.replication.clusters import LeaderLease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,18 +17,18 @@ class MemoryCoordinator:
     """Implements `Coordinator`."""
 
     def __init__(self) -> None:
-        self._seats: dict[tuple[str, int], Seat] = {}
+        self._seats: dict[tuple[str, int], LeaderLease] = {}
         self._members: dict[tuple[str, str], Member] = {}
         self._lock = Lock()
 
-    def seats(self, cluster: str) -> Sequence[Seat]:
+    def seats(self, cluster: str) -> Sequence[LeaderLease]:
         with self._lock:
             return [seat for (of, _), seat in sorted(self._seats.items()) if of == cluster]
 
-    def take(self, before: Seat, after: Seat) -> bool:
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         key = after.cluster, after.number
         with self._lock:
-            there = self._seats.get(key, Seat(*key))
+            there = self._seats.get(key, LeaderLease(*key))
             if (there.term, there.until_ms) != (before.term, before.until_ms):
                 return False
             self._seats[key] = after

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core.triton.registration import Listener, Registered
-from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.roster import Portion, Round
 
 if TYPE_CHECKING:
@@ -43,33 +43,33 @@ class MemoryInbox:
             return self._changes.pop((feed, connection_id), None)
 
 
-class MemoryWatches:
-    """Implements `WatchIndex` and `WatchStore`."""
+class MemorySubscriptions:
+    """Implements `SubscriptionIndex` and `SubscriptionStore`."""
 
     def __init__(self) -> None:
-        self._watches: defaultdict[tuple[str, str], dict[str, Watch]] = defaultdict(dict)
+        self._watches: defaultdict[tuple[str, str], dict[str, Subscription]] = defaultdict(dict)
         self._lock = Lock()
 
-    def add(self, feed: str, watch: Watch) -> None:
+    def add(self, feed: str, watch: Subscription) -> None:
         with self._lock:
             for key in sorted(watch.filter.keys()):
                 self._watches[feed, key][watch.connection_id] = watch
 
-    def remove(self, feed: str, watch: Watch) -> None:
+    def remove(self, feed: str, watch: Subscription) -> None:
         with self._lock:
             for key in sorted(watch.filter.keys()):
                 self._watches[feed, key].pop(watch.connection_id, None)
 
-    def find(self, feed: str, key: str) -> Sequence[Watch]:
+    def find(self, feed: str, key: str) -> Sequence[Subscription]:
         with self._lock:
             return [watch for _, watch in sorted(self._watches[feed, key].items())]
 
-    def few(self, feed: str, at_most: int) -> Sequence[Watch] | None:
+    def few(self, feed: str, at_most: int) -> Sequence[Subscription] | None:
         with self._lock:
             filed = [len(watches) for (of, _), watches in self._watches.items() if of == feed]
         return self.all(feed) if sum(filed) <= at_most else None
 
-    def all(self, feed: str) -> Sequence[Watch]:
+    def all(self, feed: str) -> Sequence[Subscription]:
         with self._lock:
             found = {
                 watch.connection_id: watch
@@ -121,7 +121,10 @@ class MemoryConnections:
     """
 
     def __init__(
-        self, inbox: MemoryInbox, watches: MemoryWatches, registry: MemoryRegistry | None = None
+        self,
+        inbox: MemoryInbox,
+        watches: MemorySubscriptions,
+        registry: MemoryRegistry | None = None,
     ) -> None:
         self._inbox, self._watches = inbox, watches
         self._registry = registry or MemoryRegistry()
@@ -155,7 +158,7 @@ class MemoryConnections:
             self._registry.leave(connection.feed, connection_id, connection.listener)
         change = self._inbox.forget(connection.feed, connection_id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
-            self._watches.remove(connection.feed, Watch(connection_id, wanted, since=0))
+            self._watches.remove(connection.feed, Subscription(connection_id, wanted, since=0))
 
     def portion(self, place: str, limit: int) -> Portion:
         """The place is the id of the last one."""

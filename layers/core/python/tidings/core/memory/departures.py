@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.state.removed_parents import Departures
+    from tidings.core.state.removed_parents import RemovedParents
 
 
-class MemoryDepartures:
-    """Implements `DepartureStore`."""
+class MemoryRemovedParents:
+    """Implements `RemovedParentsStore`."""
 
     def __init__(self) -> None:
-        self._feeds: defaultdict[str, dict[int, Departures]] = defaultdict(dict)
+        self._feeds: defaultdict[str, dict[int, RemovedParents]] = defaultdict(dict)
         self._lock = Lock()
 
-    def write(self, feed: str, departures: Sequence[Departures]) -> None:
+    def write(self, feed: str, departures: Sequence[RemovedParents]) -> None:
         with self._lock:
             for each in departures:
                 self._feeds[feed].setdefault(each.page, each)
 
-    def read(self, feed: str, first: int, last: int) -> list[Departures]:
+    def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         with self._lock:
             pages = self._feeds[feed]
             wanted = [number for number in sorted(pages) if first <= number <= last]

@@ -47,21 +47,21 @@ class MemorySockets:
             self.gone.add(connection_id)
 
 
-class MemoryBells:
+class MemoryWaker:
     """
-    Implements `Bells`: *rings* are (feed, follower), *replays* connection ids, in order.
+    Implements `Waker`: *rings* are (feed, follower), *replays* connection ids, in order.
 
     A ring that hands on an observation is in *observations* instead.
     """
 
     def __init__(self) -> None:
-        self.rings: list[tuple[str, str]] = []
+        self.woken: list[tuple[str, str]] = []
         self.observations: list[tuple[str, str, Observation]] = []
         self.replays: list[str] = []
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         if observation is None:
-            self.rings.append((feed, follower))
+            self.woken.append((feed, follower))
         else:
             self.observations.append((feed, follower, observation))
 

@@ -8,8 +8,8 @@ from threading import Lock
 from tidings.core.counters import Totals
 
 
-class MemoryTallies:
-    """Implements `Tallies`."""
+class MemoryCounters:
+    """Implements `Counters`."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)

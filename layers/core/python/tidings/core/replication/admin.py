@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidings.core.effects import Clock
-    from tidings.core.followers.stores import Bells
+    from tidings.core.followers.stores import Waker
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
     from tidings.core.replication.clusters import Member
@@ -64,7 +64,7 @@ class RelayControl:
     sources: Sources
     feeds: frozenset[str]
     reader: Reader
-    bells: Bells
+    waker: Waker
     clock: Clock
     coordinator: Coordinator | None = None
 
@@ -116,7 +116,7 @@ class RelayControl:
             before = self.store.relay(feed)
             after = self._after(before, source, asked, fields)
             if self.store.write(before, replace(after, changed_ms=self.clock())):
-                self.bells.ring(feed, RELAY)
+                self.waker.ring(feed, RELAY)
                 return self.told(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock, NewId
     from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import Bells, FollowerStore
+    from tidings.core.followers.stores import FollowerStore, Waker
     from tidings.core.log.stores import TrimStore
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.selection import Selection
@@ -61,7 +61,7 @@ class Bootstrapper:
     repairs: Repairs
     followers: FollowerStore
     trim: TrimStore
-    bells: Bells
+    waker: Waker
     clock: Clock
     new_id: NewId
     tombstones: TombstoneStore
@@ -75,7 +75,7 @@ class Bootstrapper:
             lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
             if lease.owner != owner:
                 if lease.is_late(now_ms):
-                    self.bells.ring(feed, STATE)  # the follower looks on, and lets go
+                    self.waker.ring(feed, STATE)  # the follower looks on, and lets go
                 return False
             self._leases[feed] = lease
         return True
@@ -85,7 +85,7 @@ class Bootstrapper:
         lease = self._leases.pop(feed, None)
         if lease is not None:
             self.followers.release(lease, force=True)
-            self.bells.ring(feed, STATE)
+            self.waker.ring(feed, STATE)
 
     def step(self, relay: Relay, copy: Copy, url: str, selection: Selection) -> Heard:
         """

@@ -13,7 +13,7 @@ from tidings.core.replication.source import Role
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class LeaderLease:
     """
     Seat *number*, from 0 on, of *cluster*: held by the member at *address* until *until_ms*.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.replication.clusters import Member, Seat
+from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.selection import hash_of
 from tidings.core.replication.source import Role
 
@@ -98,14 +98,16 @@ class Elector:
             renewed = replace(mine, until_ms=now + limits.SEAT_MS)
             if coordinator.take(mine, renewed):
                 return Turn(Role.LEADER, self.source.url, mine.term)
-        elif now >= self._rests_until_ms and (free := free_seat(seats, now)):
-            taken = Seat(free.cluster, free.number, address, free.term + 1, now + limits.SEAT_MS)
+        elif now >= self._rests_until_ms and (free := free_lease(seats, now)):
+            taken = LeaderLease(
+                free.cluster, free.number, address, free.term + 1, now + limits.SEAT_MS
+            )
             if coordinator.take(free, taken):
                 return Turn(Role.LEADER, self.source.url, taken.term)
         return Turn(Role.FOLLOWER, leader_of(seats, address, now))
 
     def _hopeless(
-        self, coordinator: Coordinator, relay: Relay, seats: Sequence[Seat], now: int
+        self, coordinator: Coordinator, relay: Relay, seats: Sequence[LeaderLease], now: int
     ) -> bool:
         """Whether we cannot read the master, and somebody else is there to try."""
         if relay.role is not Role.LEADER or relay.failures < limits.SEAT_FAILURES:
@@ -114,12 +116,12 @@ class Elector:
         members = coordinator.members(self.source.cluster)
         return any(_is_there(each, now) and each.address not in leaders for each in members)
 
-    def _seats(self, coordinator: Coordinator) -> list[Seat]:
+    def _seats(self, coordinator: Coordinator) -> list[LeaderLease]:
         """As many as there are leaders, those that nobody ever took too."""
         cluster = self.source.cluster
         found = {seat.number: seat for seat in coordinator.seats(cluster)}
         numbers = range(self.source.leaders)
-        return [found.get(number, Seat(cluster, number)) for number in numbers]
+        return [found.get(number, LeaderLease(cluster, number)) for number in numbers]
 
     def _announce(self, coordinator: Coordinator, relay: Relay, turn: Turn, now: int) -> None:
         source = self.source
@@ -143,21 +145,21 @@ def prior(source: Source, relay: Relay) -> Turn:
     return Turn(Role.LEADER, source.url, relay.term)
 
 
-def held_by(seats: Iterable[Seat], address: str, now_ms: int) -> Seat | None:
+def held_by(seats: Iterable[LeaderLease], address: str, now_ms: int) -> LeaderLease | None:
     return next((seat for seat in seats if seat.held(now_ms) and seat.address == address), None)
 
 
-def free_seat(seats: Iterable[Seat], now_ms: int) -> Seat | None:
+def free_lease(seats: Iterable[LeaderLease], now_ms: int) -> LeaderLease | None:
     return next((seat for seat in seats if not seat.held(now_ms)), None)
 
 
-def leader_of(seats: Iterable[Seat], address: str, now_ms: int) -> str:
+def leader_of(seats: Iterable[LeaderLease], address: str, now_ms: int) -> str:
     """Whom the follower at *address* reads, so that leaders have about as many followers each."""
     leaders = [seat.address for seat in seats if seat.held(now_ms) and seat.address != address]
     return leaders[hash_of(address) % len(leaders)] if leaders else ""
 
 
-def _given_up(seat: Seat) -> Seat:
+def _given_up(seat: LeaderLease) -> LeaderLease:
     return replace(seat, address="", until_ms=0)
 
 

@@ -14,16 +14,16 @@ from tidings.core.replication.replica import RELAY, Wanted
 
 if TYPE_CHECKING:
     from tidings.core.effects import Clock, Count
-    from tidings.core.followers.stores import Bells
+    from tidings.core.followers.stores import Waker
     from tidings.core.replication.source import Sources
     from tidings.core.replication.stores import RelayStore
 
 
 @dataclass(frozen=True, slots=True)
-class RelayWatch:
+class ReplicaMonitor:
     store: RelayStore
     sources: Sources
-    bells: Bells
+    waker: Waker
     clock: Clock
     count: Count
 
@@ -31,7 +31,7 @@ class RelayWatch:
         """Nothing is told of what an operator has stopped, nor of a feed that is local."""
         if feed not in self.sources:
             return
-        self.bells.ring(feed, RELAY)
+        self.waker.ring(feed, RELAY)
         try:
             relay = self.store.relay(feed)
         except BrokenRelay:  # its run fails, and says why; other feeds are swept all the same

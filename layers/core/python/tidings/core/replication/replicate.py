@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.effects import Clock, Count, NewId, Sleep
-    from tidings.core.followers.stores import Bells
+    from tidings.core.followers.stores import Waker
     from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
     from tidings.core.replication.bootstrap import Bootstrapper
@@ -63,7 +63,7 @@ class Relayer:
     sources: Sources
     bootstrapper: Bootstrapper
     log: LogStore
-    bells: Bells
+    waker: Waker
     clock: Clock
     sleep: Sleep
     new_id: NewId
@@ -159,7 +159,7 @@ class _Run:
             return False
         if self.parts.clock() >= self.until_ms:
             self.hold.let_go()
-            self.parts.bells.ring(self.relay.feed, RELAY)
+            self.parts.waker.ring(self.relay.feed, RELAY)
             return False
         self._turn(self.elector.turn(self.relay))
         return True

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from tidings.core.model.cursors import Place
     from tidings.core.model.pages import Page
-    from tidings.core.replication.clusters import Member, Seat
+    from tidings.core.replication.clusters import LeaderLease, Member
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.selection import Selection
     from tidings.core.replication.wire import Portion, Rows
@@ -81,11 +81,11 @@ class Coordinator(Protocol):
         Unavailable: it did not answer.
     """
 
-    def seats(self, cluster: str) -> Sequence[Seat]:
+    def seats(self, cluster: str) -> Sequence[LeaderLease]:
         """Those that were ever taken, by number. Strongly consistent."""
         ...
 
-    def take(self, before: Seat, after: Seat) -> bool:
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         """Put *after* in the place of *before* if that term and time are still there."""
         ...
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Masters:
+class WriteGuard:
     """Keeps writers off chained feeds. *master* tells what address a chained feed's master has."""
 
     sources: Sources
@@ -32,4 +32,4 @@ class Masters:
             raise Chained(feed, (self.master(feed) if self.master else "") or source.url)
 
 
-ALL_LOCAL = Masters({})
+ALL_LOCAL = WriteGuard({})

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.effects import Clock
-    from tidings.core.followers.stores import Bells
+    from tidings.core.followers.stores import Waker
     from tidings.core.model.pages import Page
     from tidings.core.settings.stores import Profiles
     from tidings.core.state.rows import Row
-    from tidings.core.state.stores import DepartureStore, StateStore
+    from tidings.core.state.stores import RemovedParentsStore, StateStore
     from tidings.core.state.tombstones import TombstoneStore
 
 
@@ -34,9 +34,9 @@ class Projector:
     """
 
     states: StateStore
-    departures: DepartureStore
+    departures: RemovedParentsStore
     profiles: Profiles
-    bells: Bells
+    waker: Waker
     clock: Clock
     tombstones: TombstoneStore
     tombstone_ms: int
@@ -63,7 +63,7 @@ class Projector:
 
     def moved(self, feed: str) -> None:
         if self._keeps(feed):
-            self.bells.ring(feed, PUSH)
+            self.waker.ring(feed, PUSH)
 
     def lost(self, feed: str) -> bool:
         """What is not in the state is wrong from then on: only a repair or a copy helps."""

@@ -36,7 +36,7 @@ _DEFLATE_LEVEL = 6
 
 
 @dataclass(frozen=True)
-class Departures:
+class RemovedParents:
     """What the operations of *page* took away: *body* is JSON, or its deflated bytes."""
 
     page: int
@@ -62,7 +62,7 @@ def encode(left: Left) -> str | bytes | None:
 
 def depart(
     pages: Iterable[Page], standing: Iterable[Row], *, page_ms: int, forgotten_ms: int
-) -> list[Departures]:
+) -> list[RemovedParents]:
     """
     What *pages* take away; *standing* are the rows of their objects before they are written.
 
@@ -78,7 +78,7 @@ def depart(
         left = track.follow(page)
         body = encode(left) if left is not None else None
         if body is not None:
-            found.append(Departures(page.number, body, page.at_ms + page_ms))
+            found.append(RemovedParents(page.number, body, page.at_ms + page_ms))
     return found
 
 

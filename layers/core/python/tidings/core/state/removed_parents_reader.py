@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tidings.core.log.stores import Checkpoints
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import Left
-    from tidings.core.state.stores import DepartureStore
+    from tidings.core.state.stores import RemovedParentsStore
 
 
 @dataclass(frozen=True, slots=True)
-class DepartureReader:
-    store: DepartureStore
+class RemovedParentsReader:
+    store: RemovedParentsStore
     checkpoints: Checkpoints
 
     def until(self, feed: str) -> int:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.state.differences import Difference
-    from tidings.core.state.removed_parents import Departures
+    from tidings.core.state.removed_parents import RemovedParents
     from tidings.core.state.rows import Lines, Row
 
 
@@ -52,10 +52,10 @@ class Repairs(Protocol):
         ...
 
 
-class DepartureStore(Protocol):
+class RemovedParentsStore(Protocol):
     """Which parents the operations of a page took away from their objects."""
 
-    def write(self, feed: str, departures: Sequence[Departures]) -> None:
+    def write(self, feed: str, departures: Sequence[RemovedParents]) -> None:
         """
         Put *departures*, one a page, but for pages that have some: the first ones stand.
 
@@ -64,7 +64,7 @@ class DepartureStore(Protocol):
         """
         ...
 
-    def read(self, feed: str, first: int, last: int) -> list[Departures]:
+    def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         """
         Those of the pages *first* to *last* that are there, ascending. Strongly consistent.
 

@@ -24,7 +24,7 @@ from tidings.core.model.pages import Page, encode, filler
 from tidings.core.replication.write_guard import ALL_LOCAL
 from tidings.core.state.tombstones import known_since
 from tidings.core.sync import corrections
-from tidings.core.sync.conflicts import Verdict, Whereabouts
+from tidings.core.sync.conflicts import Conflicts, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Count, NewId, Sleep
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.log.stores import Checkpoints, LogStore
-    from tidings.core.replication.write_guard import Masters
+    from tidings.core.replication.write_guard import WriteGuard
     from tidings.core.state.stores import StateStore
     from tidings.core.state.tombstones import TombstoneStore
     from tidings.core.sync.corrections import Correction
@@ -68,7 +68,7 @@ class Corrector:
     feeds: frozenset[str]
     page_ms: int
     tombstones: TombstoneStore
-    masters: Masters = ALL_LOCAL
+    writable: WriteGuard = ALL_LOCAL
 
     def apply(
         self,
@@ -93,7 +93,7 @@ class Corrector:
             Unavailable: nobody knows whether the last batch was applied; a retry finds out.
         """
         check_known(feed, self.feeds)
-        self.masters.check(feed)
+        self.writable.check(feed)
         self._check_age(feed, through)
         until, tally = self.clock() + run_ms, Counter[Verdict]()
         found = corrections.read(part, behind=behind)
@@ -117,13 +117,13 @@ class Corrector:
         if run.trimmed or age_ms > remembered_ms // 2:
             raise PlanTooOld(feed=feed, through=through)
 
-    def _look(self, feed: str, section: Sequence[Correction]) -> Whereabouts:
+    def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         """
         Where the objects of *section* stand, as far as the log has no hole.
 
         The checkpoint is read before the rows: they show at least what was handled up to it.
         """
-        where = Whereabouts(section, self.checkpoints.checkpoints(feed).get(STATE, 0))
+        where = Conflicts(section, self.checkpoints.checkpoints(feed).get(STATE, 0))
         for batch in _batches(section):
             where.see_rows(self.states.find(feed, [each.key for each in batch]))
         more = True
@@ -133,9 +133,7 @@ class Corrector:
             more = run.more
         return where
 
-    def _apply(
-        self, feed: str, batch: Sequence[Correction], where: Whereabouts
-    ) -> Counter[Verdict]:
+    def _apply(self, feed: str, batch: Sequence[Correction], where: Conflicts) -> Counter[Verdict]:
         """What was found of each object; the corrections of those that stood are appended."""
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
@@ -153,7 +151,7 @@ class Corrector:
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
     def _page(
-        self, number: int, batch: Sequence[Correction], where: Whereabouts, append_id: str
+        self, number: int, batch: Sequence[Correction], where: Conflicts, append_id: str
     ) -> Page:
         """What still stands, now that all below *number* is known; a filler for nothing."""
         now = self.clock()
@@ -162,7 +160,7 @@ class Corrector:
             return filler(number, at_ms=now, expires_ms=now + self.page_ms)
         return Page(number, encode(lines), append_id, now, now + self.page_ms)
 
-    def _read_to(self, feed: str, last: int, where: Whereabouts, polls_max: int) -> bool:
+    def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
         """Read on up to page *last*, waiting for writers in flight; False when one is too slow."""
         polls = 0
         while where.page < last:
@@ -178,7 +176,7 @@ class Corrector:
                 self.sleep(limits.CORRECT_POLL_MS)
         return True
 
-    def _yield(self, feed: str, number: int, where: Whereabouts) -> None:
+    def _yield(self, feed: str, number: int, where: Conflicts) -> None:
         """Hold nobody up: give *number* back, and wait for the slow writer without one."""
         now = self.clock()
         self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))

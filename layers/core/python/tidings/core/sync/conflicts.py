@@ -30,7 +30,7 @@ class Verdict(Enum):
     DONE = "done"  # its latest operation is the correction, or just what it says
 
 
-class Whereabouts:
+class Conflicts:
     """*page* is the last one that was looked at: what is above it is not known yet."""
 
     def __init__(self, corrections: Iterable[Correction], page: int) -> None:

@@ -51,7 +51,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Subscription:
     """A live subscription: this connection wants what *filter* matches, after page *since*."""
 
     connection_id: str

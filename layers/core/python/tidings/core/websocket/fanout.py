@@ -19,7 +19,7 @@ from tidings.core.catchup.links import with_ref
 from tidings.core.model.events import leave_of, of_line, pack, to_json, veiled_leave_of
 from tidings.core.model.filters import keys_of, parent_key
 from tidings.core.triton.items import concerned, told
-from tidings.core.websocket.connections import Watch
+from tidings.core.websocket.connections import Subscription
 
 if TYPE_CHECKING:
     from tidings.core.model.events import Event
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.settings.resources import Resource
     from tidings.core.state.removed_parents import Left
 
-Find = Callable[[str], Sequence[Watch]]
+Find = Callable[[str], Sequence[Subscription]]
 Resources = Mapping[str, "Resource"]  # those that the feed declares, by name
 Lefts = Mapping[int, "Left"]  # by page, what its operations took away; unknown where missing
 _NONE: Resources = {}
@@ -49,7 +49,7 @@ class Plan:
     events: list[str] = field(default_factory=list)
     items: set[int] = field(default_factory=set)
     wanted: dict[str, list[int]] = field(default_factory=dict)
-    watches: dict[str, Watch] = field(default_factory=dict)
+    watches: dict[str, Subscription] = field(default_factory=dict)
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
         """Connections that get the same events, and their messages, built once."""
@@ -70,20 +70,20 @@ class Index:
     """Where the watches of a feed are found; each key is asked for once."""
 
     find: Find
-    everybody: Callable[[], Sequence[Watch]]
+    everybody: Callable[[], Sequence[Subscription]]
 
     @staticmethod
-    def of(find: Find, everybody: Callable[[], Sequence[Watch]]) -> Index:
+    def of(find: Find, everybody: Callable[[], Sequence[Subscription]]) -> Index:
         everybody = cache(everybody)
         return Index(_Finding(find, everybody).find, everybody)
 
     @staticmethod
-    def of_few(watches: Sequence[Watch]) -> Index:
+    def of_few(watches: Sequence[Subscription]) -> Index:
         """Where *watches* are all there are."""
         filed = _filed(watches)
         return Index(lambda key: filed.get(key, ()), lambda: watches)
 
-    def matching(self, operation: Operation) -> list[Watch]:
+    def matching(self, operation: Operation) -> list[Subscription]:
         found = []
         for key in keys_of(operation):
             for watch in self.find(key):
@@ -91,7 +91,7 @@ class Index:
                     found.append(watch)  # a comprehension takes longer
         return found
 
-    def left(self, operation: Operation, left: Sequence[str] | None) -> list[Watch]:
+    def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
         """Where it is not known what *operation* took away, everybody has to be looked at."""
         places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
         return [
@@ -107,16 +107,16 @@ class _Finding:
     """Asks for each key once; where they become many, for everybody instead."""
 
     ask: Find
-    everybody: Callable[[], Sequence[Watch]]
-    known: dict[str, Sequence[Watch]] = field(default_factory=dict)
-    filed: dict[str, list[Watch]] | None = None
+    everybody: Callable[[], Sequence[Subscription]]
+    known: dict[str, Sequence[Subscription]] = field(default_factory=dict)
+    filed: dict[str, list[Subscription]] | None = None
 
-    def find(self, key: str) -> Sequence[Watch]:
+    def find(self, key: str) -> Sequence[Subscription]:
         if key not in self.known:
             self.known[key] = self._look_up(key)
         return self.known[key]
 
-    def _look_up(self, key: str) -> Sequence[Watch]:
+    def _look_up(self, key: str) -> Sequence[Subscription]:
         if len(self.known) < limits.LOOK_UPS_MAX:
             return self.ask(key)
         if self.filed is None:
@@ -124,9 +124,9 @@ class _Finding:
         return self.filed.get(key, ())
 
 
-def _filed(watches: Iterable[Watch]) -> dict[str, list[Watch]]:
+def _filed(watches: Iterable[Subscription]) -> dict[str, list[Subscription]]:
     """As the store files them."""
-    found: dict[str, list[Watch]] = {}
+    found: dict[str, list[Subscription]] = {}
     for watch in watches:
         for key in watch.filter.keys():  # noqa: SIM118 a filter is no dictionary
             found.setdefault(key, []).append(watch)
@@ -169,7 +169,7 @@ def plan(
 
 
 def _tell_leave(
-    found: Plan, page: Page, event: Event, leaving: Sequence[Watch], template: str
+    found: Plan, page: Page, event: Event, leaving: Sequence[Subscription], template: str
 ) -> None:
     for watches, leave in _by_veil(leaving):
         if _want(found, page, watches):
@@ -177,8 +177,8 @@ def _tell_leave(
 
 
 def _by_veil(
-    leaving: Sequence[Watch],
-) -> Iterator[tuple[list[Watch], Callable[[Event], Event]]]:
+    leaving: Sequence[Subscription],
+) -> Iterator[tuple[list[Subscription], Callable[[Event], Event]]]:
     """Those who may see what left, and those who may not, if there are any."""
     for veiled, leave in ((False, leave_of), (True, veiled_leave_of)):
         watches = [watch for watch in leaving if watch.filter.veiled == veiled]
@@ -187,8 +187,8 @@ def _by_veil(
 
 
 def _without_listeners(
-    found: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Watch]
-) -> list[Watch]:
+    found: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Subscription]
+) -> list[Subscription]:
     """Give the listeners among *matching* their item; the others."""
     if _want(found, page, (watch for watch in matching if watch.filter.listens)):
         found.items.add(len(found.events))
@@ -196,7 +196,7 @@ def _without_listeners(
     return [watch for watch in matching if not watch.filter.listens]
 
 
-def _want(found: Plan, page: Page, watches: Iterable[Watch]) -> bool:
+def _want(found: Plan, page: Page, watches: Iterable[Subscription]) -> bool:
     """Give *watches* the event that is about to be added; whether there are any."""
     index = len(found.events)
     wanted = False

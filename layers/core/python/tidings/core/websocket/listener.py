@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Guard
     from tidings.core.effects import Clock, Count, NewId
-    from tidings.core.followers.stores import Bells
+    from tidings.core.followers.stores import Waker
     from tidings.core.log.stores import Checkpoints
     from tidings.core.settings.resources import Resource
     from tidings.core.settings.stores import Profiles
@@ -51,7 +51,7 @@ class Registrar:
     registry: Registry
     inbox: Inbox
     sockets: Sockets
-    bells: Bells
+    waker: Waker
     checkpoints: Checkpoints
     profiles: Profiles
     guard: Guard
@@ -122,7 +122,7 @@ class Registrar:
             return
         self.count("ListenersRegistered", 1)
         hand_over(self.inbox, joining, self.new_id())
-        self.bells.ring(joining.feed, PUSH)
+        self.waker.ring(joining.feed, PUSH)
 
     def _end(self, connection_id: str) -> None:
         self.sockets.close(connection_id)

@@ -26,7 +26,7 @@ from tidings.core.settings.feed import endings_of
 from tidings.core.settings.resources import declared
 from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
-from tidings.core.websocket.connections import Change, Connection, Watch
+from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.session import Event, State, after
 
 if TYPE_CHECKING:
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
     from tidings.core.settings.revocations import Endings
     from tidings.core.settings.stores import Profiles
     from tidings.core.state.removed_parents import Left
-    from tidings.core.state.removed_parents_reader import DepartureReader
+    from tidings.core.state.removed_parents_reader import RemovedParentsReader
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import ConnectionStore, Inbox, WatchStore
+    from tidings.core.websocket.stores import ConnectionStore, Inbox, SubscriptionStore
 
-_SOMEBODY = Watch("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
+_SOMEBODY = Subscription("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 
 
 @dataclass(slots=True)
 class Pusher:
     connections: ConnectionStore
     inbox: Inbox
-    watches: WatchStore
+    watches: SubscriptionStore
     delivery: Delivery
     reader: Reader
     spread: Spread
-    departures: DepartureReader
+    departures: RemovedParentsReader
     profiles: Profiles
     chained: Collection[str] = ()
     _told: dict[str, int] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class Pusher:
         self._deliver(feed, messages, found.watches)
 
     def _deliver(
-        self, feed: str, messages: dict[str, list[str]], watches: dict[str, Watch]
+        self, feed: str, messages: dict[str, list[str]], watches: dict[str, Subscription]
     ) -> None:
         def task(connection_id: str) -> None:
             if not self.delivery.send(connection_id, messages[connection_id]):
@@ -187,7 +187,7 @@ class Pusher:
 
         self.spread(task, list(messages))
 
-    def _forget_leavers(self, feed: str, everybody: Sequence[Watch]) -> None:
+    def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """Where the last who wanted leaves is gone, nobody has to be waited for."""
         if [watch for watch in everybody if watch.filter.leave] == [_SOMEBODY]:
             self.watches.remove(feed, _SOMEBODY)
@@ -209,7 +209,7 @@ class Pusher:
         if not self._send_missed(connection, checkpoint):
             return
         since = max(connection.since, checkpoint)
-        watch = Watch(connection.id, connection.filter, since, connection.admission)
+        watch = Subscription(connection.id, connection.filter, since, connection.admission)
         if watch.filter.leave:
             self.watches.add(feed, _SOMEBODY)
         self.watches.add(feed, watch)
@@ -246,13 +246,17 @@ class Pusher:
         """As with `_join`: it may have been let go before, and have subscribed again."""
         connection = self.connections.get(change.connection_id)
         if connection is None:
-            self.watches.remove(feed, Watch(change.connection_id, change.filter, change.since))
+            self.watches.remove(
+                feed, Subscription(change.connection_id, change.filter, change.since)
+            )
         elif connection.feed == feed and leaves_push(connection):
-            self.watches.remove(feed, Watch(connection.id, connection.filter, connection.since))
+            self.watches.remove(
+                feed, Subscription(connection.id, connection.filter, connection.since)
+            )
             let_go(self.connections, self.delivery, connection)
 
 
-def _minds_cursors(watch: Watch) -> bool:
+def _minds_cursors(watch: Subscription) -> bool:
     """A listener never resumes; nobody reads what the watch of nobody is sent."""
     return watch != _SOMEBODY and not watch.filter.listens
 

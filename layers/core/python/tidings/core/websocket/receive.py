@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.catchup.catchup import CatchUp, Progress
     from tidings.core.effects import NewId
-    from tidings.core.followers.stores import Bells
+    from tidings.core.followers.stores import Waker
     from tidings.core.model.filters import Filter
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.listener import Registrar
@@ -38,7 +38,7 @@ class Receiver:
     connections: ConnectionStore
     inbox: Inbox
     sockets: Sockets
-    bells: Bells
+    waker: Waker
     catch_up: CatchUp
     new_id: NewId
     feeds: frozenset[str]
@@ -122,7 +122,7 @@ class Receiver:
         if not self.connections.update(connection, subscribed):
             return False
         self._confirm(subscribed, message.cursor)
-        self.bells.replay(connection.id)
+        self.waker.replay(connection.id)
         return True
 
     def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
@@ -133,7 +133,7 @@ class Receiver:
             return False
         hand_over(self.inbox, joining, self.new_id())
         self._confirm(joining, progress.cursor)
-        self.bells.ring(joining.feed, PUSH)
+        self.waker.ring(joining.feed, PUSH)
         return True
 
     def _confirm(self, connection: Connection, cursor: str) -> None:
@@ -147,10 +147,10 @@ class Receiver:
             case State.OPEN:
                 self.sockets.send(connection.id, events.reply("unsubscribed"))
             case State.CATCHING_UP:
-                self.bells.replay(connection.id)
+                self.waker.replay(connection.id)
             case _:
                 take_back(self.inbox, connection, self.new_id())
-                self.bells.ring(connection.feed, PUSH)
+                self.waker.ring(connection.feed, PUSH)
         return True
 
 

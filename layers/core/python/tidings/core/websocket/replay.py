@@ -24,7 +24,7 @@ from tidings.core.websocket.session import Event, State, after
 if TYPE_CHECKING:
     from tidings.core.auth.rate_limit import Charges, ReadCharge
     from tidings.core.effects import Clock, NewId
-    from tidings.core.followers.stores import Bells
+    from tidings.core.followers.stores import Waker
     from tidings.core.settings.stores import Profiles
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.send import Delivery
@@ -36,7 +36,7 @@ class Replayer:
     connections: ConnectionStore
     inbox: Inbox
     delivery: Delivery
-    bells: Bells
+    waker: Waker
     catch_up: CatchUp
     clock: Clock
     new_id: NewId
@@ -76,7 +76,7 @@ class Replayer:
         if saved is not None and saved.state is State.LEAVING:
             let_go(self.connections, self.delivery, saved)  # it left while we were about to go
         elif saved is not None and not rests:
-            self.bells.replay(connection.id)
+            self.waker.replay(connection.id)
 
     def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
         """Send the next events and save how far we are; None when the replay is over."""
@@ -112,7 +112,7 @@ class Replayer:
         if saved is None or saved.state is not State.JOINING:
             return saved
         hand_over(self.inbox, saved, self.new_id())
-        self.bells.ring(saved.feed, PUSH)
+        self.waker.ring(saved.feed, PUSH)
         return None
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:

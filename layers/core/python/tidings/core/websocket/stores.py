@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.websocket.connections import Change, Connection, Outcome, Watch
+    from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
     from tidings.core.websocket.roster import Portion, Round
 
 
@@ -94,18 +94,18 @@ class Sockets(Protocol):
         ...
 
 
-class WatchIndex(Protocol):
+class SubscriptionIndex(Protocol):
     """Live subscriptions as they are filed under each value they filter on. Strongly consistent."""
 
-    def find(self, feed: str, key: str) -> Sequence[Watch]:
+    def find(self, feed: str, key: str) -> Sequence[Subscription]:
         """The subscriptions filed under *key*."""
         ...
 
-    def all(self, feed: str) -> Sequence[Watch]:
+    def all(self, feed: str) -> Sequence[Subscription]:
         """Every subscription of *feed*, once each."""
         ...
 
-    def few(self, feed: str, at_most: int) -> Sequence[Watch] | None:
+    def few(self, feed: str, at_most: int) -> Sequence[Subscription] | None:
         """
         The same by one read; None if more than *at_most* are filed.
 
@@ -114,13 +114,13 @@ class WatchIndex(Protocol):
         ...
 
 
-class WatchStore(WatchIndex, Protocol):
+class SubscriptionStore(SubscriptionIndex, Protocol):
     """Where they are filed."""
 
-    def add(self, feed: str, watch: Watch) -> None:
+    def add(self, feed: str, watch: Subscription) -> None:
         """File *watch* under each of its keys."""
         ...
 
-    def remove(self, feed: str, watch: Watch) -> None:
+    def remove(self, feed: str, watch: Subscription) -> None:
         """Take it out again; nothing happens when it is not there."""
         ...

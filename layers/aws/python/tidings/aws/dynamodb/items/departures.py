@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidings.aws.dynamodb.items.attributes import Item, body, body_of, expiry, text
-from tidings.core.state.removed_parents import Departures
+from tidings.core.state.removed_parents import RemovedParents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ def page_key(page: int) -> str:
     return f"{page:010x}"
 
 
-def encode(feed: str, departures: Departures) -> Item:
+def encode(feed: str, departures: RemovedParents) -> Item:
     return {
         "bucket": text(partition(feed)),
         "key": text(page_key(departures.page)),
@@ -33,5 +33,5 @@ def encode(feed: str, departures: Departures) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Departures:
-    return Departures(int(item["key"]["S"], 16), body_of(item["body"]))
+def decode(item: Mapping[str, Any]) -> RemovedParents:
+    return RemovedParents(int(item["key"]["S"], 16), body_of(item["body"]))

@@ -16,7 +16,7 @@ from tidings.aws.dynamodb.items.attributes import (
     text_of,
     without_empty,
 )
-from tidings.core.changeagent.documents import Sheet
+from tidings.core.changeagent.documents import OperatorDocument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +26,14 @@ def key(feed: str, name: str) -> Item:
     return {"kind": text(f"sheet#{feed}"), "name": text(name)}
 
 
-def encode(feed: str, name: str, sheet: Sheet) -> Item:
+def encode(feed: str, name: str, operator_document: OperatorDocument) -> Item:
     return {
         **key(feed, name),
-        **without_empty({"text": sheet.text}),
-        "version": number(sheet.version),
+        **without_empty({"text": operator_document.text}),
+        "version": number(operator_document.version),
     }
 
 
-def decode(item: Mapping[str, Any]) -> Sheet:
+def decode(item: Mapping[str, Any]) -> OperatorDocument:
     """An empty one where there is no item."""
-    return Sheet(text_of(item, "text"), number_of(item, "version"))
+    return OperatorDocument(text_of(item, "text"), number_of(item, "version"))

@@ -11,23 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of
-from tidings.core.ingest.outbox import Letter
+from tidings.core.ingest.outbox import OutboxMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def key(feed: str, letter_id: str) -> Item:
-    return {"feed": text(feed), "id": text(letter_id)}
+def key(feed: str, message_id: str) -> Item:
+    return {"feed": text(feed), "id": text(message_id)}
 
 
-def encode(feed: str, letter: Letter) -> Item:
-    return {**key(feed, letter.id), "kind": text(letter.kind), "body": text(letter.body)}
+def encode(feed: str, message: OutboxMessage) -> Item:
+    return {**key(feed, message.id), "kind": text(message.kind), "body": text(message.body)}
 
 
-def encode_refused(feed: str, letter: Letter, reason: str) -> Item:
-    return {**encode(f"refused#{feed}", letter), "reason": text(reason)}
+def encode_refused(feed: str, message: OutboxMessage, reason: str) -> Item:
+    return {**encode(f"refused#{feed}", message), "reason": text(reason)}
 
 
-def decode(item: Mapping[str, Any]) -> Letter:
-    return Letter(text_of(item, "id"), text_of(item, "kind"), text_of(item, "body"))
+def decode(item: Mapping[str, Any]) -> OutboxMessage:
+    return OutboxMessage(text_of(item, "id"), text_of(item, "kind"), text_of(item, "body"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.aws.dynamodb.items import revocation
 from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
 from tidings.aws.dynamodb.items.listeners import filter
-from tidings.core.websocket.connections import Watch
+from tidings.core.websocket.connections import Subscription
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ def key(feed: str, filter_key: str, connection_id: str) -> Item:
     return {"kind": text(kind(feed)), "name": text(prefix(filter_key) + connection_id)}
 
 
-def encode(feed: str, filter_key: str, watch: Watch, *, expires_ms: int) -> Item:
+def encode(feed: str, filter_key: str, watch: Subscription, *, expires_ms: int) -> Item:
     return {
         **key(feed, filter_key, watch.connection_id),
         **filter.encode(watch.filter),
@@ -47,7 +47,7 @@ def encode(feed: str, filter_key: str, watch: Watch, *, expires_ms: int) -> Item
     }
 
 
-def decode(item: Mapping[str, Any]) -> Watch:
+def decode(item: Mapping[str, Any]) -> Subscription:
     _, _, connection_id = text_of(item, "name").partition("\0")
     since = number_of(item, "since")
-    return Watch(connection_id, filter.decode(item), since, revocation.decode(item))
+    return Subscription(connection_id, filter.decode(item), since, revocation.decode(item))

@@ -19,7 +19,7 @@ from tidings.aws.dynamodb.items.attributes import (
     without_empty,
 )
 from tidings.core import limits
-from tidings.core.replication.clusters import Member, Seat
+from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.source import Role
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def kind(cluster: str) -> str:
     return f"{_SEAT}{cluster}"
 
 
-def encode(seat: Seat) -> Item:
+def encode(seat: LeaderLease) -> Item:
     return {
         "kind": text(kind(seat.cluster)),
         "name": text(f"{seat.number:03d}"),
@@ -42,8 +42,8 @@ def encode(seat: Seat) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Seat:
-    return Seat(
+def decode(item: Mapping[str, Any]) -> LeaderLease:
+    return LeaderLease(
         text_of(item, "kind").removeprefix(_SEAT),
         int(text_of(item, "name")),
         text_of(item, "address"),

@@ -1,8 +1,8 @@
-"""What every store of departures keeps to: `DepartureStore`."""
+"""What every store of departures keeps to: `RemovedParentsStore`."""
 
 from __future__ import annotations
 
-from tidings.core.state.removed_parents import Departures, Left, encode
+from tidings.core.state.removed_parents import Left, RemovedParents, encode
 
 from tests.contract.state_store import row
 from tests.contract.stores import Stores
@@ -11,13 +11,13 @@ LEFT: Left = {0: ("user/ann",), 17: ("channel/ä€𝄞", "user/bob")}
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
 
 
-def departures(page: int, left: Left = LEFT) -> Departures:
+def departures(page: int, left: Left = LEFT) -> RemovedParents:
     body = encode(left)
     assert body is not None
-    return Departures(page, body)
+    return RemovedParents(page, body)
 
 
-class DepartureStoreContract:
+class RemovedParentsStoreContract:
     def test_departures_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """Small ones as text, large ones deflated; and none is not the same as unknown."""
         many: Left = {slot: (f"user/{slot}",) for slot in range(1000)}
@@ -41,7 +41,7 @@ class DepartureStoreContract:
     def test_many_are_all_written(self, stores: Stores, feed: str) -> None:
         """More than a batch, and more than one answer holds."""
         large: Left = {slot: (f"{slot:0640}",) for slot in range(60)}
-        written = [Departures(page, str(departures(page, large).left)) for page in range(1, 61)]
+        written = [RemovedParents(page, str(departures(page, large).left)) for page in range(1, 61)]
         stores.departures.write(feed, written)
         assert stores.departures.read(feed, 1, 60) == written
 
@@ -49,7 +49,7 @@ class DepartureStoreContract:
         """What lands later changes nothing, and what comes with it is written all the same."""
         stores.departures.write(feed, [departures(1)])
         stores.departures.write(feed, [departures(1, {}), departures(2, {})])
-        stores.departures.write(feed, [Departures(2, departures(2).body, EXPIRES)])
+        stores.departures.write(feed, [RemovedParents(2, departures(2).body, EXPIRES)])
         assert stores.departures.read(feed, 1, 2) == [departures(1), departures(2, {})]
 
     def test_they_stay_apart_from_rows_and_other_feeds(self, stores: Stores, feed: str) -> None:

@@ -1,0 +1,39 @@
+"""What every store of sheets keeps to: `OperatorDocuments`."""
+
+from __future__ import annotations
+
+from tidings.core.changeagent.documents import DEPLOYMENT, HEALTH, USERS, OperatorDocument
+
+from tests.contract.stores import Stores
+
+
+class OperatorDocumentsContract:
+    def test_what_was_never_written_is_empty(self, stores: Stores, feed: str) -> None:
+        """With the version that the first one who writes has to name."""
+        assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument("", 0)
+
+    def test_a_sheet_comes_back(self, stores: Stores, feed: str) -> None:
+        """By its name, apart from other names and feeds; empty texts too."""
+        assert stores.operator_documents.write(feed, USERS, OperatorDocument("a:b\n\u00e4", 0))
+        assert stores.operator_documents.write(DEPLOYMENT, HEALTH, OperatorDocument("down", 0))
+        assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument(
+            "a:b\n\u00e4", 1
+        )
+        assert stores.operator_documents.operator_document(DEPLOYMENT, HEALTH) == OperatorDocument(
+            "down", 1
+        )
+        assert (
+            stores.operator_documents.operator_document(f"{feed}-other", USERS)
+            == OperatorDocument()
+        )
+        assert stores.operator_documents.write(feed, USERS, OperatorDocument("", 1))
+        assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument("", 2)
+
+    def test_two_who_write_at_once_cannot_undo_each_other(self, stores: Stores, feed: str) -> None:
+        """The second one finds another version, and nothing of it is written."""
+        assert stores.operator_documents.write(feed, USERS, OperatorDocument("first", 0))
+        assert not stores.operator_documents.write(feed, USERS, OperatorDocument("second", 0))
+        assert not stores.operator_documents.write(feed, USERS, OperatorDocument("third", 7))
+        assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument(
+            "first", 1
+        )
