@@ -25,7 +25,7 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-APIG4",
         "Producers and consumers know HTTP Basic and cannot sign requests: the functions ask for "
-        "the feed's password (tidings/core/access.py) and are closed where none is set. See "
+        "the feed's password (tidings/core/auth/guard.py) and are closed where none is set. See "
         "docs/adr/0011-passwords.md.",
     ),
     Suppression(

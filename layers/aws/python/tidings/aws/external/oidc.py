@@ -36,7 +36,7 @@ _WELL_KNOWN = "/.well-known/openid-configuration"
 
 
 class Tokens:
-    """Implements `access.Bearers`. *ask* gets a JSON document."""
+    """Implements `guard.Bearers`. *ask* gets a JSON document."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class KeyRing:
-    """Implements `access.Bearers`."""
+    """Implements `guard.Bearers`."""
 
     def __init__(
         self, stored: Keys, clock: Clock, misses: Misses, meter: Meter | None = None
