@@ -25,10 +25,11 @@ from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
-from tidings.core.memory import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.local.store import dynamodb_local, tables
+
+from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

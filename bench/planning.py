@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from tidings.core.memory import MemorySubscriptions
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
@@ -14,6 +13,7 @@ from tidings.core.websocket.connections import Subscription
 
 from bench.sections import Section
 from bench.workload import operations
+from tests.fakes import MemorySubscriptions
 
 _FEED = "main"
 _MATCHING = 10

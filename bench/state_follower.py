@@ -8,12 +8,12 @@ import uuid
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.followers.follower import STATE, Follower
 from tidings.core.log.reader import Filler
-from tidings.core.memory import MemoryWaker
 from tidings.core.model.operations import line_from
 
 from bench import engine
 from bench.sections import Section, rate
 from bench.workload import operations
+from tests.fakes import MemoryWaker
 
 _FEED = "main"
 _OPERATIONS = 60_000

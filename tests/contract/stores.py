@@ -48,7 +48,14 @@ from tidings.core.ingest.stores import Outbox as OutboxPort
 from tidings.core.log import renewal
 from tidings.core.log.stores import ClaimStore, Intake, LogStore, TrimStore
 from tidings.core.maintenance import restore
-from tidings.core.memory import (
+from tidings.core.replication.stores import Coordinator, RelayStore
+from tidings.core.settings.stores import Profiles
+from tidings.core.state import tombstones
+from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore
+from tidings.core.triton.stores import Registry
+from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, SubscriptionStore
+
+from tests.fakes import (
     MemoryClaims,
     MemoryConnections,
     MemoryConsumers,
@@ -71,12 +78,6 @@ from tidings.core.memory import (
     MemoryTags,
     MemoryTombstones,
 )
-from tidings.core.replication.stores import Coordinator, RelayStore
-from tidings.core.settings.stores import Profiles
-from tidings.core.state import tombstones
-from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore
-from tidings.core.triton.stores import Registry
-from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, SubscriptionStore
 
 _COLD_S = 30  # an engine that has just started may need longer than a function would wait
 

@@ -16,9 +16,9 @@ from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive.segments import Span
 from tidings.core.archive.stores import ArchiveStore
 from tidings.core.errors import TooLarge
-from tidings.core.memory import MemoryArchive
 
 from tests.contract.archive_store import ArchiveStoreContract
+from tests.fakes import MemoryArchive
 
 BUCKET = "archive"
 

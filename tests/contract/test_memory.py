@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core.memory import MemorySpill
 
 from tests.contract.claim_store import ClaimStoreContract
 from tests.contract.connection_store import (
@@ -33,6 +32,7 @@ from tests.contract.tombstone_store import TombstoneStoreContract
 from tests.contract.upstream import UpstreamContract
 from tests.core.replication.relay_scene import Net, Node, Time
 from tests.core.scene import FEED, op
+from tests.fakes import MemorySpill
 
 
 @pytest.fixture

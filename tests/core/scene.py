@@ -30,7 +30,20 @@ from tidings.core.log.reader import Filler, Reader
 from tidings.core.log.renewal import Renewer
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
-from tidings.core.memory import (
+from tidings.core.model.feeds import Retention
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
+from tidings.core.settings.lookups import Losses, MaxAges
+from tidings.core.state.projector import Projector
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.receive import Receiver
+from tidings.core.websocket.replay import Replayer
+from tidings.core.websocket.send import Delivery
+
+from tests.fakes import (
     MemoryArchive,
     MemoryClaims,
     MemoryConnections,
@@ -50,18 +63,6 @@ from tidings.core.memory import (
     MemoryTombstones,
     MemoryWaker,
 )
-from tidings.core.model.feeds import Retention
-from tidings.core.model.operations import line_from
-from tidings.core.model.pages import Page, encode
-from tidings.core.settings.lookups import Losses, MaxAges
-from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
-from tidings.core.websocket.connections import Connection
-from tidings.core.websocket.listener import Registrar
-from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.receive import Receiver
-from tidings.core.websocket.replay import Replayer
-from tidings.core.websocket.send import Delivery
 
 FEED = "main"
 FEEDS = frozenset({FEED, "other"})

@@ -1,4 +1,4 @@
-"""The ports: what the core needs, and the stores in memory that keep to them."""
+"""The ports: what the core needs, and the fakes that keep to them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Protocol
 
 import pytest
 import tidings.core
-from tidings.core import counters, effects, memory
+from tidings.core import counters, effects
 from tidings.core.log import renewal
 from tidings.core.maintenance import restore
 from tidings.core.state import tombstones
+
+from tests import fakes
 
 MODULES = [counters, effects, renewal, restore, tombstones] + [
     importlib.import_module(each.name)
@@ -27,7 +29,7 @@ PORTS = {
     for name, port in vars(module).items()
     if inspect.isclass(port) and Protocol in port.__bases__
 }
-STORES = [getattr(memory, name) for name in memory.__all__]
+STORES = [getattr(fakes, name) for name in fakes.__all__]
 
 
 def methods(port: type) -> dict[str, inspect.Signature]:
@@ -54,8 +56,8 @@ def test_a_port_is_small_and_says_what_it_promises(port: type) -> None:
         assert name == "__call__" or getattr(port, name).__doc__
 
 
-@pytest.mark.parametrize("store", STORES, ids=memory.__all__)
-def test_a_store_in_memory_has_the_methods_of_its_ports(store: type) -> None:
+@pytest.mark.parametrize("store", STORES, ids=fakes.__all__)
+def test_a_fake_has_the_methods_of_its_ports(store: type) -> None:
     """With the very same arguments, defaults and types."""
     assert implemented(store)
     for name in implemented(store):

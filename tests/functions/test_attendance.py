@@ -12,9 +12,9 @@ from tidings.aws.web.stream import Message, Receive, Send
 from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryCounters
 
 from functions.ingest.handler import handle as ingest
+from tests.fakes import MemoryCounters
 from tests.functions.cloud import Cloud, event
 from tests.functions.test_stream import get
 

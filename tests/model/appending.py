@@ -14,9 +14,9 @@ from typing import Any
 
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.memory import MemoryClaims, MemoryFollowers, MemoryLog
 from tidings.core.model.pages import Page
 
+from tests.fakes import MemoryClaims, MemoryFollowers, MemoryLog
 from tests.model.explorer import Actor, Broken
 
 FEED = "main"

@@ -17,13 +17,6 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.memory import (
-    MemoryClaims,
-    MemoryFollowers,
-    MemoryLog,
-    MemoryState,
-    MemoryTombstones,
-)
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.rows import project
@@ -31,6 +24,13 @@ from tidings.core.sync import corrections
 from tidings.core.sync.apply import Corrector, Outcome
 from tidings.core.sync.corrections import Position, correction
 
+from tests.fakes import (
+    MemoryClaims,
+    MemoryFollowers,
+    MemoryLog,
+    MemoryState,
+    MemoryTombstones,
+)
 from tests.model.appending import AHEAD_MS, FEED, NOW_MS, PAGE_MS
 from tests.model.explorer import Actor, Broken
 

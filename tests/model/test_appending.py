@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader, Run
-from tidings.core.memory import MemoryLog
 from tidings.core.model.pages import Page, encode
 
+from tests.fakes import MemoryLog
 from tests.model.appending import FEED, Acknowledge, Scenario, write, write_once
 from tests.model.explorer import Broken, explore
 

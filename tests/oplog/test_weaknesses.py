@@ -26,7 +26,6 @@ from tidings.client.consume.in_flight import InFlight
 from tidings.core import limits
 from tidings.core.errors import Rejected, Unavailable
 from tidings.core.ingest.ingest import Request
-from tidings.core.memory import MemoryLog, MemoryState
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
 from tidings.core.model.events import Event
@@ -36,6 +35,7 @@ from tidings.core.state.rows import Lines
 
 from tests.core.following import caught_up, names, trimmed
 from tests.core.scene import FEED, NOW, Scene, line, op
+from tests.fakes import MemoryLog, MemoryState
 from tests.functions.cloud import Cloud
 from tests.functions.conftest import cloud as cloud
 

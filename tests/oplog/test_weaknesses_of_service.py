@@ -23,7 +23,6 @@ from tidings.client.consume.in_flight import InFlight
 from tidings.core.catchup.sse import Stream
 from tidings.core.errors import Rejected, Unavailable
 from tidings.core.ingest.ingest import Request
-from tidings.core.memory import MemoryLog, MemoryState, MemorySubscriptions
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Pages
@@ -32,6 +31,7 @@ from tidings.core.websocket.connections import Subscription
 
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, NOW, Scene, op
+from tests.fakes import MemoryLog, MemoryState, MemorySubscriptions
 from tests.oplog.in_process import Client, run, streams, until_live
 
 LEAVING = 40  # as many as leaked in oplog

@@ -8,12 +8,12 @@ from typing import Protocol
 from tidings.core.changeagent.changes import place_of
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.consumers import consumer as consumers
-from tidings.core.memory import MemoryTags
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import parse_line
 
 from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.scene import FEED
+from tests.fakes import MemoryTags
 from tests.simulation.consumer import sse_blocks
 
 

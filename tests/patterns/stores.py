@@ -8,9 +8,10 @@ from tidings.core.consumers.consumer import Change
 from tidings.core.errors import (
     Unavailable,
 )
-from tidings.core.memory import MemoryConsumers, MemoryLog, MemoryState
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Row
+
+from tests.fakes import MemoryConsumers, MemoryLog, MemoryState
 
 
 class Breaking(MemoryState):

@@ -17,12 +17,12 @@ from tidings.core.errors import (
     Unavailable,
 )
 from tidings.core.followers.follower import STATE
-from tidings.core.memory import MemoryTags
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
 
 from tests.core.consumers.consumer_scene import WHY, ConsumerScene
 from tests.core.scene import FEED, Scene
+from tests.fakes import MemoryTags
 from tests.patterns.readers import EVERYBODY, Named, Reader, Stream
 from tests.patterns.stores import Deaf, Stuck
 

@@ -20,7 +20,6 @@ from tidings.core.errors import (
 )
 from tidings.core.followers.follower import STATE
 from tidings.core.maintenance.retention import Trimmer
-from tidings.core.memory import MemoryTags
 from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
@@ -29,6 +28,7 @@ from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.following import trimmed
 from tests.core.scene import FEED, Scene, op, page
 from tests.core.sync.test_apply import correct, corrector, part
+from tests.fakes import MemoryTags
 from tests.patterns.readers import CLIENTS, EVERYBODY, Reader, Stream
 from tests.patterns.stores import Breaking, Deaf
 

@@ -13,8 +13,8 @@ from tidings.core import limits
 from tidings.core.archive.reader import covered
 from tidings.core.archive.segments import decode
 from tidings.core.followers.follower import ARCHIVE
-from tidings.core.memory import MemoryArchive
 
+from tests.fakes import MemoryArchive
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken
 from tests.simulation.process import Process

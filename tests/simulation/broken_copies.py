@@ -8,11 +8,12 @@ from tidings.core import limits
 from tidings.core.catchup.catchup import CatchUp, Progress, Step
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Reader, Run
-from tidings.core.memory import MemoryState
 from tidings.core.model.cursors import PAGE_END, Cursor, Place, Replication
 from tidings.core.model.filters import Filter
 from tidings.core.state.rows import Lines, Row
 from tidings.core.state.stores import StateStore
+
+from tests.fakes import MemoryState
 
 
 class NextBucket(CatchUp):

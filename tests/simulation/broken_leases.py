@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease, Observation
-from tidings.core.memory import MemoryFollowers, MemoryState
 from tidings.core.state.projector import Projector
 
+from tests.fakes import MemoryFollowers, MemoryState
 from tests.simulation.broken_relays import instead
 
 if TYPE_CHECKING:

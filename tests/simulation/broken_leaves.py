@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tidings.core.catchup.catchup import CatchUp, Progress, Step
 from tidings.core.log.reader import Run
-from tidings.core.memory import MemoryState
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.state.projector import Projector
@@ -15,6 +14,8 @@ from tidings.core.state.removed_parents import NOTHING, Left
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.rows import Row, project
 from tidings.core.websocket.push import Pusher
+
+from tests.fakes import MemoryState
 
 
 class LateProjector(Projector):

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidings.core.memory import MemoryLog, MemoryRelays
 from tidings.core.replication import bootstrap, election
 from tidings.core.replication.bootstrap import Bootstrapper
+
+from tests.fakes import MemoryLog, MemoryRelays
 
 if TYPE_CHECKING:
     from tidings.core.model.pages import Page

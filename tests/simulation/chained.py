@@ -17,18 +17,6 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower
 from tidings.core.followers.leases import Observation
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.memory import (
-    MemoryCoordinator,
-    MemoryFollowers,
-    MemoryLog,
-    MemoryProfiles,
-    MemoryRelays,
-    MemoryRemovedParents,
-    MemoryState,
-    MemoryTombstones,
-    MemoryUpstream,
-    MemoryWaker,
-)
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
@@ -41,6 +29,18 @@ from tidings.core.replication.source import Source
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
+from tests.fakes import (
+    MemoryCoordinator,
+    MemoryFollowers,
+    MemoryLog,
+    MemoryProfiles,
+    MemoryRelays,
+    MemoryRemovedParents,
+    MemoryState,
+    MemoryTombstones,
+    MemoryUpstream,
+    MemoryWaker,
+)
 from tests.simulation.functions import FEED, FEEDS
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process

@@ -32,7 +32,6 @@ from tidings.core.log.reader import Filler, Reader
 from tidings.core.log.renewal import Renewer
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
-from tidings.core.memory import MemoryArchive, MemoryKeyHolds, MemoryProfiles
 from tidings.core.model.feeds import Retention
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.stores import Profiles
@@ -45,6 +44,7 @@ from tidings.core.websocket.receive import Receiver
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery
 
+from tests.fakes import MemoryArchive, MemoryKeyHolds, MemoryProfiles
 from tests.simulation.parts import Parts
 from tests.simulation.process import Process
 from tests.simulation.settings import Deployment, Settings

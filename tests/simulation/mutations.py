@@ -15,12 +15,12 @@ from tidings.core.followers.leases import Lease
 from tidings.core.log.append import Appender
 from tidings.core.log.preconditions import Precondition
 from tidings.core.log.reader import Reader, Run
-from tidings.core.memory import MemoryConnections, MemoryFollowers
 from tidings.core.model.pages import Page, Pages, encode
 from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.session import State
 
+from tests.fakes import MemoryConnections, MemoryFollowers
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 from tests.simulation import (
     broken_deliveries,

@@ -16,13 +16,13 @@ from tidings.core.consumers.worker import Workers
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
 from tidings.core.maintenance.retention import Trimmer
-from tidings.core.memory import MemoryConnections, MemoryFollowers, MemoryState
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
 
+from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
 from tests.simulation.stores import WatchedLog
 
 RETENTION_MS = limits.RETENTION_MS_MIN

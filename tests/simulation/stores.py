@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.memory import (
+from tidings.core.model.pages import Page
+from tidings.core.websocket.connections import Outcome
+
+from tests.fakes import (
     MemoryClaims,
     MemoryConnections,
     MemoryConsumers,
@@ -19,9 +22,6 @@ from tidings.core.memory import (
     MemorySubscriptions,
     MemoryTombstones,
 )
-from tidings.core.model.pages import Page
-from tidings.core.websocket.connections import Outcome
-
 from tests.simulation.model import Broken, Log
 
 Heard = Callable[[str], None]

@@ -20,6 +20,7 @@ PRODUCT = (
     "operate/tidings",
     "pipeline/tidings",
     "bench",
+    "tests/fakes",
 )
 TESTS = "tests"
 

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.memory import MemoryLog
 from tidings.core.model.operations import event_of, parse_line
 from tidings.core.model.pages import Page
 from tidings.core.sync import corrections
@@ -26,6 +25,7 @@ from tidings.sync.progress import Phases
 
 from tests.core.scene import FEED, Scene, op
 from tests.core.sync.test_apply import correct, corrector, through
+from tests.fakes import MemoryLog
 
 
 class Slow(MemoryLog):

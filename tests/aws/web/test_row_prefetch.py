@@ -9,11 +9,11 @@ import pytest
 from tidings.aws.web.row_prefetch import ReadAhead
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryState
 from tidings.core.state.rows import Lines, Row
 from tidings.core.state.stores import StateStore
 
 from tests.core.scene import FEED, NOW, line
+from tests.fakes import MemoryState
 
 ROWS = 700
 

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from tidings.aws.web.tail_poller import POLL_S, TailPoller
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Reader, Run
-from tidings.core.memory import MemoryFollowers, MemoryLog
 from tidings.core.model.pages import Page
 
 from tests.core.scene import FEED, NOW, page
+from tests.fakes import MemoryFollowers, MemoryLog
 
 LONG_S = 20.0
 

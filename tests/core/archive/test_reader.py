@@ -12,9 +12,9 @@ from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader, all_spans, covered, holes
 from tidings.core.archive.segments import Span, encode
 from tidings.core.errors import TooLarge
-from tidings.core.memory import MemoryArchive
 
 from tests.core.scene import FEED, line, page
+from tests.fakes import MemoryArchive
 
 
 class Archive:

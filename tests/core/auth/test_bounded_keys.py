@@ -14,7 +14,6 @@ from tidings.core.changeagent import list as listing
 from tidings.core.changeagent.list import Lister
 from tidings.core.errors import OutsideKey, UnknownChange
 from tidings.core.ingest.ingest import Request
-from tidings.core.memory import MemoryTags
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter, parse, within
 from tidings.core.settings.resources import Resource
@@ -22,6 +21,7 @@ from tidings.core.triton.http import ChangeFeeds
 
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, FEEDS, Scene, line, op
+from tests.fakes import MemoryTags
 
 ANN, BOB = "user/ann", "user/bob"
 ANNS = Filter(parents=frozenset({ANN}))

@@ -10,8 +10,9 @@ from tidings.core.auth.guard import Credential, Guard, Role, credential_from, pa
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.errors import NoPasswordSet, WrongPassword
-from tidings.core.memory import MemoryProfiles
 from tidings.core.settings.feed import Profile
+
+from tests.fakes import MemoryProfiles
 
 SALT = b"s" * 16
 READ, INGEST = "the read one", "the ingest one"

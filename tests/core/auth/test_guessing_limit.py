@@ -13,10 +13,10 @@ from tidings.core.auth.permissions import READS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
-from tidings.core.memory import MemoryKeys, MemoryOperatorDocuments
 from tidings.core.settings.feed import Profile
 
 from tests.core.scene import FEED, Scene
+from tests.fakes import MemoryKeys, MemoryOperatorDocuments
 
 RIGHT = "the right one"
 PROFILE = Profile(read_passwords=(hashed(RIGHT, salt=b"s" * 16, now_ms=0),))

@@ -11,12 +11,12 @@ from tidings.core.auth.guard import Role
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.keys import Given, Key
 from tidings.core.errors import InvalidSetting, Unavailable
-from tidings.core.memory import MemoryKeys, MemoryProfiles
 from tidings.core.model.filters import Filter
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.revocations import Ended
 
 from tests.core.scene import FEED, NOW, Scene
+from tests.fakes import MemoryKeys, MemoryProfiles
 
 NEW = Given("abcabcabcabc", "t" * 32)
 HOUR_MS = 3600 * 1000

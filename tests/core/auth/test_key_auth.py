@@ -10,11 +10,11 @@ from tidings.core.auth.guard import Allowed, Credential, Role
 from tidings.core.auth.key_auth import KeyRing
 from tidings.core.auth.keys import Given, Key
 from tidings.core.errors import NoPasswordSet, OutsideKey, Rejected, TooManyRequests, WrongKey
-from tidings.core.memory import MemoryKeys
 from tidings.core.model.filters import Filter
 from tidings.core.settings.revocations import Admission
 
 from tests.core.scene import FEED, Scene
+from tests.fakes import MemoryKeys
 
 BOUND = Filter(parents=frozenset({"user/42"}))
 

@@ -10,12 +10,12 @@ from tidings.core.auth.rate_limit import Meter
 from tidings.core.catchup.sse import Stream
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.errors import TooManyRequests
-from tidings.core.memory import MemoryTags
 from tidings.core.model.filters import Filter
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.session import State
 
 from tests.core.scene import FEED, FEEDS, Scene, op
+from tests.fakes import MemoryTags
 
 RATE = 1
 WINDOW = RATE * limits.KEY_WINDOW_MS // 1000  # requests

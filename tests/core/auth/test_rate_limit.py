@@ -6,9 +6,9 @@ import pytest
 from tidings.core import limits
 from tidings.core.auth.rate_limit import Meter
 from tidings.core.errors import TooManyRequests, Unavailable
-from tidings.core.memory import MemoryKeyCounts
 
 from tests.core.scene import FEED, NOW
+from tests.fakes import MemoryKeyCounts
 
 RATE = 5
 

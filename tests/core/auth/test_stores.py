@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidings.core.auth.stores import KeyCounts, Keys
-from tidings.core.memory import MemoryKeyCounts, MemoryKeys
+
+from tests.fakes import MemoryKeyCounts, MemoryKeys
 
 
 def test_memory_implements_them() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.catchup.catchup import Progress
-from tidings.core.memory import MemoryState
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.events import Event
@@ -20,6 +19,7 @@ from tidings.core.state.rows import Lines, Row
 from tidings.core.state.tombstones import Remembered
 
 from tests.core.scene import FEED, NOW, Scene, op
+from tests.fakes import MemoryState
 
 PART = 4  # living objects
 READ = 5  # rows

@@ -18,7 +18,6 @@ from tidings.core.changeagent.changes import number_of
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import InvalidConsumer, UnknownChange
-from tidings.core.memory import MemoryTags
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Now, Place
 from tidings.core.model.filters import parse
@@ -28,6 +27,7 @@ from tidings.core.sync.conflicts import Conflicts
 
 from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.scene import FEED, PAGE_MS, Scene, op
+from tests.fakes import MemoryTags
 
 ANN = "user/ann"
 KEPT = (1, 3, 4)  # of the six entries of a page

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.catchup.catchup import RESET
-from tidings.core.memory import MemoryRelays, MemoryTombstones
 from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.model.events import Event
@@ -18,6 +17,7 @@ from tidings.core.state.tombstones import Remembered
 
 from tests.core.following import SECOND, caught_up, filled, follow, names, trimmed
 from tests.core.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
+from tests.fakes import MemoryRelays, MemoryTombstones
 
 
 def test_O51_an_empty_feed(scene: Scene) -> None:

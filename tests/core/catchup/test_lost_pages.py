@@ -12,12 +12,12 @@ from tidings.core.changeagent.tag_index import Summary
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import BelowFloor, FellOff, Unavailable
 from tidings.core.log.reader import PagesLost
-from tidings.core.memory import MemoryTags
 from tidings.core.model.cursors import parse
 from tidings.core.model.filters import EVERYTHING
 
 from tests.core.maintenance.test_retention import HOUR, vanish
 from tests.core.scene import FEED, PAGE_MS, Scene, op
+from tests.fakes import MemoryTags
 
 
 @pytest.fixture

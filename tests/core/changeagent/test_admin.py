@@ -11,9 +11,9 @@ from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
-from tidings.core.memory import MemoryOperatorDocuments
 
 from tests.core.scene import FEED, FEEDS, Scene
+from tests.fakes import MemoryOperatorDocuments
 
 
 class Contended(MemoryOperatorDocuments):

@@ -9,8 +9,9 @@ from tidings.core.changeagent.config import Configuration, Purges, replaced, spe
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.webhooks import Hook
 from tidings.core.errors import InvalidSetting
-from tidings.core.memory import MemoryOperatorDocuments
 from tidings.core.model.feeds import Retention
+
+from tests.fakes import MemoryOperatorDocuments
 
 S = 1_000_000_000
 FULL = Configuration(5, 60 * S, 20 * S, 3 * S, (Hook("http://a", (("b", "c"),)),))

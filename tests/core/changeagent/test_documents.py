@@ -5,9 +5,9 @@ from __future__ import annotations
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.recent_documents import RecentDocuments
-from tidings.core.memory import MemoryOperatorDocuments
 
 from tests.core.scene import FEED, Scene
+from tests.fakes import MemoryOperatorDocuments
 
 
 def test_A36_a_change_counts_within_five_seconds() -> None:

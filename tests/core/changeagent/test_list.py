@@ -14,11 +14,11 @@ from tidings.core.changeagent.changes import Change, end_of, line_of, number_of
 from tidings.core.changeagent.list import Lister, Listing, Query, extended, parse
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
-from tidings.core.memory import MemoryLog, MemoryTags
 from tidings.core.model.pages import Pages
 from tidings.core.settings.lookups import Losses
 
 from tests.core.scene import FEED, PAGE_MS, Scene, op, page
+from tests.fakes import MemoryLog, MemoryTags
 
 
 class CountingLog(MemoryLog):

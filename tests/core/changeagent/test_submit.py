@@ -25,10 +25,10 @@ from tidings.core.errors import (
     UnknownFeed,
     WrongContentType,
 )
-from tidings.core.memory import MemoryOperatorDocuments
 from tidings.core.model.objects import is_change
 
 from tests.core.scene import FEED, FEEDS, Scene
+from tests.fakes import MemoryOperatorDocuments
 
 GOOD = Proposal(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
 

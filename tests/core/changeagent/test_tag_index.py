@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.changeagent.tag_index import Summary, summary_of, summed_up
 from tidings.core.changeagent.tag_indexer import Indexer
-from tidings.core.memory import MemoryTags
 
 from tests.core.scene import FEED, PAGE_MS, Scene, line, op, page
+from tests.fakes import MemoryTags
 
 
 @given(st.sets(st.text(), max_size=50))

@@ -12,10 +12,10 @@ from tidings.core.auth.permissions import POSTS, READS, STEERS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier, spelled, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
-from tidings.core.memory import MemoryOperatorDocuments
 from tidings.core.settings.feed import Profile
 
 from tests.core.scene import FEED, Scene
+from tests.fakes import MemoryOperatorDocuments
 
 SALT = b"$2b$04$" + b"a" * 21 + b"u"  # names of tests hold the hash
 HASH = bcrypt.hashpw(b"secret", SALT).decode()

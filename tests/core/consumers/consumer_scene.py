@@ -11,12 +11,12 @@ from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.repository import Book
 from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Acknowledgement, Session, Watchers, Workers
-from tidings.core.memory import MemoryConsumers
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import parse_line
 
 from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemoryConsumers
 
 WHY = Reason("ann", "a test")
 

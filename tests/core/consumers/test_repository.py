@@ -8,7 +8,8 @@ import pytest
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.repository import Book, check_name
 from tidings.core.errors import InvalidConsumer, Unavailable, UnknownConsumer
-from tidings.core.memory import MemoryConsumers
+
+from tests.fakes import MemoryConsumers
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "-a", "a" * 64, "a/b"])

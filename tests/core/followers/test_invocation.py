@@ -9,10 +9,10 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.invocation import in_turn, serve
-from tidings.core.memory import MemoryState
 from tidings.core.state.rows import Row
 
 from tests.core.scene import Scene, op
+from tests.fakes import MemoryState
 
 
 @dataclass

@@ -15,11 +15,11 @@ from tidings.core.errors import (
     UnknownFeed,
 )
 from tidings.core.ingest.ingest import Request, check_key
-from tidings.core.memory import MemoryCounters
 from tidings.core.model import cursors
 from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE
 
 from tests.core.scene import FEED, NOW, Scene, line, op
+from tests.fakes import MemoryCounters
 
 
 def request(*operations: object, feed: str = FEED, key: str | None = None) -> Request:

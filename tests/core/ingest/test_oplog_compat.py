@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, TooLarge, Unavailable
 from tidings.core.ingest.oplog_compat import CompatibilityMode, oplog_status
-from tidings.core.memory import MemoryProfiles
 from tidings.core.settings.feed import OPLOG, Profile
 
 from tests.core.scene import FEED, FEEDS
+from tests.fakes import MemoryProfiles
 
 
 class Silent(MemoryProfiles):

@@ -10,11 +10,11 @@ import pytest
 from tidings.core.errors import Unavailable
 from tidings.core.ingest.forwarder import Forwarder
 from tidings.core.ingest.outbox import ITEMS, OPERATIONS, OutboxMessage
-from tidings.core.memory import MemoryOutbox
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.items import Items
 
 from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemoryOutbox
 
 
 def message(name: str, *operations: Mapping[str, object], kind: str = OPERATIONS) -> OutboxMessage:

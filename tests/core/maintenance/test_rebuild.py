@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import pytest
 from tidings.core.errors import Unavailable
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
-from tidings.core.memory import MemoryState
 from tidings.core.state.differences import Difference
 from tidings.core.state.rows import Row, bucket_of
 
 from tests.core.following import caught_up, filled, trimmed
 from tests.core.maintenance.verified import BUCKETS, alter, rebuilt, remove, rows, told, verifier
 from tests.core.scene import FEED, NOW, Scene, line, op
+from tests.fakes import MemoryState
 
 
 class Meanwhile(MemoryState):

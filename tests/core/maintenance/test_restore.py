@@ -14,12 +14,12 @@ from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
 from tidings.core.maintenance.restore import Restorer, cut, taken_back
-from tidings.core.memory import MemoryArchive, MemoryConsumers, MemoryLog
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.pages import Page, filler
 
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, PAGE_MS, Scene, op
+from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 
 
 @dataclass

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.catchup.catchup import in_log
 from tidings.core.consumers.retention import Holds
-from tidings.core.memory import MemoryConsumers
 from tidings.core.model.feeds import Retention
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page
 
 from tests.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op
+from tests.fakes import MemoryConsumers
 
 HOUR = 3_600_000
 

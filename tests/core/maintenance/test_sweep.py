@@ -9,13 +9,13 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease
-from tidings.core.memory import MemoryRelays
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
 
 from tests.core.scene import FEED, FEEDS, NOW, Scene, op
+from tests.fakes import MemoryRelays
 
 
 def sweep(scene: Scene) -> None:

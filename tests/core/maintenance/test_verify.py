@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.errors import LogIncomplete
 from tidings.core.followers.follower import STATE
-from tidings.core.memory import MemoryState
 from tidings.core.model.operations import event_of
 from tidings.core.model.pages import Page
 from tidings.core.state.differences import Kind
@@ -29,6 +28,7 @@ from tests.core.maintenance.verified import (
     verifier,
 )
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
+from tests.fakes import MemoryState
 
 
 class Watched(MemoryState):

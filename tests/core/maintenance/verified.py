@@ -10,11 +10,11 @@ from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
 from tidings.core.maintenance.verify import Compared, Verifier
-from tidings.core.memory import MemorySpill, MemoryState
 from tidings.core.state.differences import Difference
 from tidings.core.state.rows import Row
 
 from tests.core.scene import FEED, TOMBSTONE_MS, Scene
+from tests.fakes import MemorySpill, MemoryState
 
 BUCKETS = range(limits.BUCKETS)
 

@@ -8,7 +8,6 @@ from itertools import count
 from typing import Any
 
 from tidings.core import limits
-from tidings.core.memory import MemoryCoordinator, MemoryRelays, MemoryUpstream
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
@@ -23,6 +22,7 @@ from tidings.core.replication.source import Role, Source
 from tidings.core.replication.wire import Portion, Rows
 
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op
+from tests.fakes import MemoryCoordinator, MemoryRelays, MemoryUpstream
 
 MASTER = "https://master.example/feeds/main"
 

@@ -14,7 +14,6 @@ from tidings.core.errors import (
     Unavailable,
     UnknownFeed,
 )
-from tidings.core.memory import MemoryCoordinator
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication.admin import reset
@@ -24,6 +23,7 @@ from tidings.core.replication.source import FallOff
 
 from tests.core.replication.relay_scene import MASTER, Chain, Cluster, Node
 from tests.core.scene import FEED
+from tests.fakes import MemoryCoordinator
 
 WHY = {"why": "a test"}
 

@@ -9,7 +9,6 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import LeaseLost, Unavailable
 from tidings.core.followers.follower import STATE
-from tidings.core.memory import MemoryFollowers
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.replica import Copy, Relay
 from tidings.core.replication.selection import ALL
@@ -17,6 +16,7 @@ from tidings.core.state.differences import Difference
 
 from tests.core.replication.relay_scene import MASTER, Chain
 from tests.core.scene import FEED
+from tests.fakes import MemoryFollowers
 
 RELAY = Relay(FEED, id="r")
 

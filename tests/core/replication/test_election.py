@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryCoordinator
 from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.election import Elector, Turn, configured, leader_of, prior
 from tidings.core.replication.replica import Relay
@@ -17,6 +16,7 @@ from tidings.core.replication.source import Role, Source
 
 from tests.core.replication.relay_scene import MASTER
 from tests.core.scene import FEED, NOW
+from tests.fakes import MemoryCoordinator
 
 
 class Lost:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryLog, MemoryRelays
 from tidings.core.replication.lock import Hold
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.wire import Standing
 
 from tests.core.scene import FEED, NOW, line, page
+from tests.fakes import MemoryLog, MemoryRelays
 
 URL = "https://one.example/feeds/main"
 STANDING = Standing(1, 9, 8, "", ("a",), NOW - 5)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from tidings.core.errors import BrokenRelay
-from tidings.core.memory import MemoryRelays
 from tidings.core.replication.replica import RELAY, Condition, Relay, Wanted
 
 from tests.core.replication.relay_scene import Chain
 from tests.core.scene import FEED
+from tests.fakes import MemoryRelays
 
 
 class Unreadable(MemoryRelays):

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor, LogFellOff, OtherLog
-from tidings.core.memory import MemoryRelays
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.filters import parse
 from tidings.core.model.objects import object_key
@@ -24,6 +23,7 @@ from tidings.core.replication.wire import Standing, heard, heard_rows, tell, tel
 from tidings.core.state.rows import bucket_of
 
 from tests.core.scene import FEED, NOW, PAGE_MS, Scene, op
+from tests.fakes import MemoryRelays
 
 SIZE = limits.PORTION_BYTES
 UPSTREAM = "https://b.example/feeds/main"

@@ -16,7 +16,6 @@ from tidings.core.ingest.ingest import Request
 from tidings.core.ingest.outbox import OPERATIONS, OutboxMessage
 from tidings.core.ingest.table_capture import Capture, Capturer, Write
 from tidings.core.log.reader import Filler
-from tidings.core.memory import MemoryOperatorDocuments, MemoryOutbox
 from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.replication.source import Source
 from tidings.core.replication.write_guard import ALL_LOCAL, WriteGuard
@@ -25,6 +24,7 @@ from tidings.core.sync.apply import Corrector
 from tidings.core.sync.corrections import NOWHERE, correction
 
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
+from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
 
 UPSTREAM = "https://b.example/feeds/main"
 MASTER = "https://a.example/feeds/main"

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
-from tidings.core.memory import MemoryProfiles
 from tidings.core.settings.feed import Profile, check_compat, check_object_url, checked
 from tidings.core.settings.lookups import RecentProfiles
+
+from tests.fakes import MemoryProfiles
 
 
 class Clock:

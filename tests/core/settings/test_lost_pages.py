@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.memory import MemoryProfiles
 from tidings.core.model.cursors import PAGE_END, Cursor, Now, Place, Replication, Since
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.lookups import Losses
 from tidings.core.settings.lost_pages import hit
+
+from tests.fakes import MemoryProfiles
 
 LOST = ((5, 8), (20, 29))
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.memory import MemoryTombstones
 from tidings.core.model.cursors import Place, parse
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.state import tombstones
@@ -17,6 +16,7 @@ from tidings.core.state.tombstones import Remembered
 
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, op
 from tests.core.sync.test_apply import correct, corrector, part
+from tests.fakes import MemoryTombstones
 
 DAY = 24 * 3600 * 1000
 SKEW = limits.CLOCK_SKEW_MS_MAX

@@ -10,7 +10,6 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, PlanTooOld, Unavailable, UnknownFeed
 from tidings.core.followers.follower import STATE
-from tidings.core.memory import MemoryLog
 from tidings.core.model.pages import FILLER_ID, Page, Pages, filler
 from tidings.core.state.rows import Row
 from tidings.core.sync import corrections
@@ -20,6 +19,7 @@ from tidings.core.sync.diff import dump_line, reconcile
 
 from tests.core.following import caught_up, names, trimmed
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op
+from tests.fakes import MemoryLog
 
 LATER = "2031-01-01T00:00:00Z"
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.memory import MemorySubscriptions
 from tidings.core.model import filters
 from tidings.core.model.filters import ALL_KEY, EVERYTHING, Filter
 from tidings.core.model.operations import parse_line
@@ -21,6 +20,7 @@ from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Subscription
 
 from tests.core.scene import FEED, line, page
+from tests.fakes import MemorySubscriptions
 
 WORDS = st.sampled_from(["a", "b", "c"])
 SETS = st.none() | st.frozensets(WORDS, max_size=2)

@@ -11,7 +11,6 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import FellOff
 from tidings.core.followers.follower import PUSH
-from tidings.core.memory import MemorySockets
 from tidings.core.model import cursors
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.feed import Profile
@@ -20,6 +19,7 @@ from tidings.core.websocket.session import State
 
 from tests.core.following import trimmed
 from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemorySockets
 
 VIDEOS = Filter(types=frozenset({"video"}))
 

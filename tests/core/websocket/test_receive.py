@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from tidings.core.auth.passwords import hashed
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemoryConnections, MemorySockets
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.feed import Profile
@@ -15,6 +14,7 @@ from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.session import TRANSITIONS, Act, State
 
 from tests.core.scene import FEED, NOW, Scene, op
+from tests.fakes import MemoryConnections, MemorySockets
 
 MESSAGES: dict[Act, dict[str, object]] = {
     Act.SUBSCRIBE: {"action": "subscribe"},

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.memory import MemorySockets
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
 from tidings.core.settings.feed import Profile
@@ -17,6 +16,7 @@ from tidings.core.websocket.replay import serves
 from tidings.core.websocket.session import State
 
 from tests.core.scene import FEED, NOW, Scene, op
+from tests.fakes import MemorySockets
 
 
 class Calling(MemorySockets):

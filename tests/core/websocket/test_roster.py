@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.memory import MemoryConnections
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.revocations import Admission, Ended, noted
 from tidings.core.websocket.connections import Connection
@@ -15,6 +14,7 @@ from tidings.core.websocket.roster import Portion, Round
 from tidings.core.websocket.session import State
 
 from tests.core.scene import FEED, FEEDS, NOW, Scene
+from tests.fakes import MemoryConnections
 
 PORTION, PORTIONS = 10, 5
 EVERYBODY = 230  # five sweeps

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.memory import MemorySockets
 from tidings.core.websocket.connections import Outcome
 
 from tests.core.scene import Scene
+from tests.fakes import MemorySockets
 
 
 class Slow(MemorySockets):

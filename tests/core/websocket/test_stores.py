@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 from tidings.aws.dynamodb.connections import DynamoDBWatches
-from tidings.core.memory import MemorySubscriptions
 from tidings.core.websocket.stores import SubscriptionIndex, SubscriptionStore
 
 from tests.core.test_stores import methods
+from tests.fakes import MemorySubscriptions
 
 
 @pytest.mark.parametrize("store", [DynamoDBWatches, MemorySubscriptions])

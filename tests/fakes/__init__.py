@@ -1,5 +1,5 @@
 """
-Every port of `ports`, kept in this process: for the simulation, for tests and to try things.
+A fake of every port, kept in this process: for tests, the simulation and benchmarks.
 
 They pass the same contract as the stores of `tidings.aws` and bound their answers alike, so
 that code which relies on more than the ports promise fails here too.
@@ -10,18 +10,18 @@ from .clusters import MemoryCoordinator
 from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 from .consumers import MemoryConsumers
 from .control import MemoryClaims, MemoryFollowers
-from .departures import MemoryRemovedParents
+from .counters import MemoryCounters
 from .keys import MemoryKeyCounts, MemoryKeyHolds, MemoryKeys
 from .log import MemoryLog
 from .operator_documents import MemoryOperatorDocuments
 from .outbox import MemoryOutbox
 from .profiles import MemoryProfiles
 from .relays import MemoryRelays
+from .removed_parents import MemoryRemovedParents
 from .sockets import MemorySockets, MemoryWaker
 from .spill import MemorySpill
 from .state import MemoryState
 from .tags import MemoryTags
-from .tallies import MemoryCounters
 from .tombstones import MemoryTombstones
 from .upstream import MemoryUpstream
 

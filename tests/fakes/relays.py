@@ -11,8 +11,9 @@ from tidings.core.replication.replica import Relay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.memory.log import MemoryLog
     from tidings.core.model.pages import Page
+
+    from tests.fakes.log import MemoryLog
 
 
 class MemoryRelays:
