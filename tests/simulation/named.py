@@ -110,7 +110,7 @@ class Named:
         standing = self.world.stores.consumers.consumer(FEED, self.name)
         at = NOWHERE if standing is None else at_of(standing.position)
         before, self._seen = self._seen, at
-        return before != at < (self.world.model.frontier, 0)
+        return before != at < (self.world.model.frontier, PAGE_END)
 
     def check(self) -> None:
         standing = self.world.stores.consumers.consumer(FEED, self.name)
