@@ -21,11 +21,11 @@ from types import ModuleType
 from typing import Any
 
 from tidings.aws.config import deployment
-from tidings.aws.web.stream import LAST_MS
 from tidings.local.environment import Places
 from tidings.local.environment import program as deployed
 from tidings.local.gateway import http_events, socket_events
 from tidings.local.options import Options
+from tidings.web.sse import LAST_MS
 
 from bench import engine, units
 

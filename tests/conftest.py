@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tidings.local.store.dynamodb_local import is_fetched
+from tidings.local.store.dynamodb_local import CACHE
 
 from infra import node
 from tests import descriptions
@@ -33,7 +33,7 @@ class Need:
 @cache
 def _java() -> bool:
     """A new enough Java, and the engine itself or Maven to fetch it."""
-    if shutil.which("java") is None or not (is_fetched() or shutil.which("mvn")):
+    if shutil.which("java") is None or not (CACHE.is_dir() or shutil.which("mvn")):
         return False
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     version = said.stderr.partition('"')[2].partition(".")[0]

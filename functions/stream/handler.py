@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from tidings.aws.gateway.stream_edge import asgi_edge
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.web.changes_list import ByPath, ChangeLists
-from tidings.aws.web.client_count import Attendance
-from tidings.aws.web.replication_pages import Portions
-from tidings.aws.web.stream import EventStreams
-from tidings.aws.web.stream_edge import asgi_edge
-from tidings.aws.wiring import adapters, auth, changeagent, replication
-from tidings.aws.wiring import core as root
+from tidings.aws.wiring import adapters, auth, changeagent, core, replication
+from tidings.web.change_lists import ChangeLists
+from tidings.web.client_count import Attendance
+from tidings.web.replication_pages import Portions
+from tidings.web.sse import EventStreams
+from tidings.web.waiting import WaitingRouter
 
-_of = adapters.settings()
-_origins = _of.cors_origins
-_streams = EventStreams(root.streamer, root.compatibility, now_ms, _origins, _of.stream_ms)
-_changes = ChangeLists(
-    changeagent.lister,
-    changeagent.gate,
-    _of.feeds,
-    _origins,
-    _of.url_prefix,
-    auth.charge_for,
+_settings = adapters.settings()
+_feeds, _origins = _settings.feeds, _settings.cors_origins
+_streams = EventStreams(
+    core.streamer, adapters.compatibility, now_ms, _origins, _settings.stream_ms
 )
-_attended = Attendance(_streams, adapters.tallies, now_ms, adapters.new_id())
-_portions = Portions(replication.portioner, auth.guard, _of.feeds, _origins, _attended)
-app = asgi_edge(ByPath(_changes, _portions, _of.url_prefix))
+app = asgi_edge(
+    WaitingRouter(
+        Attendance(_streams, adapters.tallies, now_ms, adapters.new_id()),
+        ChangeLists(
+            changeagent.lister,
+            changeagent.gate,
+            _feeds,
+            _origins,
+            _settings.url_prefix,
+            auth.charge_for,
+        ),
+        Portions(replication.portioner, auth.guard, _feeds, _origins),
+        _settings.url_prefix,
+    )
+)

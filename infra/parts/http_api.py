@@ -9,8 +9,8 @@ from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_integrations as integrations
 from constructs import Construct
 from tidings.aws.config import deployment
-from tidings.aws.gateway.http_events import CORS_HEADERS, PREFLIGHT_AGE_S
 from tidings.core.auth.origins import EXPOSED
+from tidings.web.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
 from infra.parts.access_log import HTTP_FIELDS, AccessLog
 from infra.parts.domain import FeedDomain

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any
 
 import pytest
 from tidings.core.archive.segments import Span
-from tidings.core.archive.stores import ArchiveSizes, ArchiveStore
+from tidings.core.archive.stores import ArchiveStore
 
 PARTS = [Span(last=9, first=1), Span(last=10, first=10), Span(last=1200, first=11)]
 
@@ -57,7 +57,7 @@ class ArchiveStoreContract:
 
     def test_the_size_of_all_parts(self, archive: ArchiveStore, feed: str) -> None:
         """Of the one feed, as they are now; of none nothing."""
-        sizes = cast("ArchiveSizes", archive)
+        sizes: Any = archive  # what operators ask for is no part of the port
         assert sizes.size(feed) == 0
         for span, body in zip(PARTS, (b"1", b"22", b"333"), strict=True):
             archive.put(feed, span, body)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MemoryArchive:
-    """Implements `ArchiveStore` and `ArchiveSizes`."""
+    """Implements `ArchiveStore`."""
 
     def __init__(self) -> None:
         self._feeds: defaultdict[str, dict[Span, bytes]] = defaultdict(dict)

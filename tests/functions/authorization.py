@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidings.aws.web.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
 from tidings.core.auth.guard import Role
 from tidings.core.auth.permissions import Bounded, Need
 from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.web.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
 
 VIDEOS = Filter(frozenset({"video", "change"}))
 ANNS = Filter(parents=frozenset({"user/ann"}))

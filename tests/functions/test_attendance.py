@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidings.aws.web.client_count import Attendance
-from tidings.aws.web.stream import Message, Receive, Send
 from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
+from tidings.web.asgi import Message, Receive, Send
+from tidings.web.client_count import Attendance
 
 from functions.ingest.handler import handle as ingest
 from tests.fakes import MemoryCounters

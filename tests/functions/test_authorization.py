@@ -14,13 +14,13 @@ import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.web.routes import MESSAGES
 from tidings.aws.wiring import adapters
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.keys import Given, Key
 from tidings.core.auth.passwords import hashed
+from tidings.core.auth.permissions import ANYBODY, READS, READS_ALL
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.resources import Resource
 
@@ -60,6 +60,13 @@ MESSAGE: dict[str, dict[str, object]] = {
     "register": REGISTRATION,
 }
 BEARER_TOO = [(actor, bearer) for actor in ACTORS for bearer in (False, True)]
+
+# What a client of the WebSocket says, and what it needs; `register` is a listener's first message.
+MESSAGES = {
+    **dict.fromkeys(("subscribe", "resume"), READS),
+    **dict.fromkeys(("unsubscribe", "ping"), ANYBODY),
+    "register": READS_ALL,
+}
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws.web import openapi
-from tidings.aws.web.openapi_schemas import DOCS, PARAMETERS
-from tidings.aws.web.routes import DEFAULT_PATH, HTTP_ROUTES
+from tidings.web import openapi
+from tidings.web.openapi_schemas import DOCS, PARAMETERS
+from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
 
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 from tidings.aws.config.settings import WrongSetting
 from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.gateway.stream_edge import asgi_edge
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.web import stream
-from tidings.aws.web.stream import LAST_MS
-from tidings.aws.web.stream_edge import asgi_edge
 from tidings.aws.wiring import adapters
 from tidings.aws.wiring import core as root
 from tidings.core import limits
@@ -24,6 +22,8 @@ from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
 from tidings.core.catchup.sse import RESUME
 from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.version import VERSION
+from tidings.web import asgi, sse
+from tidings.web.sse import LAST_MS
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, start_anew
@@ -186,7 +186,7 @@ def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.Mon
     """Soon behind the stream's time: what is sent would wait until the function is ended."""
     ingest(event("http_post"), None)
     monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
-    monkeypatch.setattr(stream, "LAST_MS", 500)
+    monkeypatch.setattr(sse, "LAST_MS", 500)
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
     start_anew()
     headers = {"accept": "*/*", "last-event-id": "0000000000000000007fffff"}
@@ -234,7 +234,7 @@ def test_what_comes_later_is_told_and_silence_is_filled(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the frontier a stream sends comments until there is news."""
-    monkeypatch.setattr(stream, "HEARTBEAT_MS", 300)
+    monkeypatch.setattr(sse, "HEARTBEAT_MS", 300)
 
     async def scene() -> str:
         reading = asyncio.ensure_future(get("/", headers={"accept": "*/*"}, until='"id":"x32"'))
@@ -302,11 +302,11 @@ def test_what_is_counted_is_written_before_the_answer_ends(
     """Behind the last piece Lambda may stop the process, and nothing else would write it."""
     written: list[str] = []
 
-    async def answer(scope: Message, receive: stream.Receive, send: stream.Send) -> None:
+    async def answer(scope: Message, receive: asgi.Receive, send: asgi.Send) -> None:
         adapters.count("PartsBroken", 2)
-        await stream.send_head(send, 200, {})
-        await stream.send_body(send, "more", more=True)
-        await stream.send_body(send, "", more=False)
+        await asgi.send_head(send, 200, {})
+        await asgi.send_body(send, "more", more=True)
+        await asgi.send_body(send, "", more=False)
 
     async def send(message: Message) -> None:
         written.append(capsys.readouterr().out)

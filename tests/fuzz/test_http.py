@@ -15,8 +15,8 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
-from tidings.aws.web import openapi
 from tidings.local.running import Twin
+from tidings.web import openapi
 
 pytestmark = pytest.mark.java
 

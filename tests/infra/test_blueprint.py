@@ -6,8 +6,8 @@ import json
 
 import pytest
 from tidings.aws.config import deployment, settings
-from tidings.aws.gateway.http_events import CORS_HEADERS
 from tidings.core.auth.origins import EXPOSED
+from tidings.web.answers import CORS_HEADERS
 
 from infra.paths import FUNCTIONS
 from tests.infra.templates import Template, text

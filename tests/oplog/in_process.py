@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.web.stream import EventStreams
 from tidings.client.events import Event
 from tidings.client.transport.sse import Parser
 from tidings.core.ingest.oplog_compat import CompatibilityMode
+from tidings.web.sse import EventStreams
 
 from tests.core.scene import FEEDS, Scene
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws.gateway.http_events import refusal_of
 from tidings.core import limits
 from tidings.core.auth.guard import Guard
 from tidings.core.auth.guessing_limit import Misses
@@ -26,6 +25,7 @@ from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
 from tidings.core.maintenance.status import LAGGING, OK, UNAVAILABLE, Reporter
 from tidings.core.model.cursors import START
+from tidings.web.answers import refusal
 
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, FEEDS, RETENTION, TOMBSTONE_MS, Scene, op
@@ -80,7 +80,7 @@ def test_W23_a_client_is_told_what_is_wrong(scene: Scene) -> None:
     oplog's 503 without a word made producers send the same bad operation again. Here it is 400
     with field, value and rule; and a batch is one request.
     """
-    body = json.loads(refusal_of(refused(scene, '{"event":"move","type":"t","id":"x"}')).body)
+    body = json.loads(refusal(refused(scene, '{"event":"move","type":"t","id":"x"}')).body)
     assert (body["error"]["code"], body["error"]["field"]) == ("invalid_operation", "event")
     assert "move" in body["error"]["value"] and "insert" in body["error"]["rule"]
 

@@ -18,7 +18,6 @@ import pytest
 from tidings.agent import batches, intake
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
-from tidings.aws.web.tail_poller import POLL_S
 from tidings.client.consume.in_flight import InFlight
 from tidings.core.catchup.sse import Stream
 from tidings.core.errors import Rejected, Unavailable
@@ -28,6 +27,7 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Pages
 from tidings.core.state.rows import Lines
 from tidings.core.websocket.connections import Subscription
+from tidings.web.tail_poller import POLL_S
 
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, NOW, Scene, op

@@ -20,7 +20,7 @@ from infra import build_release
 from infra.paths import FUNCTIONS, ROOT
 
 PORTIONS = {
-    *("core", "aws", "client", "agent", "local", "operate"),
+    *("core", "web", "aws", "client", "agent", "local", "operate"),
     *("sync", "pipelines", "lake", "spark"),
 }
 READY_S = 60.0

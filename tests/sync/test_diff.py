@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from tidings.core.model.operations import EVENTS, event_of
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position, read
-from tidings.core.sync.diff import reconcile
 from tidings.core.sync.dump import Described, read_line
 from tidings.core.sync.watermark import Moment, Reached, Watermark
 from tidings.sync.job import BadDump, Job, Wishes
 from tidings.sync.plan import Stopped, Summary
 
+from tests.core.sync.reconcile import reconcile
 from tests.sync.lines import Rows, line, row, written
 
 pytestmark = pytest.mark.java

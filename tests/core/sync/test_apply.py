@@ -15,10 +15,11 @@ from tidings.core.state.rows import Row
 from tidings.core.sync import corrections
 from tidings.core.sync.apply import Corrector, Outcome
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-from tidings.core.sync.diff import dump_line, reconcile
+from tidings.core.sync.diff import dump_line
 
 from tests.core.following import caught_up, names, trimmed
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op
+from tests.core.sync.reconcile import reconcile
 from tests.fakes import MemoryLog
 
 LATER = "2031-01-01T00:00:00Z"

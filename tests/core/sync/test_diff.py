@@ -14,10 +14,11 @@ from tidings.core.model.objects import object_key
 from tidings.core.model.operations import event_of, line_from, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Correction, Position
-from tidings.core.sync.diff import Standing, dump_line, event_for, reconcile
+from tidings.core.sync.diff import Standing, dump_line, event_for
 from tidings.core.sync.watermark import Moment, Reached, Watermark
 
 from tests.core.scene import NOW
+from tests.core.sync.reconcile import reconcile
 
 T = NOW
 NEWEST = T + 10

@@ -13,10 +13,10 @@ from tidings.local.store import dynamodb_local
 @pytest.fixture
 def jars(tmp_path: Path) -> Path:
     """A copy of the engine, by links."""
-    if not dynamodb_local.is_fetched():
+    if not dynamodb_local.CACHE.is_dir():
         pytest.skip("the engine was never fetched here")
     folder = tmp_path / "jars"
-    shutil.copytree(dynamodb_local._CACHE, folder, copy_function=lambda a, b: Path(b).symlink_to(a))
+    shutil.copytree(dynamodb_local.CACHE, folder, copy_function=lambda a, b: Path(b).symlink_to(a))
     return folder
 
 

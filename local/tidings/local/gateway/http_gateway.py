@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from tidings.aws.config.deployment import DEFAULT_PATH, HttpRoute
-from tidings.aws.gateway.http_events import preflight_headers
 from tidings.core.auth.origins import cors_headers
 from tidings.core.errors import Rejected, TooLarge
 from tidings.local import clock, console_files
@@ -23,6 +22,7 @@ from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_events import HttpRequest, HttpResponse
 from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.lambdas.stream_function import StreamFunction
+from tidings.web.answers import preflight_headers
 
 BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes
 BODY_S = 60.0  # to send it: the largest one at 170 KB a second; who trickles is refused

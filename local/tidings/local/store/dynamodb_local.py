@@ -29,7 +29,7 @@ KEY_BYTES = 16  # random ones: nobody guesses 128 bits; the engine takes letters
 KEY_FILE = "access-key"  # beside the database, which belongs to it
 
 _SHARED = "shared-local-instance"  # how earlier twins had the engine name its one database
-_CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
+CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
 _POM = "dynamodb-local.pom.xml"
 _SUMS = "dynamodb-local.sha256"  # of all that Maven brings, as `sha256sum` writes them
 
@@ -79,12 +79,7 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
     return engine
 
 
-def is_fetched() -> bool:
-    """Whether the engine is in the cache, so that Maven is not needed."""
-    return _CACHE.is_dir()
-
-
-async def fetch(log: Path, cache: Path = _CACHE) -> Path:
+async def fetch(log: Path, cache: Path = CACHE) -> Path:
     """
     Return the folder of the engine's jars, fetched now if it is not there.
 

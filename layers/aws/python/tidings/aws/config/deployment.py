@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidings.aws.web.routes import DEFAULT_PATH as DEFAULT_PATH
-from tidings.aws.web.routes import HTTP_ROUTES as HTTP_ROUTES
-from tidings.aws.web.routes import SOCKET_ROUTES as SOCKET_ROUTES
-from tidings.aws.web.routes import HttpRoute as HttpRoute
-from tidings.aws.web.routes import SocketRoute as SocketRoute
 from tidings.core import limits
 from tidings.core.sync.workflow import PLANS
+from tidings.web.routes import DEFAULT_PATH as DEFAULT_PATH
+from tidings.web.routes import HTTP_ROUTES as HTTP_ROUTES
+from tidings.web.routes import SOCKET_ROUTES as SOCKET_ROUTES
+from tidings.web.routes import HttpRoute as HttpRoute
+from tidings.web.routes import SocketRoute as SocketRoute
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _BEHIND_DIGITS = "~"  # sorts behind every name that begins with the same page
 
 class S3Archive:
     """
-    Implements `ArchiveStore` and `ArchiveSizes`. *prefix* ends with a slash or is empty.
+    Implements `ArchiveStore`. *prefix* ends with a slash or is empty.
 
     *client* is asked for when it is first needed: to make one takes longer than most functions
     that may read an archive and never do.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FolderArchive:
-    """Implements `ArchiveStore` and `ArchiveSizes`; parts have the names that they have on S3."""
+    """Implements `ArchiveStore`; parts have the names that they have on S3."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
     from tidings.aws.s3.documents import S3Documents
     from tidings.aws.s3.plan_parts import S3Parts
+    from tidings.core.ingest.oplog_compat import CompatibilityMode
     from tidings.core.log.reader import Reader
     from tidings.core.settings.lookups import RecentProfiles
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
@@ -63,6 +64,13 @@ def followers() -> DynamoDBFollowers:
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
 
     return DynamoDBFollowers(clients.dynamodb(), settings().control_table)
+
+
+@cache
+def compatibility() -> CompatibilityMode:
+    from tidings.core.ingest.oplog_compat import CompatibilityMode
+
+    return CompatibilityMode(profiles(), settings().feeds)
 
 
 @cache

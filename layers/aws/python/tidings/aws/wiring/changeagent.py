@@ -17,12 +17,12 @@ from tidings.aws.wiring import adapters, auth, ingest
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
     from tidings.aws.dynamodb.tags import DynamoDBTags
-    from tidings.aws.web.admin import Administration
     from tidings.core.changeagent.list import Lister
     from tidings.core.changeagent.recent_documents import RecentDocuments
-    from tidings.core.changeagent.submit import Proposer
     from tidings.core.changeagent.tag_indexer import Indexer
     from tidings.core.changeagent.users import Gate
+    from tidings.web.admin import Administration
+    from tidings.web.changes import Changes
 
 
 @cache
@@ -60,11 +60,12 @@ def tags() -> DynamoDBTags:
 
 
 @cache
-def proposer() -> Proposer:
+def changes() -> Changes:
     from tidings.aws.external.webhooks import Webhooks
     from tidings.core.changeagent.submit import Proposer
+    from tidings.web.changes import Changes
 
-    return Proposer(
+    proposer = Proposer(
         ingest.appender(),
         gate(),
         operator_documents(),
@@ -75,6 +76,7 @@ def proposer() -> Proposer:
         adapters.count,
         adapters.tallies(),
     )
+    return Changes(proposer)
 
 
 @cache
@@ -98,8 +100,8 @@ def indexer() -> Indexer:
 def administration() -> Administration:
     """On sheets as they are now, asked for once: health is to be told while a store is away."""
     from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
-    from tidings.aws.web.admin import Administration
     from tidings.core.changeagent.admin import Administrator
+    from tidings.web.admin import Administration
 
     operator_documents = DynamoDBOperatorDocuments(
         clients.dynamodb_once(), adapters.settings().control_table

@@ -11,11 +11,11 @@ from tidings.aws.wiring import adapters, auth
 
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-    from tidings.aws.web.consumers import ConsumerRouter
     from tidings.core.consumers.log_view import LogView
     from tidings.core.consumers.repository import Book
     from tidings.core.consumers.retention import ConsumerMonitor, Holds
     from tidings.core.consumers.worker import Watchers
+    from tidings.web.consumers import ConsumerRouter
 
 
 @cache
@@ -62,9 +62,9 @@ def watch() -> ConsumerMonitor:
 
 @cache
 def router() -> ConsumerRouter:
-    from tidings.aws.web.consumers import ConsumerRouter
     from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.worker import Workers
+    from tidings.web.consumers import ConsumerRouter
 
     parts = book(), view(), store(), now_ms
     guard, feeds = auth.guard(), adapters.settings().feeds

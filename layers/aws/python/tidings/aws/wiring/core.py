@@ -18,19 +18,11 @@ from tidings.aws.wiring import adapters, auth, catchup, ingest
 if TYPE_CHECKING:
     from tidings.core.catchup.sse import Streamer
     from tidings.core.followers.follower import Follower, Handler
-    from tidings.core.ingest.oplog_compat import CompatibilityMode
-    from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Sweeper
     from tidings.core.websocket.receive import Receiver
     from tidings.core.websocket.replay import Replayer
     from tidings.core.websocket.send import Delivery
-
-
-@cache
-def compatibility() -> CompatibilityMode:
-    from tidings.core.ingest.oplog_compat import CompatibilityMode
-
-    return CompatibilityMode(adapters.profiles(), adapters.settings().feeds)
+    from tidings.web.status import Status
 
 
 @cache
@@ -147,9 +139,9 @@ def replayer() -> Replayer:
 
 @cache
 def streamer() -> Streamer:
-    from tidings.aws.web.row_prefetch import ReadAhead
     from tidings.aws.wiring.auth import charge_for, holding
     from tidings.core.catchup.sse import Streamer
+    from tidings.web.row_prefetch import ReadAhead
 
     return Streamer(
         catchup.catch_up(),
@@ -212,22 +204,25 @@ def sweeper() -> Sweeper:
 
 
 @cache
-def reporter() -> Reporter:
+def status() -> Status:
     """On stores that ask once: a report is to say that they do not answer while it is asked."""
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.log import DynamoDBLog
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.status import Reporter
+    from tidings.web.status import Status
 
-    client, control = clients.dynamodb_once(), adapters.settings().control_table
-    log = DynamoDBLog(client, adapters.settings().log_table, control)
-    followers = DynamoDBFollowers(client, control)
-    has = adapters.settings().feeds, adapters.settings().archive != "", adapters.settings().sources
-    return Reporter(
+    settings, client = adapters.settings(), clients.dynamodb_once()
+    log = DynamoDBLog(client, settings.log_table, settings.control_table)
+    followers = DynamoDBFollowers(client, settings.control_table)
+    reporter = Reporter(
         log,
         followers,
         adapters.tallies(),
         Reader(log, log, followers, now_ms, adapters.count),
         now_ms,
-        *has,
+        settings.feeds,
+        settings.archive != "",
+        settings.sources,
     )
+    return Status(reporter, settings.feeds, settings.url_prefix)

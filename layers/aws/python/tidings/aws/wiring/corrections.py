@@ -10,6 +10,7 @@ from tidings.aws.wiring import adapters, ingest
 
 if TYPE_CHECKING:
     from tidings.core.sync.apply import Corrector
+    from tidings.web.corrections import Corrections
 
 
 @cache
@@ -32,3 +33,11 @@ def corrector() -> Corrector:
         adapters.tombstones(),
         chained.writable(),
     )
+
+
+@cache
+def corrections() -> Corrections:
+    from tidings.aws.wiring import auth
+    from tidings.web.corrections import Corrections
+
+    return Corrections(corrector(), auth.guard())

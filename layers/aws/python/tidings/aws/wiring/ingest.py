@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidings.core.ingest.ingest import Ingester
     from tidings.core.log.append import Appender
     from tidings.core.log.reader import Filler
+    from tidings.web.posting import Operations
 
 
 @cache
@@ -46,6 +47,13 @@ def ingester() -> Ingester:
         auth.guard(),
         required,
     )
+
+
+@cache
+def operations() -> Operations:
+    from tidings.web.posting import Operations
+
+    return Operations(ingester(), adapters.compatibility(), adapters.settings().url_prefix)
 
 
 @cache

@@ -12,11 +12,11 @@ from tidings.aws.wiring import adapters, auth, catchup, chained
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.clusters import DynamoDBClusters
     from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
-    from tidings.aws.web.replication import ReplicaRouter
     from tidings.core.replication.admin import RelayControl
     from tidings.core.replication.monitor import ReplicaMonitor
     from tidings.core.replication.replicate import Relayer
     from tidings.core.replication.serve import Portioner
+    from tidings.web.replication import ReplicaRouter
 
 
 @cache
@@ -110,6 +110,6 @@ def watch() -> ReplicaMonitor | None:
 
 @cache
 def router() -> ReplicaRouter:
-    from tidings.aws.web.replication import ReplicaRouter
+    from tidings.web.replication import ReplicaRouter
 
     return ReplicaRouter(control(), upstreams(), auth.guard(), adapters.settings().sources)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.outbox import DynamoDBOutbox
     from tidings.aws.dynamodb.registry import DynamoDBRegistry
     from tidings.core.ingest.forwarder import Forwarder
-    from tidings.core.ingest.ingest import Ingester
     from tidings.core.ingest.table_capture import Capturer
-    from tidings.core.triton.http import ChangeFeeds
     from tidings.core.websocket.listener import Registrar
+    from tidings.web.changefeeds import Resources
+    from tidings.web.posting import Items
 
 
 @cache
@@ -47,24 +47,27 @@ def registrar() -> Registrar:
 
 
 @cache
-def changefeeds() -> ChangeFeeds:
+def resources() -> Resources:
     from tidings.aws.wiring.auth import charge_for
     from tidings.core.triton.http import ChangeFeeds
+    from tidings.web.changefeeds import Resources
 
     feeds = adapters.settings().feeds
-    return ChangeFeeds(
-        adapters.profiles(), registry(), adapters.state(), auth.guard(), feeds, charge_for
+    return Resources(
+        ChangeFeeds(
+            adapters.profiles(), registry(), adapters.state(), auth.guard(), feeds, charge_for
+        )
     )
 
 
 @cache
-def publisher() -> Ingester:
-    """An ingester of items."""
+def items() -> Items:
     from dataclasses import replace
 
-    from tidings.core.triton.items import Items
+    from tidings.core.triton import items
+    from tidings.web.posting import Items
 
-    return replace(ingest.ingester(), lines=Items(adapters.profiles()))
+    return Items(replace(ingest.ingester(), lines=items.Items(adapters.profiles())))
 
 
 @cache

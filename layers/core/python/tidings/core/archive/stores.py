@@ -32,11 +32,3 @@ class ArchiveStore(Protocol):
     def remove(self, feed: str, span: Span) -> None:
         """Remove the part; nothing happens where there is none."""
         ...
-
-
-class ArchiveSizes(Protocol):
-    """What there is to pay for."""
-
-    def size(self, feed: str) -> int:
-        """The bytes of all parts. Costs a listing of them, so it is for operators."""
-        ...

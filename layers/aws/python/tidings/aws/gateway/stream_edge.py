@@ -6,8 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidings.aws.web.changes_list import App
-    from tidings.aws.web.stream import Message, Receive, Send
+    from tidings.web.asgi import App, Message, Receive, Send
 
 _TELEMETRY = "tidings.aws.runtime.telemetry"
 

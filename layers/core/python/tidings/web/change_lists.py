@@ -13,21 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
-from tidings.aws.gateway.http_events import headers_for, preflight_headers
-from tidings.aws.web import links
-from tidings.aws.web.changes import JSON, refusal_of, spelled
-from tidings.aws.web.stream import (
-    Message,
-    Receive,
-    Send,
-    disconnected,
-    headers_of,
-    in_thread,
-    send_body,
-    send_head,
-)
 from tidings.core import limits
 from tidings.core.auth.guard import credential_from
 from tidings.core.auth.permissions import READS
@@ -38,15 +24,29 @@ from tidings.core.changeagent.users import Gate
 from tidings.core.errors import InvalidChange, TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.model.numbers import whole
+from tidings.web import links
+from tidings.web.answers import JSON
+from tidings.web.asgi import (
+    Message,
+    Receive,
+    Send,
+    disconnected,
+    headers_of,
+    in_thread,
+    preflight,
+    query_of,
+    send_answer,
+)
+from tidings.web.changes import json_answer, refusal
+from tidings.web.request import Answer
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from tidings.aws.web.tail_poller import TailPoller
     from tidings.core.auth.guard import Allowed
     from tidings.core.auth.rate_limit import Charges, ReadCharge
+    from tidings.web.tail_poller import TailPoller
 
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 Listed = Callable[[Query], Awaitable[Listing]]
 
 PATHS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
@@ -70,21 +70,21 @@ class ChangeLists:
         self._pollers: dict[str, TailPoller] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        headers, found = headers_of(scope), PATHS.fullmatch(scope["path"])
+        headers = headers_of(scope)
+        await send_answer(send, await self._answer(scope, headers, receive), headers, self._origins)
+
+    async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
+        found = PATHS.fullmatch(scope["path"])
         if found is None:  # or the request would not have come here
-            text = spelled(links.root(links.base_url(headers, self._prefix)))
-            await self._answer(send, headers, 200, {"content-type": JSON}, text)
-            return
+            return json_answer(links.root(links.base_url(headers, self._prefix)))
         if scope["method"] == "OPTIONS":
-            allowed = preflight_headers(headers.get("origin", ""), self._origins, ["GET", "POST"])
-            await self._answer(send, headers, 204, allowed, "")
-            return
+            return preflight(headers, self._origins, "GET", "POST")
         gone = asyncio.ensure_future(disconnected(receive))
         try:
             text = await self._text(scope, headers, found, gone)
-            await self._answer(send, headers, 200, {"content-type": JSON}, text)
+            return Answer(200, {"content-type": JSON}, text)
         except TidingsError as error:
-            await self._answer(send, headers, *refusal_of(error))
+            return refusal(error)
         finally:
             gone.cancel()
 
@@ -96,7 +96,7 @@ class ChangeLists:
         if found["id"] is not None:
             number = _number(found["id"])
             return await in_thread(self._lister().one, feed, number, allowed.bound)
-        given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = query_of(scope)
         query = replace(parse(given), bound=allowed.bound)
         listed = partial(in_thread, self._list, feed, self._charges(feed, allowed.admission))
         return (await self._awaited(feed, query, listed, gone, came_s)).told()
@@ -141,23 +141,11 @@ class ChangeLists:
         return replace(found, at_start=listing.at_start)
 
     def _poller(self, feed: str) -> TailPoller:
-        from tidings.aws.web.tail_poller import TailPoller
+        from tidings.web.tail_poller import TailPoller
 
         if feed not in self._pollers:
             self._pollers[feed] = TailPoller(partial(self._lister().reader.read, feed))
         return self._pollers[feed]
-
-    async def _answer(
-        self,
-        send: Send,
-        asked: dict[str, str],
-        status: int,
-        answer: dict[str, str],
-        body: str,
-    ) -> None:
-        headers = {**headers_for(asked.get("origin", ""), self._origins), **answer}
-        await send_head(send, status, headers)
-        await send_body(send, body, more=False)
 
 
 def _number(text: str) -> int:
@@ -165,19 +153,3 @@ def _number(text: str) -> int:
         return whole(text, 0, ID_MAX)
     except ValueError:
         raise InvalidChange("Invalid ID", value=text) from None
-
-
-class ByPath:
-    """Hands each request to the app whose paths it is on, else to *others*."""
-
-    def __init__(self, changes: ChangeLists, others: App, prefix: str = "") -> None:
-        self._changes, self._others, self._prefix = changes, others, prefix
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if self._prefix and scope.get("path", "").startswith(f"{self._prefix}/"):
-            scope = {**scope, "path": scope["path"].removeprefix(self._prefix)}
-        is_ours = scope["type"] == "http" and (
-            PATHS.fullmatch(scope["path"])
-            or links.wants_links(scope["method"], scope["path"], headers_of(scope))
-        )
-        await (self._changes if is_ours else self._others)(scope, receive, send)

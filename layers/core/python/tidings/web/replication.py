@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidings.aws.gateway.http_events import routed_request
-from tidings.aws.web.routes import NEEDS
 from tidings.core.auth.passwords import check_password
 from tidings.core.errors import InvalidRelay, NotChained, Rejected
 from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import object_from
+from tidings.web.answers import json_answer
+from tidings.web.routes import NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
-    from tidings.core.ingest.ingest import Request
     from tidings.core.replication.admin import RelayControl
     from tidings.core.replication.source import Sources
+    from tidings.web.request import Answer, Request
 
-Event = Mapping[str, Any]
-Answer = tuple[int, dict[str, Any]]
+Document = dict[str, Any]
 
 _BELOW = "/feeds/{feed}/relay"
 
@@ -38,21 +37,21 @@ class ReplicaRouter:
     ) -> None:
         self._control, self._upstreams = control, upstreams
         self._guard, self._sources = guard, sources
-        self._routes: dict[str, Callable[[Event, Request], Answer]] = {
+        self._routes: dict[str, Callable[[Request], Document]] = {
             "GET /relays": self._all,
             f"GET {_BELOW}": self._show,
             f"POST {_BELOW}/{{action}}": self._act,
             f"PUT {_BELOW}/password": self._keep,
         }
 
-    def answer(self, event: Event) -> Answer:
+    def __call__(self, request: Request) -> Answer:
         """
         Raises:
-            TidingsError: see `http_events.refusal_of`.
+            TidingsError: see `answers.refusal`.
         """
-        return self._routes[event["routeKey"]](event, routed_request(event))
+        return json_answer(200, self._routes[request.route](request))
 
-    def _all(self, event: Event, request: Request) -> Answer:
+    def _all(self, request: Request) -> Document:
         """
         The feeds that may be read with what is shown.
 
@@ -63,7 +62,7 @@ class ReplicaRouter:
         refused: Rejected | None = None
         for feed in sorted(self._control.feeds):
             try:
-                NEEDS[event["routeKey"]].admit(self._guard, feed, request.credential)
+                NEEDS[request.route].admit(self._guard, feed, request.credential)
             except Rejected as error:
                 if refused is None or error.status > refused.status:
                     refused = error  # a key says more to the one feed that knows it
@@ -71,29 +70,29 @@ class ReplicaRouter:
             told.append(self._control.listed(feed))
         if refused is not None and not told:
             raise refused
-        return 200, {"relays": told}
+        return {"relays": told}
 
-    def _show(self, event: Event, request: Request) -> Answer:
-        self._check(event, request)
-        return 200, self._control.told(request.feed)
+    def _show(self, request: Request) -> Document:
+        self._check(request)
+        return self._control.told(request.feed)
 
-    def _act(self, event: Event, request: Request) -> Answer:
-        self._check(event, request)
-        action = event["pathParameters"]["action"]
-        return 200, self._control.act(request.feed, action, object_from(request.body, InvalidRelay))
+    def _act(self, request: Request) -> Document:
+        self._check(request)
+        action = request.parameters["action"]
+        return self._control.act(request.feed, action, object_from(request.body, InvalidRelay))
 
-    def _keep(self, event: Event, request: Request) -> Answer:
+    def _keep(self, request: Request) -> Document:
         """An empty password: none is sent any more."""
-        self._check(event, request)
+        self._check(request)
         if request.feed not in self._sources:
             raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
         password = _password(object_from(request.body, InvalidRelay))
         self._upstreams.keep(request.feed, check_password(password) if password else "")
-        return 200, {"feed": request.feed, "password": "set" if password else "none"}
+        return {"feed": request.feed, "password": "set" if password else "none"}
 
-    def _check(self, event: Event, request: Request) -> None:
+    def _check(self, request: Request) -> None:
         check_known(request.feed, self._control.feeds)
-        NEEDS[event["routeKey"]].admit(self._guard, request.feed, request.credential)
+        NEEDS[request.route].admit(self._guard, request.feed, request.credential)
 
 
 def _password(fields: Mapping[str, Any]) -> str:

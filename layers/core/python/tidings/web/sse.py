@@ -7,22 +7,13 @@ Behind Lambda response streaming one process serves one client; the twin serves 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qs
+from typing import TYPE_CHECKING
 
-from tidings.aws.gateway.http_events import (
-    Refusal,
-    check_routed,
-    feed_of,
-    headers_for,
-    preflight_headers,
-    refusal_of,
-)
 from tidings.core import limits
 from tidings.core.auth.guard import credential_from
 from tidings.core.catchup.sse import HEARTBEAT, RESUME, Chunk, Stream, Streamer
@@ -30,19 +21,28 @@ from tidings.core.effects import Clock
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.model.cursors import NOW
-from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.web.answers import headers_for, refusal
+from tidings.web.asgi import (
+    Message,
+    Query,
+    Receive,
+    Send,
+    disconnected,
+    headers_of,
+    in_thread,
+    preflight,
+    query_of,
+    send_answer,
+    send_body,
+    send_head,
+)
+from tidings.web.router import check_operations, feed_of
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from tidings.aws.web.prefetch import Chunks
-    from tidings.aws.web.tail_poller import TailPoller
-
-Result = TypeVar("Result")
-Message = MutableMapping[str, Any]
-Query = dict[str, list[str]]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+    from tidings.web.prefetch import Chunks
+    from tidings.web.tail_poller import TailPoller
 
 HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
 LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
@@ -80,15 +80,17 @@ class EventStreams:
             return
         headers = headers_of(scope)
         if scope["method"] == "OPTIONS":
-            await self._permit(send, headers)
+            allowed = preflight(headers, self._origins, "GET")
+            await send_answer(send, allowed, headers, self._origins)
             return
-        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = query_of(scope)
         cursor = headers.get("last-event-id") or _first(query, "lastEventId") or ""
         try:
             stream = await in_thread(self._open, scope, headers, query, cursor)
         except TidingsError as error:
             as_oplog = await in_thread(self._as_oplog, scope["path"])
-            await self._refuse(send, refusal_of(error, as_oplog=as_oplog), headers)
+            refused = refusal(error, as_oplog=as_oplog)
+            await send_answer(send, refused, headers, self._origins)
             return
         try:
             await self._answer(stream, cursor, headers, receive, send)
@@ -108,12 +110,12 @@ class EventStreams:
                 await self._serve(stream, receive, send, left)
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
-        path = check_routed(scope["method"], scope["path"], "GET")
+        feed = check_operations(scope["method"], scope["path"], "GET")
         if not accepts_events(headers.get("accept", "")):
             rule = f"must allow {EVENT_STREAM}"
             raise NotAcceptable(rule, field="Accept", value=headers.get("accept"))
         return self._streamer().open(
-            path["feed"] or DEFAULT_FEED,
+            feed,
             cursor,
             _first(query, "types"),
             _first(query, "parents"),
@@ -124,7 +126,7 @@ class EventStreams:
     async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
         import asyncio
 
-        from tidings.aws.web.prefetch import Chunks
+        from tidings.web.prefetch import Chunks
 
         gone = asyncio.ensure_future(disconnected(receive))
         chunks = Chunks(stream, self._poller(stream))
@@ -177,7 +179,7 @@ class EventStreams:
 
     def _poller(self, stream: Stream) -> TailPoller:
         """The one of the stream's feed; where leaves are told, the end is another."""
-        from tidings.aws.web.tail_poller import TailPoller  # loads asyncio
+        from tidings.web.tail_poller import TailPoller  # loads asyncio
 
         key = (stream.feed, stream.filter.leave)
         if key not in self._pollers:
@@ -191,28 +193,12 @@ class EventStreams:
             # Where it starts: a client cut before its first event resumes from here.
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }
-        await self._send_head(send, 200, answer, headers)
+        always = headers_for(headers.get("origin", ""), self._origins)
+        await send_head(send, 200, {**always, **answer})
         await send_body(send, "", more=True)
-
-    async def _permit(self, send: Send, headers: dict[str, str]) -> None:
-        """A browser asks first what a page may send; nothing else asks with OPTIONS."""
-        answer = preflight_headers(headers.get("origin", ""), self._origins, ["GET"])
-        await self._send_head(send, 204, answer, headers)
-        await send_body(send, "", more=False)
 
     def _as_oplog(self, path: str) -> bool:
         return self._compatibility().are_oplogs(feed_of(path))
-
-    async def _refuse(self, send: Send, refusal: Refusal, headers: dict[str, str]) -> None:
-        await self._send_head(send, refusal.status, refusal.headers, headers)
-        await send_body(send, refusal.body, more=False)
-
-    async def _send_head(
-        self, send: Send, status: int, answer: dict[str, str], headers: dict[str, str]
-    ) -> None:
-        await send_head(
-            send, status, {**headers_for(headers.get("origin", ""), self._origins), **answer}
-        )
 
 
 def accepts_events(accept: str) -> bool:
@@ -242,34 +228,5 @@ def _left(headers: dict[str, str], now_ms: int, longest_ms: int) -> _Left:
     return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX)
 
 
-def headers_of(scope: Message) -> dict[str, str]:
-    """By name, in lower case as a server hands them over."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
 def _first(query: Query, name: str) -> str | None:
     return query[name][0] if name in query else None
-
-
-async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
-    """The stores wait for the network; the server must not."""
-    import asyncio
-
-    return await asyncio.to_thread(task, *arguments)
-
-
-async def disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": pairs})
-
-
-async def send_body(send: Send, text: str, *, more: bool) -> int:
-    """How many bytes it was."""
-    body = text.encode()
-    await send({"type": "http.response.body", "body": body, "more_body": more})
-    return len(body)

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidings.aws.web.consumer_documents import (
-    Document,
-    consumer_document,
-    entry_document,
-    parked_document,
-    session_document,
-)
-from tidings.aws.web.consumers_request import Asked, Event, acknowledgement, fence, text, values
-from tidings.aws.web.routes import CONSUMER_ACTIONS, NEEDS
 from tidings.core.consumers import position
 from tidings.core.consumers.admin import reason_from
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.worker import Lag, Session
 from tidings.core.errors import InvalidConsumer
 from tidings.core.model.feeds import check_known
+from tidings.web.answers import json_answer
+from tidings.web.consumer_documents import (
+    Document,
+    consumer_document,
+    entry_document,
+    parked_document,
+    session_document,
+)
+from tidings.web.consumers_request import Asked, acknowledgement, fence, text, values
+from tidings.web.routes import CONSUMER_ACTIONS, NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
     from tidings.core.auth.permissions import Need
     from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.worker import Watchers, Workers
+    from tidings.web.request import Answer, Request
 
-Answer = tuple[int, Document]
+Reply = tuple[int, Document]
 
 _BELOW = "/feeds/{feed}/consumers"
 
@@ -50,7 +52,7 @@ class ConsumerRouter:
     ) -> None:
         self._watchers, self._workers, self._overseer = watchers, workers, overseer
         self._guard, self._feeds = guard, feeds
-        self._routes: dict[str, Callable[[Asked], Answer]] = {
+        self._routes: dict[str, Callable[[Asked], Reply]] = {
             "GET /feeds/{feed}/log": self._log,
             f"GET {_BELOW}": self._list,
             f"GET {_BELOW}/{{name}}": self._show,
@@ -59,7 +61,7 @@ class ConsumerRouter:
             f"PUT {_BELOW}/{{name}}": self._register,
             f"DELETE {_BELOW}/{{name}}": self._delete,
         }
-        self._actions: dict[str, Callable[[Asked], Answer]] = {
+        self._actions: dict[str, Callable[[Asked], Reply]] = {
             "lease": self._lease,
             "ack": self._ack,
             "fail": self._fail,
@@ -73,18 +75,18 @@ class ConsumerRouter:
             "drop": self._drop,
         }
 
-    def answer(self, event: Event) -> Answer:
+    def __call__(self, request: Request) -> Answer:
         """
         Raises:
-            TidingsError: see `http_events.refusal_of`.
+            TidingsError: see `answers.refusal`.
         """
-        asked = Asked(event)
+        asked = Asked(request)
         check_known(asked.feed, self._feeds)
-        need, answer = self._chosen(event["routeKey"], asked)
+        need, reply = self._chosen(request.route, asked)
         need.admit(self._guard, asked.feed, asked.credential)
-        return answer(asked)
+        return json_answer(*reply(asked))
 
-    def _chosen(self, route: str, asked: Asked) -> tuple[Need, Callable[[Asked], Answer]]:
+    def _chosen(self, route: str, asked: Asked) -> tuple[Need, Callable[[Asked], Reply]]:
         if route in self._routes:
             return NEEDS[route], self._routes[route]
         action = asked.parameters.get("action", "")
@@ -93,7 +95,7 @@ class ConsumerRouter:
             raise UnknownAction(rule, field="action", value=action)
         return CONSUMER_ACTIONS[action], self._actions[action]
 
-    def _log(self, asked: Asked) -> Answer:
+    def _log(self, asked: Asked) -> Reply:
         """The ends of the log, and the entries of a stretch where one is asked for."""
         view = self._watchers.view
         asked.check_query("from", "to", "limit")
@@ -110,19 +112,19 @@ class ConsumerRouter:
         found = view.entries(asked.feed, first, last, asked.limit())
         return 200, {"entries": [entry_document(each) for each in found]}
 
-    def _list(self, asked: Asked) -> Answer:
+    def _list(self, asked: Asked) -> Reply:
         found = self._watchers.consumers(asked.feed)
         return 200, {"consumers": [self._described(each, lag) for each, lag in found]}
 
-    def _show(self, asked: Asked) -> Answer:
+    def _show(self, asked: Asked) -> Reply:
         consumer, lag = self._watchers.consumer(asked.feed, asked.name)
         return 200, self._described(consumer, lag)
 
-    def _parked(self, asked: Asked) -> Answer:
+    def _parked(self, asked: Asked) -> Reply:
         found = self._watchers.parked(asked.feed, asked.name)
         return 200, {"parked": [parked_document(each) for each in found]}
 
-    def _notes(self, asked: Asked) -> Answer:
+    def _notes(self, asked: Asked) -> Reply:
         """Also of a consumer that was deleted."""
         found = self._watchers.shelf.notes(asked.feed, asked.name)
         told = [
@@ -132,7 +134,7 @@ class ConsumerRouter:
         ]
         return 200, {"notes": told}
 
-    def _register(self, asked: Asked) -> Answer:
+    def _register(self, asked: Asked) -> Reply:
         body = asked.fields("from", "types", "parents")
         wanted = Consumer(
             asked.feed,
@@ -145,67 +147,67 @@ class ConsumerRouter:
         lag = self._watchers.consumer(asked.feed, asked.name)[1]
         return (201 if new else 200), self._described(consumer, lag)
 
-    def _delete(self, asked: Asked) -> Answer:
+    def _delete(self, asked: Asked) -> Reply:
         asked.check_query("why", "by")
         why = reason_from(asked.who(asked.query), asked.query.get("why"))
         self._overseer.remove(asked.feed, asked.name, why)
         return 200, {"deleted": asked.name}
 
-    def _lease(self, asked: Asked) -> Answer:
+    def _lease(self, asked: Asked) -> Reply:
         body = asked.fields("worker")
         worker = text(body, "worker")
         return self._told(self._workers.lease(asked.feed, asked.name, worker))
 
-    def _ack(self, asked: Asked) -> Answer:
+    def _ack(self, asked: Asked) -> Reply:
         body = asked.fields("fence", "through", "ids", "sending", "retried")
         said = acknowledgement(body)
         session = self._workers.acknowledge(asked.feed, asked.name, fence(body), said)
         return self._told(session)
 
-    def _fail(self, asked: Asked) -> Answer:
+    def _fail(self, asked: Asked) -> Reply:
         body = asked.fields("fence", "id", "error")
         entry = position.entry(body["id"], "id").encode() if "id" in body else ""
         error = text(body, "error")
         session = self._workers.fail(asked.feed, asked.name, fence(body), entry, error)
         return self._told(session)
 
-    def _release(self, asked: Asked) -> Answer:
+    def _release(self, asked: Asked) -> Reply:
         body = asked.fields("fence")
         return self._told(self._workers.release(asked.feed, asked.name, fence(body)))
 
-    def _pause(self, asked: Asked) -> Answer:
+    def _pause(self, asked: Asked) -> Reply:
         self._overseer.pause(asked.feed, asked.name, asked.reason(), paused=True)
         return self._show(asked)
 
-    def _resume(self, asked: Asked) -> Answer:
+    def _resume(self, asked: Asked) -> Reply:
         self._overseer.pause(asked.feed, asked.name, asked.reason(), paused=False)
         return self._show(asked)
 
-    def _mark(self, asked: Asked) -> Answer:
+    def _mark(self, asked: Asked) -> Reply:
         body = asked.fields("why", "by", "position")
         target = text(body, "position")
         self._overseer.mark(asked.feed, asked.name, target, asked.reason(*body))
         return self._show(asked)
 
-    def _step(self, asked: Asked) -> Answer:
+    def _step(self, asked: Asked) -> Reply:
         entry = self._overseer.step(asked.feed, asked.name, asked.reason())
         return 200, {"stepped": entry_document(entry)}
 
-    def _park(self, asked: Asked) -> Answer:
+    def _park(self, asked: Asked) -> Reply:
         entry = self._overseer.park(asked.feed, asked.name, asked.reason())
         return 200, {"parked": entry_document(entry)}
 
-    def _retry(self, asked: Asked) -> Answer:
+    def _retry(self, asked: Asked) -> Reply:
         which = text(asked.fields("why", "by", "id"), "id")
         self._overseer.retry(asked.feed, asked.name, which, asked.reason("id"))
         return self._show(asked)
 
-    def _drop(self, asked: Asked) -> Answer:
+    def _drop(self, asked: Asked) -> Reply:
         which = text(asked.fields("why", "by", "id"), "id")
         self._overseer.drop(asked.feed, asked.name, which, asked.reason("id"))
         return self._show(asked)
 
-    def _told(self, session: Session) -> Answer:
+    def _told(self, session: Session) -> Reply:
         return 200, session_document(session, self._workers.clock())
 
     def _described(self, consumer: Consumer, lag: Lag) -> Document:

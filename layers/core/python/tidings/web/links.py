@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 ROOT = ("changes", "diagnostics", "cluster", "config", "health")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
@@ -36,7 +35,3 @@ def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
         part.partition(";")[0].strip().lower() for part in headers.get("accept", "").split(",")
     }
     return method == "GET" and path == "/" and _JSON in kinds and "text/event-stream" not in kinds
-
-
-def headers_of(event: Mapping[str, Any]) -> Mapping[str, str]:
-    return event.get("headers") or {}

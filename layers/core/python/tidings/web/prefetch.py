@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tidings.aws.web.tail_poller import TailPoller
 from tidings.core.catchup.sse import Chunk, Stream
+from tidings.web.tail_poller import TailPoller
 
 
 class Chunks:

@@ -121,10 +121,3 @@ CONSUMER_ACTIONS = {
     **dict.fromkeys(("lease", "ack", "fail", "release"), CONSUMES),
     **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), STEERS),
 }
-
-# What a client of the WebSocket says; `register` is a listener's first message.
-MESSAGES = {
-    **dict.fromkeys(("subscribe", "resume"), READS),
-    **dict.fromkeys(("unsubscribe", "ping"), ANYBODY),
-    "register": READS_ALL,
-}

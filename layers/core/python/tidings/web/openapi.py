@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tidings.aws.web.openapi_schemas import DOCS, PARAMETERS, SCHEMAS
-from tidings.aws.web.routes import DEFAULT_PATH, HTTP_ROUTES
 from tidings.core.version import VERSION
+from tidings.web.openapi_schemas import DOCS, PARAMETERS, SCHEMAS
+from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidings.aws.web.openapi_schemas import Doc
-    from tidings.aws.web.routes import HttpRoute
+    from tidings.web.openapi_schemas import Doc
+    from tidings.web.routes import HttpRoute
 
 _IN_PATH = re.compile(r"\{(\w+)\}")
 _OF_A_FEED = "/feeds/{feed}"

@@ -12,31 +12,33 @@ import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import parse_qs
 
-from tidings.aws.gateway.http_events import WrongMethod, headers_for, preflight_headers, refusal_of
-from tidings.aws.web.stream import (
-    Message,
-    Receive,
-    Send,
-    disconnected,
-    headers_of,
-    in_thread,
-    send_head,
-)
-from tidings.aws.web.tail_poller import POLL_S, TailPoller
 from tidings.core.auth.guard import credential_from
 from tidings.core.auth.permissions import COPIES
 from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import check_known
 from tidings.core.replication import serve
 from tidings.core.replication.wire import Portion, tell, tell_rows
+from tidings.web.answers import headers_for, refusal
+from tidings.web.asgi import (
+    Message,
+    Receive,
+    Send,
+    disconnected,
+    headers_of,
+    in_thread,
+    preflight,
+    query_of,
+    send_head,
+)
+from tidings.web.request import Answer
+from tidings.web.router import WrongMethod
+from tidings.web.tail_poller import POLL_S, TailPoller
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from tidings.aws.web.changes_list import App
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.replication.serve import PagesAsked, Portioner, Query, RowsAsked
 
@@ -48,7 +50,7 @@ _PACKING = 1  # level of gzip: five times as fast as the usual one, for an eight
 
 
 class Portions:
-    """The app; what it does not serve is for *others*. The rest is built for the first caller."""
+    """The app. *portioner* and *guard* are built when the first caller comes."""
 
     def __init__(
         self,
@@ -56,40 +58,35 @@ class Portions:
         guard: Callable[[], Guard],
         feeds: frozenset[str],
         origins: tuple[str, ...],
-        others: App,
     ) -> None:
         self._portioner, self._guard, self._feeds = portioner, guard, feeds
-        self._origins, self._others = origins, others
+        self._origins = origins
         self._pollers: dict[tuple[str, bool], TailPoller] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        found = PATHS.fullmatch(scope["path"]) if scope["type"] == "http" else None
-        if found is None:
-            await self._others(scope, receive, send)
-            return
         headers = headers_of(scope)
+        answer = await self._answer(scope, headers, receive)
+        await send_packed(send, answer, headers, self._origins)
+
+    async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
         if scope["method"] == "OPTIONS":
-            allowed = preflight_headers(headers.get("origin", ""), self._origins, ["GET"])
-            await self._answer(send, headers, 204, allowed, "")
-            return
+            return preflight(headers, self._origins, "GET")
         gone = asyncio.ensure_future(disconnected(receive))
         try:
-            text = await self._text(scope, headers, found, gone)
-            await self._answer(send, headers, 200, {"content-type": KIND}, text)
+            return Answer(200, {"content-type": KIND}, await self._text(scope, headers, gone))
         except TidingsError as error:
-            refusal = refusal_of(error)
-            await self._answer(send, headers, refusal.status, refusal.headers, refusal.body)
+            return refusal(error)
         finally:
             gone.cancel()
 
-    async def _text(
-        self, scope: Message, headers: dict[str, str], found: re.Match[str], gone: Future[None]
-    ) -> str:
+    async def _text(self, scope: Message, headers: dict[str, str], gone: Future[None]) -> str:
         came_s = asyncio.get_running_loop().time()
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
+        found = PATHS.fullmatch(scope["path"])
+        assert found is not None  # or the request would not have come here
         feed, allowed = await in_thread(self._admit, found["feed"], headers)
-        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = query_of(scope)
         if found["what"] == "rows":
             return await in_thread(self._rows, feed, query, allowed)
         asked = narrowed(serve.parse_pages(query), allowed)
@@ -132,17 +129,19 @@ class Portions:
             self._pollers[key] = TailPoller(read)
         return self._pollers[key]
 
-    async def _answer(
-        self, send: Send, asked: dict[str, str], status: int, answer: dict[str, str], text: str
-    ) -> None:
-        headers = {**headers_for(asked.get("origin", ""), self._origins), **answer}
-        body = text.encode()
-        if len(body) >= PACKED_BYTES_MIN and "gzip" in asked.get("accept-encoding", "").lower():
-            body = await in_thread(partial(gzip.compress, body, _PACKING, mtime=0))
-            headers["content-encoding"] = "gzip"
-        headers["content-length"] = str(len(body))
-        await send_head(send, status, headers)
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+async def send_packed(
+    send: Send, answer: Answer, asked: Mapping[str, str], origins: Sequence[str]
+) -> None:
+    """As `send_answer`, compressed where that pays and the client takes it."""
+    headers = {**headers_for(asked.get("origin", ""), origins), **answer.headers}
+    body = answer.body.encode()
+    if len(body) >= PACKED_BYTES_MIN and "gzip" in asked.get("accept-encoding", "").lower():
+        body = await in_thread(partial(gzip.compress, body, _PACKING, mtime=0))
+        headers["content-encoding"] = "gzip"
+    headers["content-length"] = str(len(body))
+    await send_head(send, answer.status, headers)
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def narrowed(asked: Asked, allowed: Allowed) -> Asked:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from tidings.aws.gateway.http_events import PATHS
-from tidings.aws.web.stream import Message, Receive, Send
 from tidings.core import limits
 from tidings.core.counters import Counters, Share, StreamCounter
 from tidings.core.effects import Clock
 from tidings.core.errors import TidingsError
-from tidings.core.model.feeds import DEFAULT_FEED
-
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+from tidings.web.asgi import App, Message, Receive, Send
+from tidings.web.router import feed_of
 
 _EVENT = b"\nevent: "  # in each block once, and never in its data, which is one line
 
@@ -34,11 +31,7 @@ class Attendance:
         self._ticking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        found = PATHS.fullmatch(scope.get("path", ""))
-        if scope["type"] != "http" or found is None:
-            await self._app(scope, receive, send)
-            return
-        visit = TrackedRequest(self, found["feed"] or DEFAULT_FEED, send)
+        visit = TrackedRequest(self, feed_of(scope["path"]), send)
         try:
             await self._app(scope, receive, visit.send)
         finally:

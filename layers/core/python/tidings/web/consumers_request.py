@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidings.aws.gateway.http_events import routed_request
 from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.admin import Reason, reason_from
@@ -16,21 +15,21 @@ from tidings.core.model.cursors import Place
 from tidings.core.model.json_body import object_from
 from tidings.core.model.numbers import whole_in
 
-Event = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tidings.web.request import Request
+
 Body = Mapping[str, Any]
 
 
 class Asked:
     """What a request says; read once."""
 
-    def __init__(self, event: Event) -> None:
-        request = routed_request(event)
-        self.parameters: Mapping[str, str] = event.get("pathParameters") or {}
-        self.query: Mapping[str, str] = event.get("queryStringParameters") or {}
-        self.feed, self.credential = request.feed, request.credential
+    def __init__(self, request: Request) -> None:
+        self.parameters, self.query, self.feed = request.parameters, request.query, request.feed
         self.name = self.parameters.get("name", "")
+        self.credential = request.credential
         self._body = request.body
-        self._user = request.credential.user if request.credential else ""
+        self._user = self.credential.user if self.credential else ""
 
     def fields(self, *known: str) -> Mapping[str, Any]:
         """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidings.aws.web.tail_poller import POLL_S, TailPoller
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Reader, Run
 from tidings.core.model.pages import Page
+from tidings.web.tail_poller import POLL_S, TailPoller
 
 from tests.core.scene import FEED, NOW, page
 from tests.fakes import MemoryFollowers, MemoryLog

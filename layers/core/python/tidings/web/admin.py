@@ -15,21 +15,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import parse_qs
 
 import yaml
-from tidings.aws.web import changes as http
-from tidings.aws.web import links, plain_yaml
-from tidings.aws.web.routes import NEEDS
 from tidings.core.changeagent.admin import Administrator
 from tidings.core.changeagent.changes import number_of, place_of
 from tidings.core.changeagent.list import Lister, Query
+from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.json_body import check_size
-
-Event = Mapping[str, Any]
-Answer = tuple[int, str, str]  # status, content type and body; no type where there is no body
+from tidings.web import links, plain_yaml
+from tidings.web.changes import TEXT, YAML, json_answer, refusal
+from tidings.web.request import Answer, Request
+from tidings.web.routes import NEEDS
 
 MEMBER = "1"  # the one there is
 FORM = "application/x-www-form-urlencoded"
@@ -43,14 +41,14 @@ _FIXED = (
 
 
 class Administration:
-    """Answers one request of `ROUTES`, by the key of its route."""
+    """Answers one request, by the key of its route."""
 
     def __init__(
         self, administrator: Administrator, lister: Lister, *, stage: str, prefix: str
     ) -> None:
         self._administrator, self._lister = administrator, lister
         self._stage, self._prefix = stage, prefix
-        self._answers: dict[str, Callable[[Event], Answer]] = {
+        self._answers: dict[str, Callable[[Request], Answer]] = {
             "GET /health": self._health,
             "PUT /health": self._mark,
             "GET /config": self._config,
@@ -65,93 +63,92 @@ class Administration:
             "GET /diagnostics/raft/{part}": self._raft_part,
         }
 
-    def answer(self, event: Event) -> Answer:
-        """
-        Raises:
-            TidingsError: see `changes.refused`.
-        """
-        key = event["routeKey"].replace("/feeds/{feed}", "").replace("POST ", "PUT ")
-        return self._answers[key](event)
+    def __call__(self, request: Request) -> Answer:
+        key = request.route.replace("/feeds/{feed}", "").replace("POST ", "PUT ")
+        try:
+            return self._answers[key](request)
+        except TidingsError as error:
+            return refusal(error)
 
-    def _check(self, event: Event) -> str:
-        need, given = NEEDS[event["routeKey"]], http.credential_of(event)
-        return self._administrator.check(http.feed_of(event), need, given)
+    def _check(self, request: Request) -> str:
+        need = NEEDS[request.route]
+        return self._administrator.check(request.feed, need, request.credential)
 
-    def _health(self, event: Event) -> Answer:
+    def _health(self, request: Request) -> Answer:
         """Without a password: load balancers have none."""
         up = self._administrator.is_up()
-        return (200, http.TEXT, "ok") if up else (503, http.TEXT, "marked down")
+        return _text("ok") if up else _text("marked down", 503)
 
-    def _mark(self, event: Event) -> Answer:
-        self._check(event)
-        if http.content_type_of(event) != FORM:
+    def _mark(self, request: Request) -> Answer:
+        self._check(request)
+        if request.media_type != FORM:
             return _form_problem(415, [], "ContentTypeError", "Unsupported Content-Type")
-        body = http.body_of(event)
+        body = request.body
         check_size(body)
         given = parse_qs(body.decode("utf-8", "replace")).get("up")
         if not given:
             return _form_problem(422, ["up"], "RequiredError", "Required")
         self._administrator.mark(up=_UP.get(given[0].lower(), False))
-        return 200, "", ""
+        return Answer(200)
 
-    def _config(self, event: Event) -> Answer:
-        feed = self._check(event)  # headers of webhooks may hold secrets
-        return 200, http.YAML, _yaml(self._administrator.configuration(feed).document())
+    def _config(self, request: Request) -> Answer:
+        feed = self._check(request)  # headers of webhooks may hold secrets
+        return _yaml(self._administrator.configuration(feed).document())
 
-    def _configure(self, event: Event) -> Answer:
-        feed = self._check(event)
-        if http.content_type_of(event) not in YAML_TYPES:
-            return 415, "", ""
-        document = plain_yaml.read(http.body_of(event))
-        return 200, http.YAML, _yaml(self._administrator.configure(feed, document).document())
+    def _configure(self, request: Request) -> Answer:
+        feed = self._check(request)
+        if request.media_type not in YAML_TYPES:
+            return Answer(415)
+        document = plain_yaml.read(request.body)
+        return _yaml(self._administrator.configure(feed, document).document())
 
-    def _cluster(self, event: Event) -> Answer:
-        self._check(event)
-        return _json({"clusterId": self._stage, "members": {MEMBER: _address(event)}})
+    def _cluster(self, request: Request) -> Answer:
+        self._check(request)
+        return json_answer({"clusterId": self._stage, "members": {MEMBER: _address(request)}})
 
-    def _members(self, event: Event) -> Answer:
-        self._check(event)
-        return _json({MEMBER: _address(event)})
+    def _members(self, request: Request) -> Answer:
+        self._check(request)
+        return json_answer({MEMBER: _address(request)})
 
-    def _member(self, event: Event) -> Answer:
-        self._check(event)
-        name = event["pathParameters"]["id"]
+    def _member(self, request: Request) -> Answer:
+        self._check(request)
+        name = request.parameters["id"]
         if not _NODE_ID.fullmatch(name):
-            return _json({"error": f"Invalid Node ID: {name[:64]}"}, 400)
-        return (200, http.TEXT, _address(event)) if name == MEMBER else (404, "", "")
+            return json_answer({"error": f"Invalid Node ID: {name[:64]}"}, 400)
+        return _text(_address(request)) if name == MEMBER else Answer(404)
 
-    def _fixed(self, event: Event) -> Answer:
-        self._check(event)
-        return _json({"error": _FIXED}, 501)
+    def _fixed(self, request: Request) -> Answer:
+        self._check(request)
+        return json_answer({"error": _FIXED}, 501)
 
-    def _diagnostics(self, event: Event) -> Answer:
-        self._check(event)
-        below = f"{links.base_url(links.headers_of(event), self._prefix)}/diagnostics"
+    def _diagnostics(self, request: Request) -> Answer:
+        self._check(request)
+        below = f"{links.base_url(request.headers, self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
         machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": os.cpu_count()}
-        return _json({**machine, **parts})
+        return json_answer({**machine, **parts})
 
-    def _part(self, event: Event) -> Answer:
-        self._check(event)
-        match event["pathParameters"]["part"]:
+    def _part(self, request: Request) -> Answer:
+        self._check(request)
+        match request.parameters["part"]:
             case "id":
-                return 200, http.TEXT, MEMBER
+                return _text(MEMBER)
             case "raft":
-                return _json(self._raft())
+                return json_answer(self._raft())
             case "stack":
-                return 200, http.TEXT, _stacks()
+                return _text(_stacks())
             case "memory":
-                return _json(_memory())
+                return json_answer(_memory())
             case "cpu":
-                return _json(_cpu())
-        return _json({"error": "Not found"}, 404)
+                return json_answer(_cpu())
+        return json_answer({"error": "Not found"}, 404)
 
-    def _raft_part(self, event: Event) -> Answer:
-        self._check(event)
-        part = event["pathParameters"]["part"]
+    def _raft_part(self, request: Request) -> Answer:
+        self._check(request)
+        part = request.parameters["part"]
         if part not in ("state", "leader"):
-            return _json({"error": "Not found"}, 404)
-        return 200, http.TEXT, str(self._raft()[part])
+            return json_answer({"error": "Not found"}, 404)
+        return _text(str(self._raft()[part]))
 
     def _raft(self) -> dict[str, object]:
         """The log of the default feed; the one member leads, without elections."""
@@ -168,20 +165,21 @@ class Administration:
         }
 
 
-def _yaml(document: Mapping[str, object]) -> str:
-    return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True))
+def _yaml(document: Mapping[str, object]) -> Answer:
+    text = str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True))
+    return Answer(200, {"content-type": YAML}, text)
 
 
-def _json(body: object, status: int = 200) -> Answer:
-    return status, http.JSON, http.spelled(body)
+def _text(text: str, status: int = 200) -> Answer:
+    return Answer(status, {"content-type": TEXT}, text)
 
 
 def _form_problem(status: int, names: list[str], kind: str, message: str) -> Answer:
-    return _json([{"fieldNames": names, "classification": kind, "message": message}], status)
+    return json_answer([{"fieldNames": names, "classification": kind, "message": message}], status)
 
 
-def _address(event: Event) -> str:
-    return links.host_of(links.headers_of(event))
+def _address(request: Request) -> str:
+    return links.host_of(request.headers)
 
 
 def _stacks() -> str:

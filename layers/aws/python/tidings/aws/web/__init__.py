@@ -1,1 +1,0 @@
-"""The wire over HTTP: routes, requests and answers, streams, and the description of all of it."""

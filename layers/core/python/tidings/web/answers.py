@@ -1,0 +1,111 @@
+"""What requests are answered: values as JSON, errors, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidings.core.auth.origins import READING, check_change, cors_headers
+from tidings.core.errors import Rejected, TidingsError, TooManyRequests, Unavailable
+from tidings.core.version import VERSION
+from tidings.web.request import Answer
+from tidings.web.router import WrongMethod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.web.request import Endpoint, Request
+
+JSON = "application/json"
+CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
+RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
+PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
+CORS_HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", "prefer")
+_ALWAYS = {
+    "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
+    "cache-control": "no-cache, no-store, must-revalidate",
+}
+_UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
+
+
+def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Answer:
+    """
+    What *endpoint* answers to *request*. A page changes nothing, unless *origins* name its origin.
+
+    Raises:
+        TidingsError: a fault of ours, neither the client's nor of a store that is away.
+    """
+    try:
+        if request.method not in READING:
+            check_change(request.headers, origins, has_body=bool(request.body))
+        answer = endpoint(request)
+    except TidingsError as error:
+        answer = refusal(error)
+    return replace(answer, headers={**headers_for(request.origin, origins), **answer.headers})
+
+
+def json_answer(status: int, body: object) -> Answer:
+    headers = {"content-type": JSON, **error_headers(status)}
+    return Answer(status, headers, json.dumps(body, separators=(",", ":")))
+
+
+def json_text(text: str) -> Answer:
+    """200 with *text*, which is JSON already."""
+    return Answer(200, {"content-type": JSON}, text)
+
+
+def accepted(request: Request, ids: list[str]) -> Answer:
+    """The operations of *request* are in the log; their ids where the client wants them."""
+    prefer = request.headers.get("prefer", "").replace(" ", "").lower()
+    return json_answer(200, {"ids": ids}) if "return=representation" in prefer else Answer(204)
+
+
+def refusal(error: TidingsError, *, as_oplog: bool = False) -> Answer:
+    """
+    *error* as an answer; without a body where a feed answers *as_oplog* did.
+
+    Raises:
+        TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
+    """
+    if isinstance(error, Rejected):
+        status, body = error.status, error.body()
+    elif isinstance(error, Unavailable):
+        status, body = 503, {"code": "unavailable", "message": _UNAVAILABLE}
+    else:
+        raise error
+    headers = error_headers(status)
+    if isinstance(error, WrongMethod):
+        headers["allow"] = error.allow
+    if isinstance(error, TooManyRequests):
+        headers["retry-after"] = str(error.retry_after_s)
+    if as_oplog:
+        from tidings.core.ingest.oplog_compat import oplog_status  # most feeds never need it
+
+        return Answer(oplog_status(error, status), headers)
+    headers["content-type"] = JSON
+    return Answer(status, headers, json.dumps({"error": body}, separators=(",", ":")))
+
+
+def error_headers(status: int) -> dict[str, str]:
+    """What a client needs beside the body to go on."""
+    if status == 401:
+        return {"www-authenticate": CHALLENGE}
+    return {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
+
+
+def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
+    """What every answer to a page from *origin* carries, whatever it says."""
+    return {**_ALWAYS, **cors_headers(origin, origins)}
+
+
+def preflight_headers(
+    origin: str, origins: Sequence[str], methods: Sequence[str]
+) -> dict[str, str]:
+    """The answer to OPTIONS: what a page from *origin* may send."""
+    return {
+        **cors_headers(origin, origins),
+        "access-control-allow-methods": ", ".join([*methods, "OPTIONS"]),
+        "access-control-allow-headers": ", ".join(CORS_HEADERS),
+        "access-control-max-age": str(PREFLIGHT_AGE_S),
+    }

@@ -1,0 +1,64 @@
+"""What the ASGI apps share: types, the parts of a request, the parts of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from tidings.web.answers import headers_for, preflight_headers
+from tidings.web.request import Answer
+
+Result = TypeVar("Result")
+Message = MutableMapping[str, Any]
+Query = dict[str, list[str]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+def headers_of(scope: Message) -> dict[str, str]:
+    """By name, in lower case as a server hands them over."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def query_of(scope: Message) -> Query:
+    return parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
+    """The stores wait for the network; the server must not."""
+    import asyncio
+
+    return await asyncio.to_thread(task, *arguments)
+
+
+async def disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def preflight(headers: Mapping[str, str], origins: Sequence[str], *methods: str) -> Answer:
+    """The answer to OPTIONS, with which a browser asks what a page may send."""
+    return Answer(204, preflight_headers(headers.get("origin", ""), origins, methods))
+
+
+async def send_answer(
+    send: Send, answer: Answer, asked: Mapping[str, str], origins: Sequence[str]
+) -> None:
+    """The whole *answer* to a request with the headers *asked*."""
+    always = headers_for(asked.get("origin", ""), origins)
+    await send_head(send, answer.status, {**always, **answer.headers})
+    await send_body(send, answer.body, more=False)
+
+
+async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+
+
+async def send_body(send: Send, text: str, *, more: bool) -> int:
+    """How many bytes it was."""
+    body = text.encode()
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+    return len(body)

@@ -1,0 +1,60 @@
+"""Which path is whose, and why a path or a method is refused."""
+
+from __future__ import annotations
+
+import re
+
+from tidings.core.errors import Rejected
+from tidings.core.model.feeds import DEFAULT_FEED
+
+PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
+_PARAMETER = re.compile(r"\{\w+\}")
+
+
+class UnknownPath(Rejected):
+    status = 404
+    code = "unknown_path"
+
+
+class WrongMethod(Rejected):
+    """*allow* is for the header of that name."""
+
+    status = 405
+    code = "wrong_method"
+
+    def __init__(self, method: str, allow: str) -> None:
+        super().__init__(f"this path takes {allow} here", field="method", value=method)
+        self.allow = allow
+
+
+def check_operations(method: str, path: str, wanted: str) -> str:
+    """
+    The feed of *path*, if it is one of operations and *method* is the one *wanted*.
+
+    Raises:
+        UnknownPath, WrongMethod: it is not.
+    """
+    if PATHS.fullmatch(path) and method == wanted:
+        return feed_of(path)
+    methods = _methods_of(path)
+    if not methods:
+        raise UnknownPath("no such path", field="path", value=path)
+    # Without the refused one: it may be served, but not at this address.
+    raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
+
+
+def feed_of(path: str) -> str:
+    """The feed that a path of operations names, else the default one."""
+    found = PATHS.fullmatch(path)
+    return (found and found["feed"]) or DEFAULT_FEED
+
+
+def _methods_of(path: str) -> set[str]:
+    """What the routes take at *path*; only a refusal has to load them."""
+    from tidings.web.routes import HTTP_ROUTES
+
+    return {
+        route.method
+        for route in HTTP_ROUTES
+        if re.fullmatch(_PARAMETER.sub("[^/]+", route.path), path)
+    }

@@ -1,0 +1,57 @@
+"""What a dump corrects, by the definition: the Spark job and the corrector are compared with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from tidings.core.model import timestamps
+from tidings.core.model.objects import object_key
+from tidings.core.model.operations import EVENTS, as_event, event_of, parse_line
+from tidings.core.state.rows import Row
+from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
+from tidings.core.sync.diff import Standing, event_for
+from tidings.core.sync.watermark import Newest, Watermark
+
+_YEAR_ONE_MS = timestamps.to_ms("0001-01-01T00:00:00Z")
+
+
+def reconcile(
+    dump: Iterable[str], rows: Iterable[Row], watermark: Watermark | None = None
+) -> list[Correction]:
+    """
+    The corrections that *dump*, lines of `dump_line`, asks for: inserts, updates, deletes.
+
+    Of the lines of one object the last counts. Without a *watermark* that is the newest line's. A
+    delete is the object's row once more, with its time: it is as old as what it deletes, so that
+    a dump of later data may bring it back.
+    """
+    dumped = {}
+    newest = _YEAR_ONE_MS
+    for line in dump:
+        dumped[object_key(parse_line(line))] = line
+        newest = max(newest, _ms(line))
+    if watermark is None or not dumped:
+        watermark = Newest(newest)
+    known = {row.key: row for row in rows}
+    found = [_correct(dumped.get(key), known.get(key), watermark) for key in known | dumped]
+    asked = [each for each in found if each is not None]
+    return sorted(asked, key=lambda each: (EVENTS.index(event_of(each.line)), each.key))
+
+
+def _correct(line: str | None, row: Row | None, watermark: Watermark) -> Correction | None:
+    standing = None if row is None else _standing(row, watermark)
+    event = event_for(None if line is None else _ms(line), standing)
+    source = line if line is not None else row.line if row is not None else None
+    if event is None or source is None:
+        return None
+    at = NOWHERE if row is None else Position(row.page, row.slot)
+    return correction(as_event(source, event), at)
+
+
+def _standing(row: Row, watermark: Watermark) -> Standing:
+    return Standing(_ms(row.line), row.deleted, later=watermark.precedes(row))
+
+
+def _ms(line: str) -> int:
+    return timestamps.to_ms(json.loads(line)["timestamp"])
