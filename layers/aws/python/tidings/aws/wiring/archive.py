@@ -33,6 +33,7 @@ def reader() -> ArchiveReader | None:
     return None if kept is None else ArchiveReader(kept, adapters.count)
 
 
+@cache
 def handler() -> Handler:
     """
     Raises:

@@ -10,7 +10,6 @@ from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.aws.wiring import adapters
 from tidings.core import limits
-from tidings.core.auth.guard import KEY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from tidings.core.settings.revocations import Admission
 
 
+@cache
 def guard() -> Guard:
-    """Built once, by `app.guard`."""
     from tidings.core.auth.guard import Guard
     from tidings.core.auth.guessing_limit import Misses
     from tidings.core.auth.passwords import Verifier
@@ -33,6 +32,7 @@ def guard() -> Guard:
     return Guard(adapters.profiles(), verifier, adapters.settings().open, misses, bearers)
 
 
+@cache
 def issued() -> Sequence[Bearers]:
     """Tokens, where the deployment names an issuer."""
     issuer = adapters.settings().issuer
@@ -54,6 +54,8 @@ class KeysWhenShown:
         self._ring: Bearers | None = None
 
     def knows(self, given: Credential) -> bool:
+        from tidings.core.auth.guard import KEY_PREFIX  # loaded by whoever made *given*
+
         return given.secret.startswith(KEY_PREFIX) and self._loaded().knows(given)
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
@@ -65,6 +67,7 @@ class KeysWhenShown:
         return self._ring
 
 
+@cache
 def holding() -> Holding:
     from tidings.aws.dynamodb.keys import DynamoDBKeyHolds
     from tidings.core.auth.stream_limit import Holding
@@ -88,6 +91,7 @@ def charge_for(feed: str, admission: Admission) -> ReadCharge:
     return (meter().charge_for if admission.rate else free)(feed, admission)
 
 
+@cache
 def key_ring() -> Bearers:
     from tidings.aws.dynamodb.keys import DynamoDBKeys
     from tidings.core.auth.guessing_limit import Misses

@@ -22,12 +22,14 @@ def store() -> DynamoDBRelays:
     return DynamoDBRelays(clients.dynamodb(), settings.log_table, settings.control_table)
 
 
+@cache
 def copied_until() -> CopiedUntil:
     from tidings.core.replication.commit_times import CopiedUntil
 
     return CopiedUntil(adapters.settings().sources, store())
 
 
+@cache
 def writable() -> WriteGuard:
     """Keeps writers off chained feeds; only a refusal loads what tells where to post instead."""
     from tidings.core.replication.write_guard import WriteGuard

@@ -16,6 +16,8 @@ from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.aws.wiring import adapters, auth, catchup, ingest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidings.core.catchup.sse import Streamer
     from tidings.core.followers.follower import Follower, Handler
     from tidings.core.maintenance.sweep import Sweeper
@@ -61,7 +63,11 @@ def follower_handler() -> Handler:
     from tidings.aws.wiring import archive
     from tidings.core.followers.follower import ARCHIVE, PUSH, STATE
 
-    known = {STATE: _projector, PUSH: _pusher, ARCHIVE: archive.handler}
+    known: dict[str, Callable[[], Handler]] = {
+        STATE: _projector,
+        PUSH: _pusher,
+        ARCHIVE: archive.handler,
+    }
     build = known.get(adapters.settings().follower)
     if build is None:
         rule = f"must be {STATE}, {PUSH} or {ARCHIVE}"
