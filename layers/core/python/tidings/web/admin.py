@@ -104,29 +104,29 @@ class Administration:
 
     def _cluster(self, request: Request) -> Answer:
         self._check(request)
-        return json_answer({"clusterId": self._stage, "members": {MEMBER: _address(request)}})
+        return json_answer(200, {"clusterId": self._stage, "members": {MEMBER: _address(request)}})
 
     def _members(self, request: Request) -> Answer:
         self._check(request)
-        return json_answer({MEMBER: _address(request)})
+        return json_answer(200, {MEMBER: _address(request)})
 
     def _member(self, request: Request) -> Answer:
         self._check(request)
         name = request.parameters["id"]
         if not _NODE_ID.fullmatch(name):
-            return json_answer({"error": f"Invalid Node ID: {name[:64]}"}, 400)
+            return json_answer(400, {"error": f"Invalid Node ID: {name[:64]}"})
         return _text(_address(request)) if name == MEMBER else Answer(404)
 
     def _fixed(self, request: Request) -> Answer:
         self._check(request)
-        return json_answer({"error": _FIXED}, 501)
+        return json_answer(501, {"error": _FIXED})
 
     def _diagnostics(self, request: Request) -> Answer:
         self._check(request)
         below = f"{links.base_url(request.headers, self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
         machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": os.cpu_count()}
-        return json_answer({**machine, **parts})
+        return json_answer(200, {**machine, **parts})
 
     def _part(self, request: Request) -> Answer:
         self._check(request)
@@ -134,20 +134,20 @@ class Administration:
             case "id":
                 return _text(MEMBER)
             case "raft":
-                return json_answer(self._raft())
+                return json_answer(200, self._raft())
             case "stack":
                 return _text(_stacks())
             case "memory":
-                return json_answer(_memory())
+                return json_answer(200, _memory())
             case "cpu":
-                return json_answer(_cpu())
-        return json_answer({"error": "Not found"}, 404)
+                return json_answer(200, _cpu())
+        return json_answer(404, {"error": "Not found"})
 
     def _raft_part(self, request: Request) -> Answer:
         self._check(request)
         part = request.parameters["part"]
         if part not in ("state", "leader"):
-            return json_answer({"error": "Not found"}, 404)
+            return json_answer(404, {"error": "Not found"})
         return _text(str(self._raft()[part]))
 
     def _raft(self) -> dict[str, object]:
@@ -175,7 +175,7 @@ def _text(text: str, status: int = 200) -> Answer:
 
 
 def _form_problem(status: int, names: list[str], kind: str, message: str) -> Answer:
-    return json_answer([{"fieldNames": names, "classification": kind, "message": message}], status)
+    return json_answer(status, [{"fieldNames": names, "classification": kind, "message": message}])
 
 
 def _address(request: Request) -> str:

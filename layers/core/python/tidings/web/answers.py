@@ -46,13 +46,8 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
 
 
 def json_answer(status: int, body: object) -> Answer:
-    headers = {"content-type": JSON, **error_headers(status)}
+    headers = {"content-type": JSON, **_error_headers(status)}
     return Answer(status, headers, json.dumps(body, separators=(",", ":")))
-
-
-def json_text(text: str) -> Answer:
-    """200 with *text*, which is JSON already."""
-    return Answer(200, {"content-type": JSON}, text)
 
 
 def accepted(request: Request, ids: list[str]) -> Answer:
@@ -74,7 +69,7 @@ def refusal(error: TidingsError, *, as_oplog: bool = False) -> Answer:
         status, body = 503, {"code": "unavailable", "message": _UNAVAILABLE}
     else:
         raise error
-    headers = error_headers(status)
+    headers = _error_headers(status)
     if isinstance(error, WrongMethod):
         headers["allow"] = error.allow
     if isinstance(error, TooManyRequests):
@@ -87,7 +82,7 @@ def refusal(error: TidingsError, *, as_oplog: bool = False) -> Answer:
     return Answer(status, headers, json.dumps({"error": body}, separators=(",", ":")))
 
 
-def error_headers(status: int) -> dict[str, str]:
+def _error_headers(status: int) -> dict[str, str]:
     """What a client needs beside the body to go on."""
     if status == 401:
         return {"www-authenticate": CHALLENGE}

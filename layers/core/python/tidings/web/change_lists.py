@@ -76,7 +76,7 @@ class ChangeLists:
     async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
         found = PATHS.fullmatch(scope["path"])
         if found is None:  # or the request would not have come here
-            return json_answer(links.root(links.base_url(headers, self._prefix)))
+            return json_answer(200, links.root(links.base_url(headers, self._prefix)))
         if scope["method"] == "OPTIONS":
             return preflight(headers, self._origins, "GET", "POST")
         gone = asyncio.ensure_future(disconnected(receive))

@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.web.answers import json_answer, json_text
+from tidings.web.answers import JSON, json_answer
+from tidings.web.request import Answer
 
 if TYPE_CHECKING:
     from tidings.core.triton.http import ChangeFeeds, ObjectPage
-    from tidings.web.request import Answer, Request
+    from tidings.web.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Resources:
         else:
             after = request.query.get("after", "")
             page = self.changefeeds.objects(feed, kind, after, credential)
-        return json_text(page_text(page))
+        return Answer(200, {"content-type": JSON}, page_text(page))
 
 
 def page_text(page: ObjectPage) -> str:

@@ -39,12 +39,12 @@ class Changes:
             credential=request.credential,
         )
         try:
-            return json_answer({"_id": self.proposer.accept(proposal)})
+            return json_answer(200, {"_id": self.proposer.accept(proposal)})
         except TidingsError as error:
             return refusal(error)
 
 
-def json_answer(body: object, status: int = 200) -> Answer:
+def json_answer(status: int, body: object) -> Answer:
     return Answer(status, {"content-type": JSON}, json_text(body))
 
 

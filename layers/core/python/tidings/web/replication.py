@@ -58,11 +58,12 @@ class ReplicaRouter:
         Raises:
             WrongPassword, NoPasswordSet, WrongKey, OutsideKey: there is none.
         """
+        credential = request.credential
         told: list[dict[str, Any]] = []
         refused: Rejected | None = None
         for feed in sorted(self._control.feeds):
             try:
-                NEEDS[request.route].admit(self._guard, feed, request.credential)
+                NEEDS[request.route].admit(self._guard, feed, credential)
             except Rejected as error:
                 if refused is None or error.status > refused.status:
                     refused = error  # a key says more to the one feed that knows it

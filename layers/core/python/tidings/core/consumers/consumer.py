@@ -218,8 +218,12 @@ def moved(consumer: Consumer, position: Position | None) -> Consumer:
 
 def unparked(consumer: Consumer, ids: Collection[str]) -> Consumer:
     """Without the parked messages *ids*, nor are they sent again."""
-    retries = tuple(each for each in consumer.retries if each not in ids)
-    return replace(consumer, retries=retries, parked=consumer.parked - len(ids))
+    return replace(not_retried(consumer, ids), parked=consumer.parked - len(ids))
+
+
+def not_retried(consumer: Consumer, ids: Collection[str]) -> Consumer:
+    """The messages *ids* are not sent again; what is parked stays parked."""
+    return replace(consumer, retries=tuple(each for each in consumer.retries if each not in ids))
 
 
 def unheld(consumer: Consumer) -> Consumer:

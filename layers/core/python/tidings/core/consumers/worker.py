@@ -129,7 +129,7 @@ class Workers:
             consumers.check_fence(standing, fence)
             if entry in standing.retries and entry in parked:
                 again = _again(parked[entry], error, now_ms)
-                return Change(replace(standing, retries=_less(standing, (entry,))), park=again)
+                return Change(consumers.not_retried(standing, (entry,)), park=again)
             return Change(consumers.failed(standing, entry, error, now_ms))
 
         return self._session(self.book.change(feed, name, take))
@@ -218,10 +218,6 @@ def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
         if each not in consumer.retries:
             raise UnknownParked("was not to be sent again", field="retried", value=each)
     return consumers.unparked(consumer, set(retried))
-
-
-def _less(consumer: Consumer, ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(each for each in consumer.retries if each not in ids)
 
 
 def _again(parked: Parked, error: str, now_ms: int) -> Parked:
