@@ -131,7 +131,7 @@ class ChangeLists:
     async def _after(
         self, query: Query, listed: Listed, listing: Listing, poller: TailPoller
     ) -> Listing:
-        """From memory where the lookout's tail reaches, else from the log."""
+        """From memory where the poller's tail reaches, else from the log."""
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
             pages = [each.page for each in tail.behind(listing.page)]

@@ -9,7 +9,7 @@ from tidings.web.tail_poller import TailPoller
 
 
 class Chunks:
-    """From memory where the lookout's tail reaches, else from the stores."""
+    """From memory where the poller's tail reaches, else from the stores."""
 
     def __init__(self, stream: Stream, poller: TailPoller) -> None:
         self._stream, self._poller = stream, poller

@@ -58,7 +58,7 @@ class NotAcceptable(Rejected):
 
 class EventStreams:
     """
-    The app. *streamer* and *manners* are built when the first client comes; *origins* are the
+    The app. *streamer* and *compatibility* are built when the first client comes; *origins* are the
     pages a browser may read from. A stream lasts *longest_ms*: Lambda does not say when a client
     has left, so this is how long one who did holds a function.
     """

@@ -1,5 +1,5 @@
 """
-The lookout: one reader of a feed's end for every stream of this process that waits there.
+One reader of the end of a feed's log, for every stream of this process that waits there.
 
 It reads only while somebody waits, at the pace at which a single stream would read for itself;
 so a Lambda with one client costs what it did, and a thousand streams cost no more than one.

@@ -98,7 +98,7 @@ def indexer() -> Indexer:
 
 @cache
 def administration() -> Administration:
-    """On sheets as they are now, asked for once: health is to be told while a store is away."""
+    """It reads documents uncached and without retries: health is told while a store is away."""
     from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
     from tidings.core.changeagent.admin import Administrator
     from tidings.web.admin import Administration

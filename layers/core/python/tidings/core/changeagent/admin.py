@@ -70,7 +70,7 @@ class Administrator:
         return config.stored(self._write(feed, CONFIGURATION, change))
 
     def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
-        """What *change* makes of the sheet, on top of what others wrote meanwhile."""
+        """What *change* makes of the document, on top of what others wrote meanwhile."""
         for _ in range(_ATTEMPTS):
             standing = self.operator_documents.operator_document(feed, name)
             text = change(standing.text)

@@ -115,12 +115,12 @@ def _duration(given: dict[str, object], name: str, standing: int) -> int:
 
 
 def stored(text: str) -> Configuration:
-    """The configuration in a sheet; the defaults where there is none."""
+    """The configuration in a stored document; the defaults where there is none."""
     return replaced(Configuration(), json.loads(text)) if text else Configuration()
 
 
 def spelled(configuration: Configuration) -> str:
-    """As it is kept in a sheet."""
+    """As it is stored."""
     return json.dumps(configuration.document(), separators=(",", ":"))
 
 

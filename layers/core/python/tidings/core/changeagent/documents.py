@@ -1,5 +1,5 @@
 """
-Sheets: what an operator writes down for a feed or the whole deployment, each a text.
+Texts that an operator sets for a feed or the whole deployment.
 
 Its configuration, its users, whether it is up. A change counts within seconds.
 """

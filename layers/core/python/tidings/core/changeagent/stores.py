@@ -43,7 +43,8 @@ class OperatorDocuments(Protocol):
         """
         Replace its text if `operator_document.version` is still there; False when it is not.
 
-        What is stored has `sheet.version + 1`. Two who change at once cannot undo each other.
+        What is stored has `operator_document.version + 1`. Two who change at once cannot undo
+        each other.
         """
         ...
 

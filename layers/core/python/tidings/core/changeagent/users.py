@@ -69,7 +69,7 @@ def _user(line: str, where: str) -> tuple[str, str]:
 
 
 def spelled(users: dict[str, str]) -> str:
-    """As they are kept in a sheet: an htpasswd file without comments."""
+    """As they are stored: an htpasswd file without comments."""
     return "".join(f"{name}:{stored}\n" for name, stored in users.items())
 
 

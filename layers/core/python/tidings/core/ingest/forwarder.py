@@ -32,10 +32,10 @@ class Forwarder:
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """
-        Append the letters that wait for *feed*, until *until_ms*; how many there were.
+        Append the messages that wait for *feed*, until *until_ms*; how many there were.
 
         Raises:
-            Unavailable: a store did not answer; the letters that are left come again.
+            Unavailable: a store did not answer; the messages that are left come again.
         """
         done, until = 0, until_ms or self.clock() + limits.FORWARD_RUN_MS
         while messages := self.outbox.pending(feed):

@@ -1,4 +1,4 @@
-"""Manners: how a feed answers what it refuses, in our way or as oplog did."""
+"""How a feed answers what it refuses: in our way, or as oplog did (compatibility mode)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Outbox(Protocol):
     """What owners of other tables left for each feed."""
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
-        """The oldest letters, some 1 MB at most; none where none is left. Strongly consistent."""
+        """The oldest messages, some 1 MB at most; none where none is left. Strongly consistent."""
         ...
 
     def done(self, feed: str, message: OutboxMessage) -> None:

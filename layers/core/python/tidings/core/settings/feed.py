@@ -1,5 +1,5 @@
 """
-What the owner of a feed has set: links, manners, passwords. Changes count within seconds.
+What the owner of a feed has set: links, compatibility, passwords. Changes count within seconds.
 
 Deployment says what exists (`tidings.aws.config.settings`); a profile says how a feed behaves, and
 its owner changes it while everything runs.

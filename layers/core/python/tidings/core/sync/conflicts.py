@@ -1,5 +1,5 @@
 """
-Whereabouts: where the objects of some corrections stand in the log, and whether they moved.
+Where the objects of some corrections stand in the log, and whether they moved.
 
 Learned from the state and from the log behind the state's checkpoint, in any order: of what is
 seen of an object the highest position counts.
