@@ -22,7 +22,7 @@ from tests.conformance.listeners import (
 )
 from tests.conformance.target import Target
 
-Wish = Mapping[str, Any]  # `from`, `types`, `parents`, `leave`, and `path` for a GET
+Wish = Mapping[str, Any]  # `from`, `types`, `parents`, `ids`, `leave`, and `path` for a GET
 
 
 class Scene:
@@ -71,7 +71,7 @@ class Scene:
         self.listeners[name] = self.names[name] = listener
 
     def get(self, wish: Wish) -> SseListener:
-        params = {key: ",".join(wish[key]) for key in ("types", "parents") if key in wish}
+        params = {key: ",".join(wish[key]) for key in ("types", "parents", "ids") if key in wish}
         if wish.get("leave"):
             params["leave"] = "true"
         headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}

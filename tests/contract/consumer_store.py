@@ -9,6 +9,7 @@ from tidings.core.consumers.ack_ranges import Span
 from tidings.core.consumers.consumer import Change, Consumer, Failure, Note, Parked
 from tidings.core.consumers.position import COPY
 from tidings.core.model.cursors import Place, Replication
+from tidings.core.model.filters import Filter
 
 from tests.contract.stores import Stores
 
@@ -21,8 +22,7 @@ def full(feed: str) -> Consumer:
     return Consumer(
         feed,
         "index",
-        types=("video",),
-        parents=(),
+        Filter(frozenset(["video"]), frozenset()),
         position=PLACE,
         acked=(Span(8, 0, 3), Span(9, 1, 1)),
         sent=Place(9, 4, 5),

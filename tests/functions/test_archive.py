@@ -124,7 +124,7 @@ def test_a_stream_is_served_from_the_archive(monkeypatch: pytest.MonkeyPatch) ->
     given_up(monkeypatch)
     start_anew()
     asked = asked_of_s3()
-    stream = core.streamer().open("main", START.encode(), None, None)
+    stream = core.streamer().open("main", START.encode())
 
     text = stream.next().text
     while not (chunk := stream.next()).at_frontier:
@@ -158,7 +158,7 @@ def test_nothing_of_s3_is_loaded_before_it_is_needed(monkeypatch: pytest.MonkeyP
     """Most streams never need the archive: they start as soon as without one."""
     ingest(event("http_post"), None)
     start_anew()
-    core.streamer().open("main", "now", None, None).next()
+    core.streamer().open("main", "now").next()
 
     assert clients.objects.cache_info().currsize == 0
 

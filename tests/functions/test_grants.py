@@ -188,7 +188,7 @@ def streaming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
     asked = watch()
     for cursor in ("0", "now", "545b55c7f095528dd0f3863c"):
         assert parse(cursor)
-        stream = core.streamer().open("main", cursor, None, "user/ann", "true")
+        stream = core.streamer().open("main", cursor, {"parents": "user/ann", "leave": "true"})
         while not stream.next().at_frontier:
             pass
     adapters.tallies().serve("main", connections=1, sent=2)

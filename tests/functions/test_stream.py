@@ -348,6 +348,6 @@ def test_a_stream_that_ends_is_held_no_more(cloud: Cloud) -> None:
     }
     for _ in range(2):
         assert asyncio.run(get("/", headers=shown, until="live"))[0] == 200
-    root.streamer().open("main", "now", None, None, given=Credential(given.spelled()))
+    root.streamer().open("main", "now", given=Credential(given.spelled()))
     status, headers, _ = asyncio.run(get("/", headers=shown, until="live"))
     assert (status, headers["retry-after"]) == (429, str(limits.STREAM_HELD_RETRY_S))

@@ -68,7 +68,7 @@ def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) 
 def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     _archived(monkeypatch)
     watch()
-    stream = core.streamer().open("main", START.encode(), None, None)
+    stream = core.streamer().open("main", START.encode())
     while not stream.next().at_frontier:
         pass
 

@@ -109,7 +109,7 @@ def test_W03_a_slow_consumer_is_never_led_past_a_gap(scene: Scene) -> None:
     Here a stream whose pages are gone is told the latest of each object since, deletions too.
     """
     page = scene.post(*(op(f"x{number}", "insert") for number in range(4)))
-    stream = scene.streamer.open(FEED, page.end.encode(), None, None)
+    stream = scene.streamer.open(FEED, page.end.encode())
     for number in range(1, 6):
         scene.now_ms += 1000
         scene.post(op("x0", "update", data=number), op(f"x{number % 3 + 1}", "delete"))

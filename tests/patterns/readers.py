@@ -31,7 +31,7 @@ class Stream:
 
     def read(self, most: int = 1_000) -> list[int]:
         stream, text, there = (
-            self.feed.scene.streamer.open(FEED, self.cursor, None, None),
+            self.feed.scene.streamer.open(FEED, self.cursor),
             "",
             False,
         )

@@ -220,7 +220,7 @@ def test_pattern_4_A28_a_list_says_where_the_log_begins() -> None:
 def test_pattern_4_F40_a_stream_is_told_the_state_instead() -> None:
     """No cursor is dead: the latest of each object, then `live`, then the log."""
     feed = _fallen()
-    stream = feed.scene.streamer.open(FEED, feed.places[0].encode(), None, None)
+    stream = feed.scene.streamer.open(FEED, feed.places[0].encode())
     text = ""
     while "event: live" not in text:
         text += stream.next().text

@@ -75,7 +75,7 @@ class SilentRefilter(Overseer):
             return super().register(feed, name, wanted, start)
 
         def refilter(found: Consumer) -> Change:
-            return Change(replace(found, types=wanted.types, parents=wanted.parents))
+            return Change(replace(found, filter=wanted.filter))
 
         return self.book.change(feed, name, refilter), False
 

@@ -38,9 +38,7 @@ def at_of(position: object) -> Position:
 
 
 def wanted_by(consumer: Consumer) -> Wanted:
-    types = None if consumer.types is None else frozenset(consumer.types)
-    parents = None if consumer.parents is None else frozenset(consumer.parents)
-    return Wanted(types, parents)
+    return Wanted(consumer.filter.types, consumer.filter.parents)
 
 
 def _acked(consumer: Consumer, at: Position) -> bool:

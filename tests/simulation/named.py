@@ -80,7 +80,7 @@ class Named:
         )
         if at_of(new.position) < at_of(old.position):
             self.back_ms = self.world.scheduler.now_ms
-        if (old.types, old.parents) != (new.types, new.parents):
+        if old.filter != new.filter:
             self.ledger.refiltered()
         self.ledger.changed(old, change)
 

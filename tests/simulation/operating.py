@@ -13,6 +13,7 @@ from tidings.core import limits
 from tidings.core.consumers.admin import Overseer, Reason
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer, NothingDone, UnknownParked
+from tidings.core.model.filters import Filter
 
 from tests.simulation.choosing import FILTERS
 from tests.simulation.functions import FEED
@@ -57,9 +58,7 @@ class Operator:
 
     def _register(self, start: str) -> None:
         wanted = self.random.choice(FILTERS)
-        types = None if wanted.types is None else tuple(sorted(wanted.types))
-        parents = None if wanted.parents is None else tuple(sorted(wanted.parents))
-        kept = Consumer(FEED, self.name, types, parents)
+        kept = Consumer(FEED, self.name, Filter(wanted.types, wanted.parents))
         self._do(lambda overseer: overseer.register(FEED, self.name, kept, start))
 
     def _heal(self, standing: Consumer) -> None:

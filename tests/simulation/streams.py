@@ -91,4 +91,6 @@ class StreamConsumer:
         assert len(cursor) <= limits.CURSOR_CHARS_MAX
         leave = "true" if self.consumer.wanted.leave else None
         streamer = self.world.functions.streamer(process)
-        return streamer.open(self.feed, cursor, types, parents, leave)
+        return streamer.open(
+            self.feed, cursor, {"types": types, "parents": parents, "leave": leave}
+        )

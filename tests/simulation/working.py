@@ -79,11 +79,9 @@ class Source:
             self._world.scheduler.kill(self._serving.task)
 
     def _serve(self, process: Process) -> None:
-        wanted = self._consumer
-        types = None if wanted.types is None else ",".join(wanted.types)
-        parents = None if wanted.parents is None else ",".join(wanted.parents)
         streamer = self._world.functions.streamer(process)
-        stream = streamer.open(FEED, self.cursor, types, parents)
+        query = {name: ",".join(values) for name, values in self._consumer.filter.values().items()}
+        stream = streamer.open(FEED, self.cursor, query)
         while True:
             chunk = stream.next()
             if self._serving is not process:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """
-    Of *feed*, the objects of *types* below *parents* (empty: all of them).
+    Of *feed*, the objects of *types*, below *parents*, with *ids* (empty: all of them). An id that
+    ends with `*` stands for all that begin so.
 
     With *leave*, an object that leaves this filter is announced once more, as `leave`. The
     *password* never appears in a text of this value.
@@ -19,3 +20,9 @@ class Subscription:
     parents: tuple[str, ...] = ()
     leave: bool = False
     password: str = field(default="", repr=False)
+    ids: tuple[str, ...] = ()
+
+    def lists(self) -> dict[str, list[str]]:
+        """What of the feed is wanted, by the fields of a request; what is empty is left out."""
+        found = {"types": self.types, "parents": self.parents, "ids": self.ids}
+        return {name: list(values) for name, values in found.items() if values}

@@ -85,7 +85,7 @@ class TestReading:
         scene.project()
         for cursor in (START.encode(), "0"):
             for parents in (None, f"{ANN},{BOB}"):
-                stream = scene.streamer.open(FEED, cursor, None, parents, None, shown(given))
+                stream = scene.streamer.open(FEED, cursor, {"parents": parents}, shown(given))
                 found = [event for part in self._told(stream) for event in part.events()]
                 assert [each for each in names(found) if each[-2:] != "et"][:1] == ["insert a"]
                 assert "insert b" not in names(found)
@@ -190,7 +190,7 @@ class TestLeaving:
         assert [(each["event"], each["data"]) for each in told] == [
             ("leave", {"type": "video", "id": "x"})
         ]
-        stream = kept.streamer.open(FEED, START.encode(), None, None, "true", shown(given))
+        stream = kept.streamer.open(FEED, START.encode(), {"leave": "true"}, shown(given))
         events = [event for part in stream.next().parts for event in part.events()]
         assert names(events) == ["insert x", "leave x"]
         assert "bob" not in events[-1].data
@@ -210,7 +210,7 @@ class TestLeaving:
         given = kept.key(bound=ANNS)
         self._goes(kept)
         kept.departures.__init__()  # type: ignore[misc]
-        stream = kept.streamer.open(FEED, START.encode(), None, None, "true", shown(given))
+        stream = kept.streamer.open(FEED, START.encode(), {"leave": "true"}, shown(given))
         events = [event for part in stream.next().parts for event in part.events()]
         assert names(events) == ["insert x"]
 
@@ -302,7 +302,7 @@ class TestEnding:
         bad = scene.key()
         old = scene.key(expires_ms=scene.now_ms + 1000)
         streams = [
-            scene.streamer.open(FEED, "", None, None, None, shown(given) if given else None)
+            scene.streamer.open(FEED, "", given=shown(given) if given else None)
             for given in (bad, old, None)
         ]
         assert [each.has_ended() for each in streams] == [False, False, False]

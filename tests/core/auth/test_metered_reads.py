@@ -42,7 +42,7 @@ def key(scene: Scene, rate: int = RATE) -> Given:
 
 
 def opened(scene: Scene, given: Given, cursor: str = "0") -> Stream:
-    return scene.streamer.open(FEED, cursor, None, None, given=Credential(given.spelled()))
+    return scene.streamer.open(FEED, cursor, given=Credential(given.spelled()))
 
 
 def to_the_end(scene: Scene, *streams: Stream) -> list[str]:
@@ -107,7 +107,7 @@ def test_who_has_room_waits_for_nothing(large: Scene, rate: int) -> None:
     """A key without a rate is charged nothing, nor is a password."""
     begun = large.now_ms
     to_the_end(large, opened(large, key(large, rate)))
-    to_the_end(large, large.streamer.open(FEED, "0", None, None))
+    to_the_end(large, large.streamer.open(FEED, "0"))
     assert large.now_ms == begun
 
 

@@ -15,7 +15,7 @@ from tests.core.scene import FEED, Scene
 
 def opened(scene: Scene, given: Given | None) -> Stream:
     shown = Credential(given.spelled()) if given else None
-    return scene.streamer.open(FEED, "now", None, None, given=shown)
+    return scene.streamer.open(FEED, "now", given=shown)
 
 
 def test_a_key_holds_so_many_streams(scene: Scene) -> None:
@@ -58,7 +58,7 @@ def test_who_is_refused_holds_nothing(scene: Scene) -> None:
     given = scene.key(Role.READ, streams=1)
     for _ in range(3):
         with pytest.raises(Exception, match="cursor"):
-            scene.streamer.open(FEED, "no cursor", None, None, given=Credential(given.spelled()))
+            scene.streamer.open(FEED, "no cursor", given=Credential(given.spelled()))
     opened(scene, given)
 
 

@@ -45,7 +45,9 @@ def copied(scene: Scene, kept: Sequence[int] = KEPT, **fields: Any) -> Page:
 
 def stream(scene: Scene, cursor: str, **wanted: str) -> list[str]:
     """`slot object` of the events of an SSE stream from *cursor* to the end of the log."""
-    opened = scene.streamer.open(FEED, cursor, wanted.get("types"), wanted.get("parents"))
+    opened = scene.streamer.open(
+        FEED, cursor, {"types": wanted.get("types"), "parents": wanted.get("parents")}
+    )
     text, done = "", False
     while not done:
         chunk = opened.next()
@@ -72,7 +74,7 @@ def test_event_streams(scene: Scene) -> None:
 
 def test_streams_that_wait(scene: Scene) -> None:
     """What the lookout holds for all of them."""
-    opened = scene.streamer.open(FEED, "now", None, None)
+    opened = scene.streamer.open(FEED, "now")
     tail = Tail()
     tail.start(0)
     copied(scene)

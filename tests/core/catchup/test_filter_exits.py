@@ -294,13 +294,13 @@ class TestAsking:
         scene.say("c", action="subscribe", parents=[ANN], leave=True)
 
         with pytest.raises(LeaveNotKept) as refused:
-            scene.streamer.open(FEED, "now", None, ANN, "true")
+            scene.streamer.open(FEED, "now", {"parents": ANN, "leave": "true"})
 
         assert refused.value.status == 400
         assert "`tidings feed set --feed main --leave on`" in refused.value.rule
         assert scene.heard("c")[-1]["error"] == refused.value.body()
         assert scene.connection("c").state is State.OPEN
-        scene.streamer.open(FEED, "now", "video", None, "true")
+        scene.streamer.open(FEED, "now", {"types": "video", "leave": "true"})
 
     def test_on_a_socket_it_is_true_or_false(self, scene: Scene) -> None:
         """JSON's, not words."""
@@ -315,6 +315,6 @@ class TestAsking:
         """A block like any other."""
         moving(scene)
         scene.project()
-        stream = scene.streamer.open(FEED, START.encode(), None, ANN, "true")
+        stream = scene.streamer.open(FEED, START.encode(), {"parents": ANN, "leave": "true"})
 
         assert "\nevent: leave\ndata: {" in stream.next().text

@@ -28,7 +28,7 @@ def text(stream: Stream) -> str:
 def test_from_now_on(scene: Scene) -> None:
     """Quiet at first; then each operation as a block, whole pages at a time."""
     scene.post(op("old"))
-    stream = scene.streamer.open(FEED, "", None, None)
+    stream = scene.streamer.open(FEED, "")
     assert text(stream) == ""
 
     page = scene.post(op("a", "insert"), op("b", "delete"))
@@ -45,7 +45,7 @@ def test_O42_a_full_replication_as_text(scene: Scene) -> None:
     """Starts with the reset of oplog, but for the data that browsers need."""
     scene.post(op("a", "insert"))
     scene.project()
-    found = text(scene.streamer.open(FEED, "0", None, None))
+    found = text(scene.streamer.open(FEED, "0"))
 
     assert found.startswith("id: 1\nevent: reset\ndata: {}\n\nid: ")
     assert found.endswith("\nevent: live\ndata: {}\n\n")
@@ -54,7 +54,7 @@ def test_O42_a_full_replication_as_text(scene: Scene) -> None:
 def test_O35_every_block_is_whole(scene: Scene) -> None:
     """Three fields in each, one data line, no CR, whatever the data holds."""
     scene.post(op("a", data="\r\n\r\ndata: x\n\n\u2028\x85"), op("\n\nid: 1\n"))
-    found = text(scene.streamer.open(FEED, "000000000000000000" + "7fffff", None, None))
+    found = text(scene.streamer.open(FEED, "000000000000000000" + "7fffff"))
 
     blocks = found.split("\n\n")
     assert blocks.pop() == "" and len(blocks) == 2
@@ -65,7 +65,7 @@ def test_O35_every_block_is_whole(scene: Scene) -> None:
 
 def test_filters(scene: Scene) -> None:
     """Those of the query, comma-separated."""
-    stream = scene.streamer.open(FEED, "now", "user,video", "p1")
+    stream = scene.streamer.open(FEED, "now", {"types": "user,video", "parents": "p1"})
     scene.post(op("a", parents=["p1"]), op("b"), op("c", parents=["p1"], type="other"))
 
     assert text(stream).count("event:") == 1
@@ -86,7 +86,7 @@ def test_bad_requests(
 ) -> None:
     """Refused before anything is streamed."""
     with pytest.raises(error):
-        scene.streamer.open(feed, cursor, types, None)
+        scene.streamer.open(feed, cursor, {"types": types})
 
 
 def test_O34_the_heartbeat_is_a_comment() -> None:
@@ -106,8 +106,8 @@ def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
     scene.post(op("a", "insert", parents=["p"]))
     scene.project()
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
-    copy = scene.streamer.open(FEED, "0", None, None)
-    chosen = scene.streamer.open(FEED, "0", "video", "p")
+    copy = scene.streamer.open(FEED, "0")
+    chosen = scene.streamer.open(FEED, "0", {"types": "video", "parents": "p"})
     assert refs_in(text(copy)) == refs_in(text(chosen)) == ["/videos/a"]
 
     page = scene.post(op("b", parents=["p"]))
@@ -117,7 +117,7 @@ def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
     for stream in (copy, chosen):
         taken = stream.take(tail)
         assert taken is not None and refs_in(taken.text) == ["/videos/b"]
-    log = scene.streamer.open(FEED, f"{page.id_prefix}7fffff", None, None)
+    log = scene.streamer.open(FEED, f"{page.id_prefix}7fffff")
     scene.post(op("c"))
     assert refs_in(text(log)) == ["/videos/c"]
 
@@ -125,7 +125,7 @@ def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
 def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
     """Of the thousand and first that is revoked the profile keeps the time alone."""
     scene.post(op("a"))
-    stream = scene.streamer.open(FEED, "", None, None)
+    stream = scene.streamer.open(FEED, "")
     stream.admission = Admission("k0")
     later = scene.now_ms + limits.ENDED_MAX
     standing: tuple[Ended, ...] = ()
@@ -135,7 +135,7 @@ def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
     scene.now_ms = later + 2 * limits.CLOCK_SKEW_MS_MAX
     assert "k0" not in {each.key for each in standing}
     assert stream.has_ended()
-    after = scene.streamer.open(FEED, "", None, None)
+    after = scene.streamer.open(FEED, "")
     after.admission = Admission("k9999")
     assert not after.has_ended()
 
@@ -143,7 +143,7 @@ def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
 def test_O32_what_many_streams_wait_for_is_linked_once(scene: Scene) -> None:
     """The very same text for all of them, as without refs; one for each template."""
     scene.profiles.save(FEED, Profile(object_url="/{{id}}"))
-    streams = [scene.streamer.open(FEED, "", None, None) for _ in range(2)]
+    streams = [scene.streamer.open(FEED, "") for _ in range(2)]
     page = scene.post(op("a"))
     tail = Tail()
     tail.extend(Run([page]))

@@ -97,7 +97,7 @@ def test_who_is_not_in_step_reads(scene: Scene, cursor: str) -> None:
     scene.post(op("c"))
     scene.project()
     asked = FIRST if cursor == "zero" else cursor.format(first=first.id_prefix)
-    stream = scene.streamer.open(FEED, asked, None, None)
+    stream = scene.streamer.open(FEED, asked)
 
     assert stream.take(tail_of(2)) is None
     assert stream.next().text
@@ -107,7 +107,7 @@ def test_live_is_announced_by_the_stores(scene: Scene) -> None:
     """A copy that has reached the log takes nothing from memory before it said `live`."""
     scene.post(op("a", "insert"))
     scene.project()
-    stream = scene.streamer.open(FEED, "1", None, None)
+    stream = scene.streamer.open(FEED, "1")
     while stream.progress.copying:
         stream.next()
 
@@ -143,7 +143,7 @@ def test_streams_tell_the_log_once_and_in_order(wanted: Filter, seed: int) -> No
 
 
 def _now(scene: Scene, wanted: Filter) -> Stream:
-    return scene.streamer.open(FEED, "", ",".join(sorted(wanted.types or ())), None)
+    return scene.streamer.open(FEED, "", {"types": ",".join(sorted(wanted.types or ()))})
 
 
 def _append(scene: Scene, chance: random.Random, posted: list[str], name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidings.core.consumers import consumer as consumers
@@ -11,6 +12,7 @@ from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.repository import Book
 from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Acknowledgement, Session, Watchers, Workers
+from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import parse_line
@@ -45,8 +47,10 @@ class ConsumerScene:
             page = self.scene.post(*each)
             self.places += [Place(page.number, slot, page.seconds) for slot in range(len(each))]
 
-    def register(self, name: str = "c0", start: str = "oldest", **wanted: object) -> Consumer:
-        kept = Consumer(FEED, name, **wanted)  # type: ignore[arg-type]
+    def register(
+        self, name: str = "c0", start: str = "oldest", types: Iterable[str] | None = None
+    ) -> Consumer:
+        kept = Consumer(FEED, name, filters.of({"types": types}))
         return self.overseer.register(FEED, name, kept, start)[0]
 
     def consumer(self, name: str = "c0") -> Consumer:

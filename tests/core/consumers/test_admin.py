@@ -35,7 +35,7 @@ def test_registered_once() -> None:
     scene = made("a", "b")
     scene.ack(scene.lease(), through=0)
     again = scene.register(types=("b",), start="now")
-    assert (position.handled(again.position), again.types) == (1, ("b",))
+    assert (position.handled(again.position), again.filter.types) == (1, frozenset("b"))
 
 
 def test_T12_another_filter_ends_the_lease() -> None:

@@ -109,9 +109,3 @@ def test_T36_back_forgets_nothing() -> None:
     assert (marked.position, marked.acked, marked.single) == (at(4), (), None)
     assert consumer.moved(marked, None).position is None
     assert consumer.moved(marked, COPY).position is COPY
-
-
-def test_a_filter_is_what_it_is_sent() -> None:
-    """None is everything, an empty set nothing."""
-    assert consumer.wanted(PLAIN).is_everything
-    assert consumer.wanted(replace(PLAIN, types=("a",))).types == frozenset({"a"})

@@ -68,6 +68,33 @@ def test_O57_empty_is_no_filter_and_a_comma_matches_nothing(
         assert not wanted.matches(VIDEO) and wanted.keys() == []
 
 
+@pytest.mark.parametrize(
+    ("ids", "matches"),
+    [
+        ("x1", True),
+        ("x*", True),
+        ("*", True),
+        ("a,x*", True),
+        ("x", False),
+        ("X*", False),
+        (",", False),
+    ],
+)
+def test_ids_are_exact_or_begin_so(ids: str, matches: bool) -> None:
+    """A star at the end stands for whatever follows; elsewhere it is a character."""
+    wanted = filters.from_query({"types": "video", "ids": ids})
+    assert wanted.matches(VIDEO) is matches
+    assert wanted.may_match(line("x1", type="video")) or not matches
+    assert not filters.from_query({"types": "user", "ids": ids}).matches(VIDEO)
+    assert filters.of(wanted.values()) == wanted
+
+
+def test_an_object_with_another_id_does_not_leave() -> None:
+    """An id never changes."""
+    wanted = filters.from_query({"parents": "p", "ids": "y*", "leave": "true"})
+    assert not wanted.left_by(VIDEO, ["p"])
+
+
 def test_O58_matching_is_exact_and_case_sensitive() -> None:
     """No prefix, no folding; a slash is only a character."""
     for types, parents in [("Video", None), ("vide", None), (None, "User/u1"), (None, "user")]:

@@ -39,7 +39,7 @@ CURSORS_REFUSED = [
 def test_O36_bad_cursors(scene: Scene, text: str) -> None:
     """Refused with 400, on a stream and on a WebSocket; the connection stays as it was."""
     with pytest.raises(Rejected) as error:
-        scene.streamer.open(FEED, text, None, None)
+        scene.streamer.open(FEED, text)
     assert (error.value.status, error.value.code) == (400, "invalid_cursor")
     assert error.value.rule == "must be 24 hex digits, at most 13 decimal digits, or 'now'"
 
@@ -95,7 +95,7 @@ def test_forged_cursors_get_data(scene: Scene, text: str) -> None:
     """Whatever a client makes up: the stream comes to its frontier, and what follows arrives."""
     scene.post(op("a"))
     scene.project()
-    stream = scene.streamer.open(FEED, text, None, None)
+    stream = scene.streamer.open(FEED, text)
     for _ in range(200):
         if stream.next().at_frontier:
             break
@@ -120,7 +120,7 @@ def test_forged_cursors_get_data(scene: Scene, text: str) -> None:
 def test_bad_filters(scene: Scene, types: str | None, parents: str | None) -> None:
     """Refused with 400 before anything is streamed."""
     with pytest.raises(Rejected) as error:
-        scene.streamer.open(FEED, "", types, parents)
+        scene.streamer.open(FEED, "", {"types": types, "parents": parents})
     assert (error.value.status, error.value.code) == (400, "invalid_filter")
 
 

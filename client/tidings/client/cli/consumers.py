@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from tidings.client.cli.feed_options import filter_options
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.place_options import Place, place_options
 from tidings.client.cli.render import NONE, cell
@@ -105,17 +106,14 @@ def show(name: str, as_json: bool, place: Place) -> None:
     show_default=True,
     help="oldest, now, copy (every object first) or the id of a message.",
 )
-@click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
-@click.option("--parents", default="", metavar="X,Y", help="Only objects below one of these.")
+@filter_options
 @place_options
-def create(name: str, start: str, types: str, parents: str, place: Place) -> None:
+def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) -> None:
     """
     Register a consumer; one that is there gets the filter and stays where it is.
 
     The log is kept for it from now on.
     """
-    lists = {"types": types, "parents": parents}
-    wanted = {field: text.split(",") for field, text in lists.items() if text}
     with place.asking() as api:
         found = api.register(name, {"from": start, **wanted})
     click.echo(f"{name} stands at {found['position'] or NONE}")

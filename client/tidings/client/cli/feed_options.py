@@ -28,6 +28,33 @@ endpoint_option = click.option(
 )
 
 
+def filter_options(command: Command) -> Command:
+    """Adds what of a feed is wanted to a command, which is given *wanted*: lists by field."""
+
+    @functools.wraps(command)
+    def with_filter(types: str, parents: str, ids: str, **others: Any) -> None:
+        given = {"types": types, "parents": parents, "ids": ids}
+        wanted = {
+            name: [value.strip() for value in text.split(",") if value.strip()]
+            for name, text in given.items()
+            if text
+        }
+        command(wanted=wanted, **others)
+
+    options = (
+        click.option("--types", default="", metavar="A,B", help="Only objects of these types."),
+        click.option(
+            "--parents", default="", metavar="X,Y", help="Only objects below one of these."
+        ),
+        click.option(
+            "--ids", default="", metavar="I,J", help="Only objects with these ids; x* begin with x."
+        ),
+    )
+    for option in reversed(options):
+        with_filter = option(with_filter)
+    return with_filter
+
+
 @dataclass(frozen=True, slots=True)
 class NamedFeed:
     """*feed*, and where: one of *url*, *stage* and *endpoint_url* is not empty."""

@@ -11,6 +11,7 @@ from typing import Literal
 
 import click
 from tidings.client.cli import render
+from tidings.client.cli.feed_options import filter_options
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.password_options import password_options
 from tidings.client.cli.stage_options import address_options
@@ -72,8 +73,7 @@ class Interrupts:
     help="Start after this event id; `0` for a copy of everything first, `now` (default) for the"
     " end.",
 )
-@click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
-@click.option("--parents", default="", metavar="X,Y", help="Only objects below one of these.")
+@filter_options
 @click.option(
     "--leave",
     is_flag=True,
@@ -106,8 +106,7 @@ def tail(
     ws_url: str | None,
     feed: str,
     cursor: str | None,
-    types: str,
-    parents: str,
+    wanted: dict[str, list[str]],
     leave: bool,
     password: str,
     state_file: Path | None,
@@ -126,6 +125,7 @@ def tail(
     Examples:
       tidings tail                                    what happens from now on
       tidings tail --from 0 --types video,channel     a copy first, of two types
+      tidings tail --ids 'x3*'                        what happens to objects whose ids begin so
       tidings tail --state-file seen.cursor --json    for a program that may be restarted
       tidings tail --state-file seen --allow-replication   the same, with a copy to begin with
       tidings tail --from 0 --count 10                ten operations, then stop
@@ -135,8 +135,9 @@ def tail(
             url,
             transport=transport,
             feed=feed,
-            types=_values(types),
-            parents=_values(parents),
+            types=wanted.get("types", ()),
+            parents=wanted.get("parents", ()),
+            ids=wanted.get("ids", ()),
             leave=leave,
             password=password,
             cursor=cursor,
@@ -173,7 +174,3 @@ def _print(consumer: Consumer, count: int | None, as_json: bool, interrupts: Int
 
 def _tell(lost: Lost, delay_s: float) -> None:
     click.echo(f"{render.plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
-
-
-def _values(text: str) -> tuple[str, ...]:
-    return tuple(value.strip() for value in text.split(",") if value.strip())

@@ -54,6 +54,7 @@ class Consumer(Closing):
         feed: str = "main",
         types: Sequence[str] = (),
         parents: Sequence[str] = (),
+        ids: Sequence[str] = (),
         leave: bool = False,
         password: str = "",
         cursor: str | None = None,
@@ -65,7 +66,7 @@ class Consumer(Closing):
     ) -> None:
         if in_flight_max < 1:
             raise ValueError(f"in_flight_max must be at least 1, not {in_flight_max}")
-        wanted = Subscription(feed, tuple(types), tuple(parents), leave, password)
+        wanted = Subscription(feed, tuple(types), tuple(parents), leave, password, tuple(ids))
         state = StateFile(Path(state_file)) if state_file is not None else None
         self._intake = Intake(
             listener(transport, url, ws_url, wanted),

@@ -34,6 +34,7 @@ def follow(
     feed: str = "main",
     types: Sequence[str] = (),
     parents: Sequence[str] = (),
+    ids: Sequence[str] = (),
     leave: bool = False,
     password: str = "",
     ws_url: str | None = None,
@@ -58,7 +59,7 @@ def follow(
         Refused: the server will not answer otherwise.
         WrongUrl: *url* or *ws_url* is no address.
     """
-    wanted = Subscription(feed, tuple(types), tuple(parents), leave, password)
+    wanted = Subscription(feed, tuple(types), tuple(parents), leave, password, tuple(ids))
     listen = _listener(transport, url, ws_url, wanted)
     return resume(listen, cursor, on_moved=on_moved, on_lost=on_lost, wait=wait)
 

@@ -46,8 +46,9 @@ class Session(Closing):
         self.fence: int = answer["fence"]
         self.cursor: str = answer["cursor"]
         self._copying: bool = answer["copying"]
-        self.types: list[str] = answer.get("types", [])
-        self.parents: list[str] = answer.get("parents", [])
+        self.filter: dict[str, list[str]] = {
+            name: answer.get(name, []) for name in ("types", "parents", "ids")
+        }
         self.single_through: str = answer["single_through"] or ""
         self._acked = _spans(answer["acked"])
         self._heard(answer)

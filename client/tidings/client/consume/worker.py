@@ -154,8 +154,9 @@ class Worker(Closing):
     def _reading(self, session: Session) -> Consumer:
         return Consumer(
             **self._source,  # type: ignore[arg-type]
-            types=session.types,
-            parents=session.parents,
+            types=session.filter["types"],
+            parents=session.filter["parents"],
+            ids=session.filter["ids"],
             cursor=session.cursor,
         )
 

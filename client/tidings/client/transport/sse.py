@@ -120,8 +120,7 @@ class Connection:
         return self._parser.feed(chunk)
 
     def _parameters(self) -> dict[str, str]:
-        filters = {"types": self._wanted.types, "parents": self._wanted.parents}
-        found = {name: ",".join(values) for name, values in filters.items() if values}
+        found = {name: ",".join(values) for name, values in self._wanted.lists().items()}
         return found | ({"leave": "true"} if self._wanted.leave else {})
 
 

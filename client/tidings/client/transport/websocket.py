@@ -226,10 +226,7 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
     message: dict[str, Any] = {"action": "subscribe", "feed": wanted.feed, "from": cursor or NOW}
     if _EVENT_ID.fullmatch(cursor):
         message = {"action": "resume", "feed": wanted.feed, "cursor": cursor}
-    if wanted.types:
-        message["types"] = list(wanted.types)
-    if wanted.parents:
-        message["parents"] = list(wanted.parents)
+    message |= wanted.lists()
     if wanted.leave:
         message["leave"] = True
     if wanted.password:

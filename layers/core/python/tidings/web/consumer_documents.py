@@ -47,13 +47,8 @@ def session_document(session: Session, now_ms: int) -> Document:
         "single_through": position.spelled(consumer.single),
         "retries": list(consumer.retries),
         "paused": consumer.paused,
-        **filter_document(consumer),
+        **consumer.filter.values(),
     }
-
-
-def filter_document(consumer: Consumer) -> Document:
-    named = {"types": consumer.types, "parents": consumer.parents}
-    return {name: list(values) for name, values in named.items() if values is not None}
 
 
 def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
@@ -78,5 +73,5 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
         },
         "paused": consumer.paused,
         "worker": consumer.owner if consumer.held(now_ms) else None,
-        **filter_document(consumer),
+        **consumer.filter.values(),
     }

@@ -10,6 +10,7 @@ from tidings.core.consumers.admin import reason_from
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.worker import Lag, Session
 from tidings.core.errors import InvalidConsumer
+from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
 from tidings.web.answers import json_answer
 from tidings.web.consumer_documents import (
@@ -19,7 +20,7 @@ from tidings.web.consumer_documents import (
     parked_document,
     session_document,
 )
-from tidings.web.consumers_request import Asked, acknowledgement, fence, text, values
+from tidings.web.consumers_request import Asked, acknowledgement, fence, text
 from tidings.web.routes import CONSUMER_ACTIONS, NEEDS
 
 if TYPE_CHECKING:
@@ -135,13 +136,8 @@ class ConsumerRouter:
         return 200, {"notes": told}
 
     def _register(self, asked: Asked) -> Reply:
-        body = asked.fields("from", "types", "parents")
-        wanted = Consumer(
-            asked.feed,
-            asked.name,
-            types=values(body, "types"),
-            parents=values(body, "parents"),
-        )
+        body = asked.fields("from", *filters.FIELDS)
+        wanted = Consumer(asked.feed, asked.name, filters.from_lists(body, InvalidConsumer))
         start = body.get("from", position.OLDEST)
         consumer, new = self._overseer.register(asked.feed, asked.name, wanted, start)
         lag = self._watchers.consumer(asked.feed, asked.name)[1]

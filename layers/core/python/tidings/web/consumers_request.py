@@ -10,7 +10,6 @@ from tidings.core.consumers import position
 from tidings.core.consumers.admin import Reason, reason_from
 from tidings.core.consumers.worker import Acknowledgement
 from tidings.core.errors import InvalidConsumer
-from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.json_body import object_from
 from tidings.core.model.numbers import whole_in
@@ -103,9 +102,3 @@ def text(body: Body, field: str) -> str:
     if not isinstance(found, str) or not found:
         raise InvalidConsumer("must be a text", field=field, value=found)
     return found
-
-
-def values(body: Body, field: str) -> tuple[str, ...] | None:
-    if body.get(field) is None:
-        return None
-    return tuple(sorted(filters.checked(_list(body, field), field)))

@@ -88,6 +88,7 @@ SCHEMAS: dict[str, Schema] = {
             "from": {"anyOf": [{"type": "string", "enum": ["oldest", "now", "copy"]}, _ID]},
             "types": _list(_NAME, limits.FILTER_VALUES_MAX),
             "parents": _list(_NAME, limits.FILTER_VALUES_MAX),
+            "ids": _list(_NAME, limits.FILTER_VALUES_MAX),
         },
     },
     "ConsumerAction": {
@@ -137,6 +138,7 @@ SCHEMAS: dict[str, Schema] = {
 PARAMETERS: dict[str, Schema] = {
     "types": {"type": "string"},
     "parents": {"type": "string"},
+    "ids": {"type": "string"},
     "leave": {"type": "string", "enum": ["true", "false"]},
     "lastEventId": {"type": "string"},
     "since": _WHOLE,
@@ -165,7 +167,7 @@ _KEYED = ("Idempotency-Key",)
 _CONFIGURED = ((YAML, _ref("Configuration")),)
 _MARKED = ((FORM, _ref("Health")),)
 _ACTED = ((JSON, _ref("ConsumerAction")),)
-_SELECTED = ("types", "parents", "share")
+_SELECTED = ("types", "parents", "ids", "share")
 _POSTED = _list(_ref("Operation"), limits.REQUEST_OPERATIONS_MAX)
 _MEMBERS = "the one member there is"
 _MACHINE = "the sandbox that answers"
@@ -183,7 +185,7 @@ DOCS: dict[str, Doc] = {
     "GET /ops": Doc(
         "follow the feed",
         "7",
-        query=("types", "parents", "leave", "lastEventId"),
+        query=("types", "parents", "ids", "leave", "lastEventId"),
         headers=("Last-Event-ID",),
         answer=STREAM,
     ),

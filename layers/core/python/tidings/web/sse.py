@@ -117,9 +117,7 @@ class EventStreams:
         return self._streamer().open(
             feed,
             cursor,
-            _first(query, "types"),
-            _first(query, "parents"),
-            _first(query, "leave"),
+            {name: values[0] for name, values in query.items()},
             credential_from(headers.get("authorization")),
         )
 

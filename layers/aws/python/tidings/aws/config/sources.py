@@ -83,8 +83,7 @@ def spelled(source: Source) -> dict[str, Any]:
     """What `parse` reads, of the fields that are not as they are by themselves."""
     wanted = source.selection.filter
     said: dict[str, Any] = {
-        "types": sorted(wanted.types) if wanted.types is not None else None,
-        "parents": sorted(wanted.parents) if wanted.parents is not None else None,
+        **wanted.values(),
         "share": source.selection.share.spelled() if source.selection.share else None,
         "fall_off": source.fall_off.value if source.fall_off is not FallOff.BOOTSTRAP else None,
         "restart_offset": source.restart_offset or None,
@@ -132,8 +131,8 @@ def _check_fields(said: Mapping[str, Any]) -> None:
 
 def _read(said: Mapping[str, Any]) -> Source:
     values = {name: read(said.get(name), name) for name, read in _FIELDS.items()}
-    types, parents, share = (values.pop(name) for name in ("types", "parents", "share"))
-    chosen = filters.wanting(types, parents, leave=parents is not None)
+    sets, share = {name: values.pop(name) for name in filters.FIELDS}, values.pop("share")
+    chosen = filters.wanting(**sets, leave=sets["parents"] is not None)
     source = Source(selection=Selection(chosen, share), **values)
     unnamed = source.role is Role.ELECTED and not source.cluster
     return replace(source, cluster=source.url) if unnamed else source
@@ -229,8 +228,7 @@ def _cluster(value: object, field: str) -> str:
 
 _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "url": _url,
-    "types": _names,
-    "parents": _names,
+    **dict.fromkeys(filters.FIELDS, _names),
     "share": _share,
     "fall_off": _fall_off,
     "restart_offset": _offset,

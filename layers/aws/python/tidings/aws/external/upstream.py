@@ -129,12 +129,8 @@ def _refusal(host: str, status: int, text: str, after: int) -> Exception:
 
 def _selected(selection: Selection) -> dict[str, str]:
     chosen, share = selection.filter, selection.share
-    asked = {
-        "types": "" if chosen.types is None else ",".join(sorted(chosen.types)) or ",",
-        "parents": "" if chosen.parents is None else ",".join(sorted(chosen.parents)) or ",",
-        "share": share.spelled() if share else "",
-    }
-    return {name: value for name, value in asked.items() if value}
+    asked = {name: ",".join(values) or "," for name, values in chosen.values().items()}
+    return asked | ({"share": share.spelled()} if share else {})
 
 
 def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:

@@ -21,7 +21,7 @@ from tidings.core.settings.feed import endings_of
 from tidings.core.settings.revocations import FOR_GOOD, may_be_forgotten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.rate_limit import Charges
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tidings.core.settings.revocations import Admission
     from tidings.core.settings.stores import Profiles
     from tidings.core.state.stores import StateStore
+
+_NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
 # A field of the first event of a stream: a browser waits so long before it resumes, instead of
@@ -151,13 +153,11 @@ class Streamer:
         self,
         feed: str,
         cursor: str,
-        types: str | None,
-        parents: str | None,
-        leave: str | None = None,
+        query: Mapping[str, str | None] = _NO_FILTER,
         given: Credential | None = None,
     ) -> Stream:
         """
-        The stream of *feed* behind *cursor*.
+        The stream of *feed* behind *cursor*, filtered as *query* says (`filters.from_query`).
 
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
@@ -167,8 +167,8 @@ class Streamer:
         name = feeds.check_known(feed, self.feeds)
         since_ms = self.catch_up.clock()
         allowed = READS.admit(self.guard, name, given)
-        at, asked = cursors.parse(cursor), filters.parse(types, parents, leave)
-        wanted = allowed.narrowed(asked, leave=leave == "true")
+        at, asked = cursors.parse(cursor), filters.from_query(query)
+        wanted = allowed.narrowed(asked, leave=query.get("leave") == "true")
         self.guard.check_leave(name, wanted)
         profiles = self.guard.profiles
         template = profiles.profile(name).object_url

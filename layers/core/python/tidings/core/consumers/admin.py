@@ -79,7 +79,7 @@ class Overseer:
                 return fresh, True
 
         def refilter(found: Consumer) -> Change:
-            other = replace(found, types=wanted.types, parents=wanted.parents)
+            other = replace(found, filter=wanted.filter)
             return Change(other if other == found else consumers.unheld(other))
 
         return self.book.change(feed, name, refilter), False

@@ -17,7 +17,7 @@ from tidings.core.consumers import position as positions
 from tidings.core.consumers.position import later, rank
 from tidings.core.errors import ConsumerHeld, FenceLost, InvalidConsumer, NothingDone
 from tidings.core.model.cursors import Place, Replication, Since
-from tidings.core.model.filters import Filter
+from tidings.core.model.filters import EVERYTHING, Filter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -39,6 +39,7 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """
+    *filter*: what of the feed it is sent; the rest counts as acknowledged.
     *position*: everything up to it is acknowledged; None: nothing ever was. *acked* is what is
     acknowledged above it. A worker has begun to write what lies up to *sent*; what lies up to
     *single* was begun by one that did not finish, and is sent one at a time. *retries* are ids
@@ -47,8 +48,7 @@ class Consumer:
 
     feed: str
     name: str
-    types: tuple[str, ...] | None = None
-    parents: tuple[str, ...] | None = None
+    filter: Filter = EVERYTHING
     position: Position | None = None
     acked: Spans = ()
     sent: Position | None = None
@@ -109,15 +109,6 @@ class Change:
     note: Note | None = None
     park: Parked | None = None
     drop: tuple[str, ...] = ()
-
-
-def wanted(consumer: Consumer) -> Filter:
-    """What of the feed it is sent; the rest counts as acknowledged."""
-    return Filter(_set(consumer.types), _set(consumer.parents))
-
-
-def _set(values: tuple[str, ...] | None) -> frozenset[str] | None:
-    return None if values is None else frozenset(values)
 
 
 def taken(consumer: Consumer, worker: str, now_ms: int) -> Consumer:

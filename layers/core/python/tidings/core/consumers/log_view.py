@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.consumers import ack_ranges
 from tidings.core.consumers import position as positions
-from tidings.core.consumers.consumer import passed, wanted
+from tidings.core.consumers.consumer import passed
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import PagesLost
@@ -210,7 +210,7 @@ def line_at(page: Page | None, place: Place) -> str | None:
 
 def _first_open(consumer: Consumer, page: Page) -> Entry | None:
     """The first entry of *page* that *consumer* is to be sent and has not acknowledged."""
-    filtered, behind = wanted(consumer), positions.rank(consumer.position)
+    filtered, behind = consumer.filter, positions.rank(consumer.position)
     for place, line in _lines(page):
         if positions.rank(place) <= behind or not filtered.matches(parse_line(line)):
             continue

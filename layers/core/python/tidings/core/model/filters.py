@@ -13,14 +13,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.errors import InvalidFilter
+from tidings.core.errors import InvalidFilter, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tidings.core.model.operations import Operation
 
 ALL_KEY = "*"
+ANY = "*"  # at the end of an id: whatever follows
+FIELDS = ("types", "parents", "ids")  # of a request, each a list of values
 _SIEVE_VALUES_MAX = 8  # looking for more in a line takes longer than parsing it
 _SIEVES_MAX = 4096  # filters in use at a time that are remembered; another costs 2 us
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
@@ -32,6 +34,7 @@ class Filter:
     """
     None: not filtered. An empty set matches nothing (`types=,`).
 
+    One of *ids* that ends with `*` stands for all ids that begin with what is before it.
     *leave*: an operation that takes one of *parents* away is told too. Made by `wanting`.
     *kinds*, of a listener, stands alone: pairs of a type and what must be among `changed`.
     *veiled*: of what left it is told which object it was and nothing else, and only where that is
@@ -43,13 +46,20 @@ class Filter:
     leave: bool = False
     kinds: frozenset[tuple[str, str]] | None = None
     veiled: bool = False
+    ids: frozenset[str] | None = None
 
     def matches(self, operation: Operation) -> bool:
         if self.kinds is not None:
             return any((operation.type, sub) in self.kinds for sub in operation.changed)
-        if self.types is not None and operation.type not in self.types:
+        if not self._concerns(operation):
             return False
         return self.parents is None or not self.parents.isdisjoint(operation.parents)
+
+    def _concerns(self, operation: Operation) -> bool:
+        """Whether *operation* is of an object whose type and id, which never change, match."""
+        if self.types is not None and operation.type not in self.types:
+            return False
+        return self.ids is None or _begins(operation.id, self.ids)
 
     def left_by(self, operation: Operation, left: Iterable[str] | None) -> bool:
         """
@@ -57,7 +67,7 @@ class Filter:
 
         *left* are the parents it took away; None: unknown, so that it may be any.
         """
-        if not self.leave or (self.types is not None and operation.type not in self.types):
+        if not self.leave or not self._concerns(operation):
             return False
         if left is None:
             return not self.veiled
@@ -70,11 +80,16 @@ class Filter:
         What is not in the text is in no operation; what is there may be something else, and
         has to be parsed. That spares most of the parsing of a filtered stream.
         """
-        return _occurs(self.types, text) and _occurs(self.parents, text)
+        return all(_occurs(values, text) for values in (self.types, self.parents, self.ids))
 
     @property
     def is_everything(self) -> bool:
-        return self.types is None and self.parents is None and self.kinds is None
+        return self.values() == {} and self.kinds is None
+
+    def values(self) -> dict[str, list[str]]:
+        """What each field of a request names, sorted, without those that are not filtered."""
+        found = {name: getattr(self, name) for name in FIELDS}
+        return {name: sorted(values) for name, values in found.items() if values is not None}
 
     @property
     def listens(self) -> bool:
@@ -98,19 +113,28 @@ EVERYTHING = Filter()
 LEAVERS = Filter(types=frozenset(), leave=True)  # matches nothing, see `Pusher`
 
 
-def wanting(types: frozenset[str] | None, parents: frozenset[str] | None, *, leave: bool) -> Filter:
-    """A type is never left, as it names the object; so *leave* counts beside *parents* only."""
-    return Filter(types, parents, leave and bool(parents))
+def wanting(
+    types: frozenset[str] | None,
+    parents: frozenset[str] | None,
+    ids: frozenset[str] | None = None,
+    *,
+    leave: bool,
+) -> Filter:
+    """A type and an id are never left, they name the object; *leave* counts beside *parents*."""
+    return Filter(types, parents, leave and bool(parents), ids=ids)
 
 
 def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     """
     What of *wanted* lies within *bound*: of types and of parents, those that both name.
 
+    A bound names no ids.
+
     *leave*: leaves were asked for, also where *wanted* itself names no parents.
     """
     parents = _common(wanted.parents, bound.parents)
-    found = wanting(_common(wanted.types, bound.types), parents, leave=wanted.leave or leave)
+    types = _common(wanted.types, bound.types)
+    found = wanting(types, parents, wanted.ids, leave=wanted.leave or leave)
     return replace(found, veiled=found.leave and bound.parents is not None)
 
 
@@ -132,7 +156,7 @@ def _spelled(values: frozenset[str]) -> tuple[str, ...] | None:
     """*values* as every JSON has them; None where they are many, or one might be escaped."""
     if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
         return None
-    return tuple(f'"{value}"' for value in values)
+    return tuple(f'"{value[:-1]}' if value.endswith(ANY) else f'"{value}"' for value in values)
 
 
 def parent_key(parent: str) -> str:
@@ -157,16 +181,55 @@ def keys_of(operation: Operation) -> Iterator[str]:
         yield kind_key(operation.type, sub)
 
 
-def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:
+def _begins(id: str, wanted: frozenset[str]) -> bool:
+    if id in wanted:
+        return True
+    return any(id.startswith(each[:-1]) for each in wanted if each.endswith(ANY))
+
+
+def from_query(query: Mapping[str, str | None]) -> Filter:
     """
-    A filter from two comma-separated lists and a switch; None or empty is no filter, and off.
+    A filter from comma-separated lists, `FIELDS`, and the switch `leave`; empty is as absent.
 
     Raises:
         InvalidFilter: too many values, a value too long, one that cannot be stored, or a
             switch that is neither `true` nor `false`.
     """
-    switched = _switch(leave, "leave")
-    return wanting(_values(types, "types"), _values(parents, "parents"), leave=switched)
+    values = {name: text.split(",") for name in FIELDS if (text := query.get(name))}
+    return from_lists(values, leave=_switch(query.get("leave"), "leave"))
+
+
+def from_lists(
+    values: Mapping[str, object], wrong: type[Rejected] = InvalidFilter, *, leave: bool = False
+) -> Filter:
+    """
+    A filter from lists of texts, `FIELDS`; what else *values* has is none of its.
+
+    Raises:
+        InvalidFilter: see `from_query`.
+        *wrong*: one is no list of texts.
+    """
+    sets = {}
+    for name in FIELDS:
+        found = values.get(name)
+        texts = isinstance(found, list) and all(isinstance(each, str) for each in found)
+        if found is not None and not texts:
+            raise wrong("must be an array of strings", field=name, value=found)
+        sets[name] = checked(found, name) if isinstance(found, list) else None
+    return wanting(**sets, leave=leave)
+
+
+def of(values: Mapping[str, Iterable[str] | None]) -> Filter:
+    """The filter that `Filter.values` tells."""
+    types, parents, ids = (
+        None if each is None else frozenset(each) for each in map(values.get, FIELDS)
+    )
+    return Filter(types, parents, ids=ids)
+
+
+def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:
+    """As `from_query`."""
+    return from_query({"types": types, "parents": parents, "leave": leave})
 
 
 def _switch(text: str | None, field: str) -> bool:
@@ -175,18 +238,12 @@ def _switch(text: str | None, field: str) -> bool:
     return text == "true"
 
 
-def _values(text: str | None, field: str) -> frozenset[str] | None:
-    if not text:
-        return None
-    return checked(text.split(","), field)
-
-
 def checked(values: list[str], field: str) -> frozenset[str]:
     """
     *values* as a set without empty ones.
 
     Raises:
-        InvalidFilter: see `parse`.
+        InvalidFilter: see `from_query`.
     """
     found = frozenset(value for value in values if value)
     if len(found) > limits.FILTER_VALUES_MAX:

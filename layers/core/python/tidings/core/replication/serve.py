@@ -17,7 +17,6 @@ from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Cursor, Place
-from tidings.core.model.filters import Filter
 from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import parse_line
 from tidings.core.replication.selection import ALL, Selection, parse_share, select
@@ -84,8 +83,8 @@ def parse_rows(query: Query) -> RowsAsked:
 
 def _selection(query: Query) -> Selection:
     """With parents it always asks for leaves, or a copy would keep what has left it."""
-    types, parents = _text(query, "types"), _text(query, "parents")
-    chosen = filters.parse(types, parents, "true" if parents else None)
+    named = {name: _text(query, name) for name in filters.FIELDS}
+    chosen = filters.from_query(named | {"leave": "true" if named["parents"] else None})
     return Selection(chosen, parse_share(_text(query, "share")))
 
 
@@ -213,7 +212,7 @@ def wants(selection: Selection, row: Row) -> bool:
     """
     if selection.share is not None and not selection.share.holds(row.key):
         return False
-    wanted = Filter(selection.filter.types) if row.deleted else selection.filter
+    wanted = replace(selection.filter, parents=None) if row.deleted else selection.filter
     return wanted.is_everything or wanted.matches(parse_line(row.line))
 
 

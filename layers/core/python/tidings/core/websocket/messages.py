@@ -45,7 +45,7 @@ def parse(text: str, known_feeds: frozenset[str]) -> Message:
     return Message(
         act,
         check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
-        filters.wanting(_values(raw, "types"), _values(raw, "parents"), leave=leave),
+        filters.from_lists(raw, InvalidMessage, leave=leave),
         cursor,
         cursors.parse(cursor),
         _password(raw),
@@ -114,12 +114,3 @@ def _cursor(raw: dict[str, Any], act: Act) -> str:
     if not cursor:
         raise InvalidCursor("is required to resume", field="cursor", value=raw.get("cursor"))
     return cursor
-
-
-def _values(raw: dict[str, Any], field: str) -> frozenset[str] | None:
-    values = raw.get(field)
-    if values is None:
-        return None
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InvalidMessage("must be an array of strings", field=field, value=values)
-    return filters.checked(values, field)

@@ -24,6 +24,7 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.core import limits
 from tidings.core.consumers import ack_ranges, position
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
+from tidings.core.model import filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,14 +53,12 @@ def encode(consumer: Consumer) -> Item:
         "single": position.spelled(consumer.single) or "",
         "owner": consumer.owner,
     }
-    lists = {
-        "types": consumer.types,
-        "parents": consumer.parents,
-        "retries": consumer.retries or None,
-    }
+    lists = consumer.filter.values()
+    if consumer.retries:
+        lists["retries"] = list(consumer.retries)
     return {
         **key(consumer.feed, consumer.name),
-        **{name: texts(values) for name, values in lists.items() if values is not None},
+        **{name: texts(values) for name, values in lists.items()},
         **without_empty(strings),
         **{name: number(value) for name, value in numbers.items() if value},
         **({"paused": {"BOOL": True}} if consumer.paused else {}),
@@ -72,8 +71,7 @@ def decode(item: Mapping[str, Any]) -> Consumer:
     return Consumer(
         feed=text_of(item, "kind").removeprefix(_PREFIX),
         name=text_of(item, "name"),
-        types=texts_of(item, "types"),
-        parents=texts_of(item, "parents"),
+        filter=filters.of({name: texts_of(item, name) for name in filters.FIELDS}),
         position=position.read(text_of(item, "position")),
         acked=ack_ranges.read(text_of(item, "acked")),
         sent=position.read(text_of(item, "sent")),

@@ -20,10 +20,7 @@ _NAME = "filter"
 
 
 def encode(wanted: Filter) -> Item:
-    fields = {"types": wanted.types, "parents": wanted.parents}
-    given: dict[str, Any] = {
-        name: sorted(values) for name, values in fields.items() if values is not None
-    }
+    given: dict[str, Any] = {**wanted.values()}
     if wanted.leave:
         given["leave"] = True
     if wanted.veiled:
