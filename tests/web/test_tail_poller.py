@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Reader, Run
 from tidings.core.model.pages import Page
-from tidings.web.tail_poller import POLL_S, TailPoller
+from tidings.web.tail_poller import POLL_S, Pace, TailPoller
 
 from tests.core.scene import FEED, NOW, page
 from tests.fakes import MemoryFollowers, MemoryLog
@@ -40,7 +40,7 @@ class Log:
 def run(scene: Callable[[Log, TailPoller], Awaitable[None]]) -> Log:
     async def play() -> None:
         async with asyncio.timeout(LONG_S):
-            await scene(log, TailPoller(log.read))
+            await scene(log, TailPoller(log.read, Pace()))
 
     log = Log()
     asyncio.run(play())

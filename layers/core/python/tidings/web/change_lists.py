@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed
     from tidings.core.auth.rate_limit import Charges, ReadCharge
-    from tidings.web.tail_poller import TailPoller
+    from tidings.web.tail_poller import Listen, TailPoller
 
 Listed = Callable[[Query], Awaitable[Listing]]
 
@@ -63,7 +63,9 @@ class ChangeLists:
         origins: tuple[str, ...],
         prefix: str = "",
         charges: Charges = free,
+        listen: Listen | None = None,
     ) -> None:
+        self._listen = listen
         self._lister, self._gate = lister, gate
         self._feeds, self._origins, self._prefix = feeds, origins, prefix
         self._charges = charges
@@ -141,10 +143,11 @@ class ChangeLists:
         return replace(found, at_start=listing.at_start)
 
     def _poller(self, feed: str) -> TailPoller:
-        from tidings.web.tail_poller import TailPoller
+        from tidings.web.tail_poller import TailPoller, at_a_pace
 
         if feed not in self._pollers:
-            self._pollers[feed] = TailPoller(partial(self._lister().reader.read, feed))
+            read = partial(self._lister().reader.read, feed)
+            self._pollers[feed] = TailPoller(read, (self._listen or at_a_pace)(feed))
         return self._pollers[feed]
 
 

@@ -33,7 +33,7 @@ from tidings.web.asgi import (
 )
 from tidings.web.request import Answer
 from tidings.web.router import WrongMethod
-from tidings.web.tail_poller import POLL_S, TailPoller
+from tidings.web.tail_poller import POLL_S, Listen, TailPoller, at_a_pace
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -58,7 +58,9 @@ class Portions:
         guard: Callable[[], Guard],
         feeds: frozenset[str],
         origins: tuple[str, ...],
+        listen: Listen = at_a_pace,
     ) -> None:
+        self._listen = listen
         self._portioner, self._guard, self._feeds = portioner, guard, feeds
         self._origins = origins
         self._pollers: dict[tuple[str, bool], TailPoller] = {}
@@ -126,7 +128,7 @@ class Portions:
         key = (feed, asked.selection.filter.leave)
         if key not in self._pollers:
             read = partial(self._portioner().catch_up.read, feed, leave=key[1])
-            self._pollers[key] = TailPoller(read)
+            self._pollers[key] = TailPoller(read, self._listen(feed))
         return self._pollers[key]
 
 

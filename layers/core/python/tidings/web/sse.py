@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from tidings.web.prefetch import Chunks
-    from tidings.web.tail_poller import TailPoller
+    from tidings.web.tail_poller import Listen, TailPoller
 
 HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
 LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
@@ -60,7 +60,8 @@ class EventStreams:
     """
     The app. *streamer* and *compatibility* are built when the first client comes; *origins* are the
     pages a browser may read from. A stream lasts *longest_ms*: Lambda does not say when a client
-    has left, so this is how long one who did holds a function.
+    has left, so this is how long one who did holds a function. *listen* is for news of a feed;
+    without it its end is read at a pace.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class EventStreams:
         clock: Clock,
         origins: tuple[str, ...],
         longest_ms: int,
+        listen: Listen | None = None,
     ) -> None:
+        self._listen = listen
         self._streamer, self._compatibility = streamer, compatibility
         self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
         self._pollers: dict[tuple[str, bool], TailPoller] = {}
@@ -177,12 +180,12 @@ class EventStreams:
 
     def _poller(self, stream: Stream) -> TailPoller:
         """The one of the stream's feed; where leaves are told, the end is another."""
-        from tidings.web.tail_poller import TailPoller  # loads asyncio
+        from tidings.web.tail_poller import TailPoller, at_a_pace  # loads asyncio
 
         key = (stream.feed, stream.filter.leave)
         if key not in self._pollers:
             read = partial(stream.catch_up.read, stream.feed, leave=stream.filter.leave)
-            self._pollers[key] = TailPoller(read)
+            self._pollers[key] = TailPoller(read, (self._listen or at_a_pace)(stream.feed))
         return self._pollers[key]
 
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from tidings.core.catchup.tail_cache import Tail
 from tidings.core.log.reader import Run
@@ -19,11 +19,41 @@ POLL_S = 0.2  # a consumer hears within a second; five reads a second cost 5 RRU
 FRESH_S = 5 * POLL_S  # what was read longer ago may be far from the end by now
 
 
-class TailPoller:
-    """*read* gives what follows a page of the feed; it is called in a thread."""
+class News(Protocol):
+    """How a poller learns that it is worth while to read."""
 
-    def __init__(self, read: Callable[[int], Run]) -> None:
-        self._read = read
+    async def wait(self) -> None:
+        """Return when something may have come since the last time."""
+        ...
+
+    def look(self) -> None:
+        """Something may be there already: the next wait is none."""
+        ...
+
+
+class Pace:
+    """Implements `News` where nobody notifies this process."""
+
+    async def wait(self) -> None:
+        await asyncio.sleep(POLL_S)
+
+    def look(self) -> None:
+        """It looks all the same."""
+
+
+Listen = Callable[[str], News]  # for news of a feed
+
+
+def at_a_pace(feed: str) -> News:
+    """Implements `Listen`: the same for every feed."""
+    return Pace()
+
+
+class TailPoller:
+    """*read*, called in a thread when *news* say so, gives what follows a page of the feed."""
+
+    def __init__(self, read: Callable[[int], Run], news: News) -> None:
+        self._read, self._news = read, news
         self._tail = Tail()
         self._read_s = float("-inf")
         self._waiting = 0
@@ -47,6 +77,7 @@ class TailPoller:
         if not self._is_looking and not self._is_fresh:
             self._tail.start(page)
             self._read_s = self._now_s()
+            self._news.look()
         if self._tail.last > page:
             return
         if not self._is_looking:
@@ -72,7 +103,7 @@ class TailPoller:
         loop = asyncio.get_running_loop()
         news = False
         while not news:
-            await asyncio.sleep(POLL_S)
+            await self._news.wait()
             run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
             self._read_s = self._now_s()
             news = self._tail.extend(run)
