@@ -24,6 +24,7 @@ from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
+from tidings.aws.dynamodb.transport.table import expressions
 from tidings.aws.runtime.clock import sleep_ms
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.rows import Row
@@ -153,18 +154,17 @@ def _item(number: int) -> dict[str, Any]:
     return rows.encode("main", _row(number))
 
 
+_NEWER = "attribute_not_exists(#page) OR #page <= :page"
+
+
 def _newer(number: int) -> dict[str, Any]:
     """Only over an older position, as it would be without a lease."""
-    return {
-        "ConditionExpression": "attribute_not_exists(#page) OR #page <= :page",
-        "ExpressionAttributeNames": {"#page": "page"},
-        "ExpressionAttributeValues": {":page": {"N": "1"}},
-    }
+    return expressions({":page": {"N": "1"}}, ConditionExpression=_NEWER)
 
 
 def _past_boto3(client: DynamoDBClient) -> Callable[[range], None]:
     puts = Puts(client, _TABLE, sleep_ms)
-    newer = Condition(*_newer(0).values())
+    newer = Condition(_NEWER, {":page": {"N": "1"}})
 
     def put(chunk: range) -> None:
         assert all(puts([Put(_item(number), newer) for number in chunk]))

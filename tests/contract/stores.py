@@ -19,7 +19,11 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws.config.deployment import TABLES, Table
 from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
-from tidings.aws.dynamodb.connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
+from tidings.aws.dynamodb.connections import (
+    DynamoDBConnections,
+    DynamoDBInbox,
+    DynamoDBSubscriptions,
+)
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
 from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
@@ -99,7 +103,7 @@ class OwnersOutbox(DynamoDBOutbox):
     """With what an owner's transaction does."""
 
     def leave(self, feed: str, message: OutboxMessage) -> None:
-        self._client.put_item(TableName=self._table, Item=messages.encode(feed, message))
+        self._table.put(messages.encode(feed, message))
 
 
 class Connections(ConnectionStore, Roster, Protocol): ...
@@ -177,7 +181,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBCounters(lambda: client, "control"),
         DynamoDBConnections(client, "connections"),
         DynamoDBInbox(client, "connections"),
-        DynamoDBWatches(client, "connections"),
+        DynamoDBSubscriptions(client, "connections"),
         DynamoDBTags(client, "state"),
         DynamoDBOperatorDocuments(client, "control"),
         DynamoDBRegistry(client, "connections"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from tidings.aws.dynamodb.connections import DynamoDBWatches
+from tidings.aws.dynamodb.connections import DynamoDBSubscriptions
 from tidings.core.websocket.stores import SubscriptionIndex, SubscriptionStore
 
 from tests.core.test_stores import methods
 from tests.fakes import MemorySubscriptions
 
 
-@pytest.mark.parametrize("store", [DynamoDBWatches, MemorySubscriptions])
+@pytest.mark.parametrize("store", [DynamoDBSubscriptions, MemorySubscriptions])
 @pytest.mark.parametrize("port", [SubscriptionIndex, SubscriptionStore])
 def test_a_store_has_the_methods_of_its_port(port: type, store: type) -> None:
     """With the very same arguments, defaults and types."""

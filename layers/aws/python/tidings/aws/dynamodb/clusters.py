@@ -1,8 +1,8 @@
 """
-Seats and members of clusters on DynamoDB, in a table that the members share.
+Leadership leases and members of clusters on DynamoDB, in a table that the members share.
 
-The table may be of another account: that it is not there, or not ours to read, is told as bad
-weather too, so that a relay keeps the role it has and goes on copying.
+The table may belong to another account. A missing table or permission counts as unavailable too,
+so that a relay keeps its role and goes on copying.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
-from tidings.aws.dynamodb.items.attributes import number, text
-from tidings.aws.dynamodb.items.replication import lease as seats
-from tidings.aws.dynamodb.transport.queries import query
-from tidings.aws.runtime.aws_errors import ConditionFailed, translated
+from tidings.aws.dynamodb.items.attributes import number
+from tidings.aws.dynamodb.items.replication import lease as leases
+from tidings.aws.dynamodb.transport.table import Table
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -30,55 +29,35 @@ class DynamoDBClusters:
     """Implements `Coordinator`."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._client, self._table = client, table
+        self._table = Table(client, table)
 
     def seats(self, cluster: str) -> Sequence[LeaderLease]:
         with _reached():
-            found = query(self._client, self._table, text(seats.kind(cluster)))
-        return [seats.decode(item) for item in found]
+            return [leases.decode(item) for item in self._table.of_kind(leases.kind(cluster))]
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
-        item, never = seats.encode(after), before.term == 0
-        try:
-            with _reached():
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=item,
-                    ConditionExpression=f"attribute_not_exists(#term) OR ({_SAME})"
-                    if never
-                    else _SAME,
-                    ExpressionAttributeNames={"#term": "term", "#until": "until"},
-                    ExpressionAttributeValues={
-                        ":term": number(before.term),
-                        ":until": number(before.until_ms),
-                    },
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except ConditionFailed as failed:
-            return failed.retried and failed.item == item  # the answer to ours was lost
-        return True
+        condition = _SAME if before.term else f"attribute_not_exists(#term) OR ({_SAME})"
+        values = {":term": number(before.term), ":until": number(before.until_ms)}
+        with _reached():
+            return self._table.put_once(leases.encode(after), condition, values)
 
     def announce(self, member: Member) -> None:
         with _reached():
-            self._client.put_item(TableName=self._table, Item=seats.encode_member(member))
+            self._table.put(leases.encode_member(member))
 
     def members(self, cluster: str) -> Sequence[Member]:
         with _reached():
-            found = query(self._client, self._table, text(seats.member_kind(cluster)))
-        return [seats.decode_member(item) for item in found]
+            items = self._table.of_kind(leases.member_kind(cluster))
+        return [leases.decode_member(item) for item in items]
 
 
 @contextmanager
 def _reached() -> Iterator[None]:
     """
-    Around one call.
-
     Raises:
-        ConditionFailed: see there.
-        Unavailable: whatever else came.
+        Unavailable: the request failed, for whatever reason.
     """
     try:
-        with translated():
-            yield
+        yield
     except (BotoCoreError, ClientError) as error:
         raise Unavailable(str(error)) from error

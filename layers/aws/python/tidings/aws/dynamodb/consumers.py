@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 from tidings.aws.dynamodb.items import consumer as consumers
-from tidings.aws.dynamodb.items.attributes import Item, number, text
+from tidings.aws.dynamodb.items.attributes import Item, text
+from tidings.aws.dynamodb.transport.table import Table, of_version
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.core import limits
 from tidings.core.errors import Unavailable
@@ -32,17 +33,14 @@ class DynamoDBConsumers:
     """
 
     def __init__(self, client: DynamoDBClient, table: str, new_id: NewId) -> None:
-        self._client, self._table, self._new_id = client, table, new_id
+        self._table, self._new_id = Table(client, table), new_id
 
     def consumer(self, feed: str, name: str) -> Consumer | None:
-        with translated():
-            answer = self._client.get_item(
-                TableName=self._table, Key=consumers.key(feed, name), ConsistentRead=True
-            )
-        return consumers.decode(answer["Item"]) if "Item" in answer else None
+        item = self._table.get(consumers.key(feed, name))
+        return consumers.decode(item) if item else None
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
-        return [consumers.decode(item) for item in self._all(consumers.kind(feed))]
+        return [consumers.decode(item) for item in self._table.of_kind(consumers.kind(feed))]
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         first = self._consumer_write(feed, name, version, change.consumer)
@@ -50,7 +48,7 @@ class DynamoDBConsumers:
         try:
             with translated():
                 if others:
-                    self._client.transact_write_items(TransactItems=[first, *others])
+                    self._table.client.transact_write_items(TransactItems=[first, *others])
                 else:
                     self._alone(first)
         except ConditionFailed as failed:
@@ -62,34 +60,28 @@ class DynamoDBConsumers:
         return True
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
-        kind = consumers.parked_kind(feed, name)
-        return [consumers.decode_parked(item) for item in self._all(kind)]
+        items = self._table.of_kind(consumers.parked_kind(feed, name))
+        return [consumers.decode_parked(item) for item in items]
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
-        with translated():
-            answer = self._client.query(
-                **self._of_kind(consumers.note_kind(feed, name)),
-                ScanIndexForward=False,
-                Limit=limits.NOTES_MAX,
-            )
+        answer = self._table.page(
+            "#kind = :kind",
+            {":kind": text(consumers.note_kind(feed, name))},
+            consistent=False,
+            ScanIndexForward=False,
+            Limit=limits.NOTES_MAX,
+        )
         return [consumers.decode_note(item) for item in answer["Items"]]
 
     def _alone(self, write: Any) -> None:
+        client = self._table.client
         if "Put" in write:
-            self._client.put_item(**write["Put"], ReturnValuesOnConditionCheckFailure="ALL_OLD")
+            client.put_item(**write["Put"], ReturnValuesOnConditionCheckFailure="ALL_OLD")
         else:
-            self._client.delete_item(**write["Delete"])
+            client.delete_item(**write["Delete"])
 
     def _consumer_write(self, feed: str, name: str, version: int, consumer: Consumer | None) -> Any:
-        condition: dict[str, Any] = {
-            "TableName": self._table,
-            "ConditionExpression": "#version = :version"
-            if version
-            else "attribute_not_exists(#version)",
-            "ExpressionAttributeNames": {"#version": "version"},
-        }
-        if version:
-            condition["ExpressionAttributeValues"] = {":version": number(version)}
+        condition = {"TableName": self._table.name, **of_version(version)}
         if consumer is None:
             return {"Delete": {**condition, "Key": consumers.key(feed, name)}}
         stored = replace(consumer, feed=feed, name=name, version=version + 1)
@@ -102,28 +94,10 @@ class DynamoDBConsumers:
             yield self._put(consumers.encode_parked(feed, name, change.park))
         for message in change.drop:
             key = consumers.parked_key(feed, name, message)
-            yield {"Delete": {"TableName": self._table, "Key": key}}
+            yield {"Delete": {"TableName": self._table.name, "Key": key}}
 
     def _put(self, item: Item) -> dict[str, Any]:
-        return {"Put": {"TableName": self._table, "Item": item}}
-
-    def _all(self, kind: str) -> Iterator[Item]:
-        asked = {**self._of_kind(kind), "ConsistentRead": True}
-        while True:
-            with translated():
-                answer = self._client.query(**asked)
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            asked["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
-
-    def _of_kind(self, kind: str) -> dict[str, Any]:
-        return {
-            "TableName": self._table,
-            "KeyConditionExpression": "#kind = :kind",
-            "ExpressionAttributeNames": {"#kind": "kind"},
-            "ExpressionAttributeValues": {":kind": text(kind)},
-        }
+        return {"Put": {"TableName": self._table.name, "Item": item}}
 
 
 def _overtaken(error: ClientError) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items import document as operator_documents
-from tidings.aws.dynamodb.transport.conditional_writes import put_over
-from tidings.aws.runtime.aws_errors import translated
+from tidings.aws.dynamodb.transport.table import Table
 from tidings.core.changeagent.documents import OperatorDocument
 
 if TYPE_CHECKING:
@@ -17,18 +16,13 @@ class DynamoDBOperatorDocuments:
     """Implements `OperatorDocuments`."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._client, self._table = client, table
+        self._table = Table(client, table)
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
-        with translated():
-            answer = self._client.get_item(
-                TableName=self._table, Key=operator_documents.key(feed, name), ConsistentRead=True
-            )
-        return operator_documents.decode(answer.get("Item", {}))
+        return operator_documents.decode(self._table.get(operator_documents.key(feed, name)) or {})
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
-        item = operator_documents.encode(
-            feed, name, OperatorDocument(operator_document.text, operator_document.version + 1)
-        )
-        new = operator_document.version == 0
-        return put_over(self._client, self._table, item, operator_document.version, may_be_new=new)
+        version = operator_document.version
+        stored = OperatorDocument(operator_document.text, version + 1)
+        item = operator_documents.encode(feed, name, stored)
+        return self._table.put_over(item, version, may_be_new=version == 0)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items import follower
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text, text_of
-from tidings.aws.runtime.aws_errors import ConditionFailed, translated
+from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core import limits
 from tidings.core.errors import LeaseLost
 from tidings.core.followers.leases import Lease
@@ -18,152 +19,91 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from tidings.core.followers.leases import Observation
 
-_LEASE = {
-    "#owner": "owner",
-    "#until": "lease_until",
-    "#fence": "fence",
-}
-_BEAT = {"#beat": "beat"}
 _FREE = "attribute_not_exists(#owner) OR #owner = :nobody"
 _OURS = "#fence = :fence AND #owner = :owner"
 _DONE = "#page = :page, #operations = :operations"
-_DONE_NAMES = {"#page": "page", "#operations": "operations"}
 
 
 class DynamoDBFollowers:
     """Implements `FollowerStore`, `Checkpoints` and `Standings`."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._client, self._table = client, table
+        self._table = Table(client, table)
 
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
     ) -> Lease:
-        condition, seen = _FREE, {}
+        condition = _FREE
+        values = {
+            ":owner": text(owner),
+            ":until": number(now_ms + limits.LEASE_MS),
+            ":nobody": text(""),
+            ":one": number(1),
+        }
         if over is not None:
-            still = "#beat = :still" if over.beat else "attribute_not_exists(#beat)"
-            condition = f"{_FREE} OR (#fence = :seen AND {still})"
-            seen = {":seen": number(over.fence)}
-            seen |= {":still": number(over.beat)} if over.beat else {}
+            unchanged = "#beat = :still" if over.beat else "attribute_not_exists(#beat)"
+            condition = f"{_FREE} OR (#fence = :seen AND {unchanged})"
+            values[":seen"] = number(over.fence)
+            values |= {":still": number(over.beat)} if over.beat else {}
+        update = "SET #owner = :owner, #lease_until = :until ADD #fence :one, #beat :one"
         try:
-            with translated():
-                answer = self._client.update_item(
-                    TableName=self._table,
-                    Key=follower.key(feed, name),
-                    UpdateExpression=(
-                        "SET #owner = :owner, #until = :until ADD #fence :one, #beat :one"
-                    ),
-                    ConditionExpression=condition,
-                    ExpressionAttributeNames=_LEASE | _BEAT,
-                    ExpressionAttributeValues={
-                        ":owner": text(owner),
-                        ":until": number(now_ms + limits.LEASE_MS),
-                        ":nobody": text(""),
-                        ":one": number(1),
-                        **seen,
-                    },
-                    ReturnValues="ALL_NEW",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
+            item = self._table.update(
+                follower.key(feed, name), update, values, condition, returns="ALL_NEW"
+            )
         except ConditionFailed as failed:
             return follower.decode(failed.item)  # ours, where an answer was lost
-        return follower.decode(answer["Attributes"])
+        return follower.decode(item)
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
+        values = {":one": number(1), ":nobody": text("")}
+        if look:
+            values[":look"] = text(look)
+        update = f"{'SET #look = :look ' if look else ''}ADD #bell :one"
         try:
-            with translated():
-                answer = self._client.update_item(
-                    TableName=self._table,
-                    Key=follower.key(feed, name),
-                    UpdateExpression=f"{'SET #look = :look ' if look else ''}ADD #bell :one",
-                    ConditionExpression="#owner > :nobody",
-                    ExpressionAttributeNames={
-                        "#bell": "bell",
-                        "#owner": "owner",
-                        **({"#look": "look"} if look else {}),
-                    },
-                    ExpressionAttributeValues={
-                        ":one": number(1),
-                        ":nobody": text(""),
-                        **({":look": text(look)} if look else {}),
-                    },
-                    ReturnValues="ALL_OLD",
-                )
+            before = self._table.update(
+                follower.key(feed, name), update, values, "#owner > :nobody", returns="ALL_OLD"
+            )
         except ConditionFailed:
             return None
-        return text_of(answer.get("Attributes", {}), "look")
+        return text_of(before, "look")
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
+        values = {
+            **_ours(lease),
+            **_done(replace(lease, checkpoint=checkpoint)),
+            ":until": number(now_ms + limits.LEASE_MS),
+            ":one": number(1),
+        }
+        update = f"SET {_DONE}, #lease_until = :until ADD #beat :one"
         try:
-            with translated():
-                answer = self._client.update_item(
-                    TableName=self._table,
-                    Key=follower.key(lease.feed, lease.name),
-                    UpdateExpression=f"SET {_DONE}, #until = :until ADD #beat :one",
-                    ConditionExpression=_OURS,
-                    ExpressionAttributeNames={**_LEASE, **_BEAT, **_DONE_NAMES},
-                    ExpressionAttributeValues={
-                        **_ours(lease),
-                        **_done(replace(lease, checkpoint=checkpoint)),
-                        ":until": number(now_ms + limits.LEASE_MS),
-                        ":one": number(1),
-                    },
-                    ReturnValues="ALL_NEW",
-                )
+            item = self._table.update(
+                follower.key(lease.feed, lease.name), update, values, _OURS, returns="ALL_NEW"
+            )
         except ConditionFailed:
             raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence) from None
-        return follower.decode(answer["Attributes"])
+        return follower.decode(item)
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
-        unmarked = "" if force else " AND (#bell = :bell OR attribute_not_exists(#bell))"
-        bell: Item = {} if force else {":bell": number(lease.bell)}
+        condition = _OURS
+        values = {**_ours(lease), **_done(lease), ":free": number(0), ":nobody": text("")}
+        if not force:
+            condition += " AND (#bell = :bell OR attribute_not_exists(#bell))"
+            values[":bell"] = number(lease.bell)
+        update = f"SET {_DONE}, #lease_until = :free, #owner = :nobody"
         try:
-            with translated():
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=follower.key(lease.feed, lease.name),
-                    UpdateExpression=f"SET {_DONE}, #until = :free, #owner = :nobody",
-                    ConditionExpression=_OURS + unmarked,
-                    ExpressionAttributeNames={
-                        **_LEASE,
-                        **_DONE_NAMES,
-                        **({} if force else {"#bell": "bell"}),
-                    },
-                    ExpressionAttributeValues={
-                        **_ours(lease),
-                        **bell,
-                        **_done(lease),
-                        ":free": number(0),
-                        ":nobody": text(""),
-                    },
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
+            self._table.update(follower.key(lease.feed, lease.name), update, values, condition)
         except ConditionFailed as failed:
             held = follower.decode(failed.item)
             return (held.fence, held.owner) != (lease.fence, lease.owner)
         return True
 
     def checkpoints(self, feed: str) -> dict[str, int]:
-        with translated():
-            answer = self._client.query(
-                TableName=self._table,
-                KeyConditionExpression="#kind = :kind",
-                ProjectionExpression="#name, #page",
-                ExpressionAttributeNames={"#kind": "kind", "#name": "name", "#page": "page"},
-                ExpressionAttributeValues={":kind": text(follower.kind(feed))},
-                ConsistentRead=True,
-            )
+        kind = {":kind": text(follower.kind(feed))}
+        answer = self._table.page("#kind = :kind", kind, "#name, #page")
         return {text_of(item, "name"): number_of(item, "page") for item in answer["Items"]}
 
     def standings(self, feed: str) -> Sequence[Lease]:
-        with translated():
-            answer = self._client.query(
-                TableName=self._table,
-                KeyConditionExpression="#kind = :kind",
-                ExpressionAttributeNames={"#kind": "kind"},
-                ExpressionAttributeValues={":kind": text(follower.kind(feed))},
-                ConsistentRead=True,
-            )
+        answer = self._table.page("#kind = :kind", {":kind": text(follower.kind(feed))})
         return [follower.decode(item) for item in answer["Items"]]
 
 

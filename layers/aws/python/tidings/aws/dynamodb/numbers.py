@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items import head, page
 from tidings.aws.dynamodb.transport.batches import Batches
-from tidings.aws.dynamodb.transport.conditional_writes import raise_page
+from tidings.aws.dynamodb.transport.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +22,11 @@ class DynamoDBNumbers:
     def __init__(
         self, client: DynamoDBClient, log_table: str, control_table: str, sleep: Sleep
     ) -> None:
-        self._client, self._control = client, control_table
+        self._control = Table(client, control_table)
         self._pages = Batches(client, log_table, sleep)
 
     def raise_head(self, feed: str, page: int) -> None:
-        raise_page(self._client, self._control, head.key(feed), page)
+        self._control.raise_page(head.key(feed), page)
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
         self._pages.put([page.encode(feed, each) for each in pages])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tidings.aws.dynamodb.items.attributes import text, text_of
 from tidings.aws.dynamodb.items.listeners import registration as entries
 from tidings.aws.dynamodb.items.listeners.connection import SAFETY_MS
-from tidings.aws.dynamodb.transport.queries import query
-from tidings.aws.runtime.aws_errors import ConditionFailed, translated
+from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.effects import Clock
 
@@ -23,18 +23,14 @@ class DynamoDBRegistry:
     """Implements `Registry`."""
 
     def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
-        self._client, self._table, self._clock = client, table, clock
+        self._table, self._clock = Table(client, table), clock
 
     def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
         expires_ms = self._clock() + SAFETY_MS
         replaced = set()
         for kind in listener.kinds:
             item = entries.encode(feed, connection_id, listener, kind, expires_ms=expires_ms)
-            with translated():
-                answer = self._client.put_item(
-                    TableName=self._table, Item=item, ReturnValues="ALL_OLD"
-                )
-            replaced.add(text_of(answer.get("Attributes", {}), "connection"))
+            replaced.add(text_of(self._table.put(item, returns="ALL_OLD"), "connection"))
         return sorted(replaced - {"", connection_id})
 
     def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
@@ -43,17 +39,11 @@ class DynamoDBRegistry:
 
     def _take_out(self, feed: str, connection_id: str, instance: str, resource: str) -> None:
         try:
-            with translated():
-                self._client.delete_item(
-                    TableName=self._table,
-                    Key=entries.key(feed, instance, resource),
-                    ConditionExpression="#connection = :connection",
-                    ExpressionAttributeNames={"#connection": "connection"},
-                    ExpressionAttributeValues={":connection": text(connection_id)},
-                )
+            key = entries.key(feed, instance, resource)
+            ours = {":connection": text(connection_id)}
+            self._table.delete(key, "#connection = :connection", ours)
         except ConditionFailed:
             return  # it is another connection's by now, or nobody's
 
     def registered(self, feed: str) -> Sequence[Registered]:
-        found = query(self._client, self._table, text(entries.kind(feed)))
-        return [entries.decode(item) for item in found]
+        return [entries.decode(item) for item in self._table.of_kind(entries.kind(feed))]

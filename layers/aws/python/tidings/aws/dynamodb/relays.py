@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 from tidings.aws.dynamodb.items import head, page
-from tidings.aws.dynamodb.items.attributes import Item, number, text
+from tidings.aws.dynamodb.items.attributes import Item, number
 from tidings.aws.dynamodb.items.replication import relay
-from tidings.aws.dynamodb.transport.queries import query
+from tidings.aws.dynamodb.transport.table import Table, expressions, of_version
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.core.errors import Unavailable
 from tidings.core.replication.replica import Relay
@@ -32,21 +32,20 @@ class DynamoDBRelays:
     """Implements `RelayStore`."""
 
     def __init__(self, client: DynamoDBClient, log_table: str, control_table: str) -> None:
-        self._client, self._log, self._control = client, log_table, control_table
+        self._log, self._control = log_table, Table(client, control_table)
 
     def relay(self, feed: str) -> Relay:
-        found = self._item(feed)
-        return relay.decode(found) if found else Relay(feed)
+        item = self._control.get(relay.key(feed))
+        return relay.decode(item) if item else Relay(feed)
 
     def relays(self) -> Sequence[Relay]:
-        found = query(self._client, self._control, text(relay.KIND))
-        return [relay.decode(item) for item in found]
+        return [relay.decode(item) for item in self._control.of_kind(relay.KIND)]
 
     def write(self, before: Relay, after: Relay) -> bool:
         put = self._document(before, after)
         try:
             with translated():
-                self._client.put_item(**put, ReturnValuesOnConditionCheckFailure="ALL_OLD")
+                self._control.client.put_item(**put, ReturnValuesOnConditionCheckFailure="ALL_OLD")
         except ConditionFailed as failed:
             return failed.retried and failed.item == put["Item"]  # the answer to ours was lost
         return True
@@ -62,9 +61,9 @@ class DynamoDBRelays:
         writes += [{"Put": self._page(after.feed, each)} for each in pages]
         try:
             with translated():
-                self._client.transact_write_items(TransactItems=writes)
+                self._control.client.transact_write_items(TransactItems=writes)
         except Unavailable:
-            if self._item(after.feed) == put["Item"]:
+            if self._control.get(relay.key(after.feed)) == put["Item"]:
                 return True
             raise
         except ClientError as error:
@@ -82,7 +81,7 @@ class DynamoDBRelays:
         reasons: Any = error.response.get("CancellationReasons", [])
         if code not in (_CANCELLED, _CONFLICT):
             raise error
-        if self._item(wanted["name"]["S"]) == wanted:
+        if self._control.get(relay.key(wanted["name"]["S"])) == wanted:
             return True
         if code == _CANCELLED and any(
             each.get("Code") == "ConditionalCheckFailed" for each in reasons
@@ -90,44 +89,25 @@ class DynamoDBRelays:
             return False
         raise Unavailable(str(error)) from error
 
-    def _item(self, feed: str) -> Item:
-        with translated():
-            answer = self._client.get_item(
-                TableName=self._control, Key=relay.key(feed), ConsistentRead=True
-            )
-        return dict(answer.get("Item", {}))
-
     def _document(self, before: Relay, after: Relay) -> dict[str, Any]:
         """Nobody but who read *before* may write it, and only once."""
-        new = before.version == 0
-        condition = "attribute_not_exists(#version)" if new else "#version = :version"
-        values = {} if new else {"ExpressionAttributeValues": {":version": number(before.version)}}
-        stored = replace(after, version=before.version + 1)
-        return {
-            "TableName": self._control,
-            "Item": relay.encode(stored),
-            "ConditionExpression": condition,
-            "ExpressionAttributeNames": {"#version": "version"},
-            **values,
-        }
+        item = relay.encode(replace(after, version=before.version + 1))
+        return {"TableName": self._control.name, "Item": item, **of_version(before.version)}
 
     def _head(self, before: Relay, after: Relay) -> dict[str, Any]:
         operations = after.counts.operations - before.counts.operations
         return {
-            "TableName": self._control,
+            "TableName": self._control.name,
             "Key": head.key(after.feed),
-            "UpdateExpression": "SET #page = :page ADD #operations :operations",
-            "ExpressionAttributeNames": {"#page": "page", "#operations": "operations"},
-            "ExpressionAttributeValues": {
-                ":page": number(after.checkpoint),
-                ":operations": number(operations),
-            },
+            **expressions(
+                {":page": number(after.checkpoint), ":operations": number(operations)},
+                UpdateExpression="SET #page = :page ADD #operations :operations",
+            ),
         }
 
     def _page(self, feed: str, page_: Page) -> dict[str, Any]:
         return {
             "TableName": self._log,
             "Item": page.encode(feed, page_),
-            "ConditionExpression": "attribute_not_exists(#page)",
-            "ExpressionAttributeNames": {"#page": "page"},
+            **expressions(ConditionExpression="attribute_not_exists(#page)"),
         }

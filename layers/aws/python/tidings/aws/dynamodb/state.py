@@ -8,7 +8,8 @@ from tidings.aws.dynamodb.items import row
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of
 from tidings.aws.dynamodb.transport.batches import Batches
 from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
-from tidings.aws.runtime.aws_errors import ConditionFailed, translated
+from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.aws.runtime.clock import sleep_ms
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core import limits
@@ -23,18 +24,16 @@ if TYPE_CHECKING:
     from tidings.core.state.differences import Difference
 
 # What readers ask for: each attribute costs every reader of every row.
-_ROW = {f"#{name}": name for name in ("key", "page", "slot", "at", "line", "expires")}
-_LINE = {"#line": "line"}
+_ROW = "#key, #page, #slot, #at, #line, #expires"
 _REMOVERS = 8  # threads; each waits for one conditional delete at a time
 _OLDER = "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #slot < :slot)"
-_POSITION = {"#page": "page", "#slot": "slot"}
 
 
 class DynamoDBState:
     """Implements `StateStore` and `Repairs`."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
-        self._client, self._table = client, table
+        self._table = Table(client, table)
         self._batches = Batches(client, table, sleep)
         self._puts = Puts(client, table, sleep)
         self._threads = Threads(_REMOVERS)
@@ -47,29 +46,17 @@ class DynamoDBState:
         return [row.decode(item) for item in answer["Items"]]
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        answer = self._query(feed, bucket, after, _LINE)
+        answer = self._query(feed, bucket, after, "#line")
         last: Item = answer.get("LastEvaluatedKey", {})
         return Lines([item["line"]["S"] for item in answer["Items"]], text_of(last, "key") or None)
 
-    def _query(
-        self, feed: str, bucket: int, after: str | None, wanted: dict[str, str]
-    ) -> QueryOutputTypeDef:
-        names = {"#bucket": "bucket"} | wanted
+    def _query(self, feed: str, bucket: int, after: str | None, fields: str) -> QueryOutputTypeDef:
         values = {":bucket": text(row.bucket(feed, bucket))}
         condition = "#bucket = :bucket"
         if after is not None:
-            names["#key"], values[":after"] = "key", text(after)
+            values[":after"] = text(after)
             condition += " AND #key > :after"
-        with translated():
-            return self._client.query(
-                TableName=self._table,
-                KeyConditionExpression=condition,
-                ProjectionExpression=", ".join(wanted),
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-                ConsistentRead=True,
-                Limit=limits.READ_ITEMS_MAX,
-            )
+        return self._table.page(condition, values, fields, Limit=limits.READ_ITEMS_MAX)
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         found = self._batches.get([row.key(feed, key) for key in keys])
@@ -92,12 +79,9 @@ class DynamoDBState:
         return [stands[at] for at in range(len(differences))]
 
     def _removed(self, feed: str, difference: Difference) -> bool:
-        key = row.key_in(feed, difference.bucket, difference.key)
+        key, before = row.key_in(feed, difference.bucket, difference.key), _stands(difference.found)
         try:
-            with translated():
-                self._client.delete_item(
-                    TableName=self._table, Key=key, **_stands(difference.found).params
-                )
+            self._table.delete(key, before.expression, before.values)
         except ConditionFailed as failed:
             return not failed.item  # somebody was faster, or the answer to ours was lost
         return True
@@ -106,20 +90,16 @@ class DynamoDBState:
 def _newer(item: Item) -> Put:
     """Over what is older, or over nothing: whenever a request lands, it puts nothing back."""
     values = {":page": item["page"], ":slot": item["slot"]}
-    return Put(item, Condition(_OLDER, _POSITION, values))
+    return Put(item, Condition(_OLDER, values))
 
 
 def _stands(found: Row | None) -> Condition:
     """An item has just the attributes of *found* beside its key; None: is not there."""
     if found is None:
-        return Condition("attribute_not_exists(#key)", {"#key": "key"})
+        return Condition("attribute_not_exists(#key)")
     values = row.values(found)
     parts = [
         f"#{name} = :{name}" if name in values else f"attribute_not_exists(#{name})"
         for name in row.ATTRIBUTES
     ]
-    return Condition(
-        " AND ".join(parts),
-        {f"#{name}": name for name in row.ATTRIBUTES},
-        {f":{name}": value for name, value in values.items()},
-    )
+    return Condition(" AND ".join(parts), {f":{name}": value for name, value in values.items()})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items import counter
-from tidings.aws.dynamodb.items.attributes import Item, expiry, number, text
-from tidings.aws.runtime.aws_errors import translated
+from tidings.aws.dynamodb.items.attributes import Item, expiry, number
+from tidings.aws.dynamodb.transport.table import Table
 from tidings.core.counters import Totals
 
 if TYPE_CHECKING:
@@ -24,7 +24,11 @@ class DynamoDBCounters:
     """
 
     def __init__(self, client: Callable[[], DynamoDBClient], table: str) -> None:
-        self._client, self._table = client, table
+        self._client, self._name = client, table
+
+    @property
+    def _table(self) -> Table:
+        return Table(self._client(), self._name)
 
     def refuse(self, feed: str) -> None:
         self._add(counter.key(feed, counter.REFUSED), {"refused": 1})
@@ -33,53 +37,21 @@ class DynamoDBCounters:
         self._add(counter.key(feed, counter.SERVED), {"connections": connections, "sent": sent})
 
     def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
+        key = counter.presence(feed, place)
         if not clients:
-            with translated():
-                self._client().delete_item(TableName=self._table, Key=counter.presence(feed, place))
+            self._table.delete(key)
             return
-        with translated():
-            self._client().update_item(
-                TableName=self._table,
-                Key=counter.presence(feed, place),
-                UpdateExpression="SET #clients = :clients, #until = :until, #expires = :expires",
-                ExpressionAttributeNames={
-                    "#clients": "clients",
-                    "#until": "until",
-                    "#expires": "expires",
-                },
-                ExpressionAttributeValues={
-                    ":clients": number(clients),
-                    ":until": number(until_ms),
-                    ":expires": expiry(until_ms)["expires"],
-                },
-            )
+        values = {
+            ":clients": number(clients),
+            ":until": number(until_ms),
+            ":expires": expiry(until_ms)["expires"],
+        }
+        update = "SET #clients = :clients, #until = :until, #expires = :expires"
+        self._table.update(key, update, values)
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:
-        found: list[Item] = []
-        start: Item = {}
-        while True:
-            with translated():
-                answer = self._client().query(
-                    TableName=self._table,
-                    KeyConditionExpression="#kind = :kind",
-                    ExpressionAttributeNames={"#kind": "kind"},
-                    ExpressionAttributeValues={":kind": text(counter.kind(feed))},
-                    ConsistentRead=True,
-                    **start,
-                )
-            found += [dict(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return counter.decode(found, now_ms=now_ms)
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return counter.decode(self._table.of_kind(counter.kind(feed)), now_ms=now_ms)
 
     def _add(self, key: Item, counts: dict[str, int]) -> None:
-        with translated():
-            self._client().update_item(
-                TableName=self._table,
-                Key=key,
-                UpdateExpression="ADD " + ", ".join(f"#{name} :{name}" for name in counts),
-                ExpressionAttributeNames={f"#{name}": name for name in counts},
-                ExpressionAttributeValues={
-                    f":{name}": number(count) for name, count in counts.items()
-                },
-            )
+        values = {f":{name}": number(count) for name, count in counts.items()}
+        self._table.update(key, "ADD " + ", ".join(f"#{name} :{name}" for name in counts), values)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import text_of
 from tidings.aws.dynamodb.items.replication import upstream
-from tidings.aws.runtime.aws_errors import translated
+from tidings.aws.dynamodb.transport.table import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -16,17 +16,12 @@ class DynamoDBUpstreams:
     """Told to nobody but the relay that sends it."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._client, self._table = client, table
+        self._table = Table(client, table)
 
     def password(self, feed: str) -> str:
         """Empty where none was set."""
-        with translated():
-            answer = self._client.get_item(
-                TableName=self._table, Key=upstream.key(feed), ConsistentRead=True
-            )
-        return text_of(answer.get("Item", {}), "password")
+        return text_of(self._table.get(upstream.key(feed)) or {}, "password")
 
     def keep(self, feed: str, password: str) -> None:
         """Nothing is sent any more where it is empty."""
-        with translated():
-            self._client.put_item(TableName=self._table, Item=upstream.encode(feed, password))
+        self._table.put(upstream.encode(feed, password))

@@ -15,7 +15,11 @@ from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
 
 if TYPE_CHECKING:
-    from tidings.aws.dynamodb.connections import DynamoDBConnections, DynamoDBInbox, DynamoDBWatches
+    from tidings.aws.dynamodb.connections import (
+        DynamoDBConnections,
+        DynamoDBInbox,
+        DynamoDBSubscriptions,
+    )
     from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.log import DynamoDBLog
@@ -132,10 +136,10 @@ def inbox() -> DynamoDBInbox:
 
 
 @cache
-def watches() -> DynamoDBWatches:
-    from tidings.aws.dynamodb.connections import DynamoDBWatches
+def watches() -> DynamoDBSubscriptions:
+    from tidings.aws.dynamodb.connections import DynamoDBSubscriptions
 
-    return DynamoDBWatches(clients.dynamodb(), settings().connections_table)
+    return DynamoDBSubscriptions(clients.dynamodb(), settings().connections_table)
 
 
 @cache

@@ -8,10 +8,11 @@ way side by side. A condition lets each be sent again, and land at any time.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import HTTPClientError
 from tidings.aws.dynamodb.transport.requests import Requests
+from tidings.aws.dynamodb.transport.table import conditional
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core.errors import Unavailable
@@ -34,18 +35,7 @@ class Condition:
     """What has to hold for the item that stands in the place of a write."""
 
     expression: str
-    names: dict[str, str]
     values: Item = field(default_factory=dict)
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """Of the request; a refusal tells what stands there."""
-        return {
-            "ConditionExpression": self.expression,
-            "ExpressionAttributeNames": self.names,
-            **({"ExpressionAttributeValues": self.values} if self.values else {}),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +68,8 @@ class Puts:
         return stand
 
     def _put(self, put: Put) -> bool:
-        params = {"TableName": self._table, "Item": put.item, **put.condition.params}
+        condition = conditional(put.condition.expression, put.condition.values)
+        params = {"TableName": self._table, "Item": put.item, **condition}
         unanswered = 0
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:
