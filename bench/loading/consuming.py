@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 
-from tidings.client.consume.async_follow import Listen, listener, resume
+from tidings.client.consume.follow import ListenAsync, listeners, resume_async
 from tidings.client.errors import Lost
 from tidings.client.events import LIVE, RESET, Event, Moved
 from tidings.client.subscription import Subscription
@@ -25,7 +25,7 @@ _LOOK_S = 0.05
 class Consumer:
     """One reader of the feed, over one transport, from the end of the ledger on."""
 
-    def __init__(self, name: str, transport: str, listen: Listen, ledger: Ledger) -> None:
+    def __init__(self, name: str, transport: str, listen: ListenAsync, ledger: Ledger) -> None:
         self.name, self.transport = name, transport
         self.cursor = ledger.last_id
         self.reader: Reader = ledger.joins(name)
@@ -61,7 +61,7 @@ class Consumer:
         def lost(_: Lost, __: float) -> None:
             recorder.count("connections lost")
 
-        async with aclosing(resume(self._listen, self.cursor, on_lost=lost)) as signs:
+        async with aclosing(resume_async(self._listen, self.cursor, on_lost=lost)) as signs:
             async for sign in signs:
                 if isinstance(sign, Moved):
                     self.cursor = sign.cursor
@@ -165,11 +165,13 @@ class StreamCounter:
         consumer.comes(self._plan, lambda: self.began_s, self._recorder)
 
 
-def _listen(place: Place, plan: Plan, transport: str) -> Listen:
+def _listen(place: Place, plan: Plan, transport: str) -> ListenAsync:
     wanted = Subscription(place.feed, (plan.type,), password=place.read_password)
     if transport == "sse":
-        return listener("sse", place.stream_url or place.url, None, wanted)
-    return listener("ws", place.url, place.ws_url, wanted)
+        _, listen = listeners("sse", place.stream_url or place.url, None, wanted)
+    else:
+        _, listen = listeners("ws", place.url, place.ws_url, wanted)
+    return listen
 
 
 async def state(place: Place, plan: Plan) -> dict[str, int]:
@@ -181,7 +183,7 @@ async def state(place: Place, plan: Plan) -> dict[str, int]:
     """
     listen = _listen(place, plan, "sse")
     found: dict[str, int] = {}
-    async with aclosing(resume(listen, "0", on_lost=lambda lost, delay_s: None)) as signs:
+    async with aclosing(resume_async(listen, "0", on_lost=lambda lost, delay_s: None)) as signs:
         async for sign in signs:
             if isinstance(sign, Moved):
                 continue

@@ -12,33 +12,16 @@ from tidings.client.errors import WrongState
 from tests.client.fake_log import event_id
 
 
-def test_what_was_noted_is_loaded(tmp_path: Path) -> None:
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     """The text of the file is the cursor; nothing else is left in the folder."""
     path = tmp_path / "seen"
     state = StateFile(path)
 
     assert state.load() is None
-    state.note(event_id(7))
+    state.save(event_id(7))
     assert path.read_text() == event_id(7)
     assert StateFile(path).load() == event_id(7)
     assert [path] == list(tmp_path.iterdir())
-
-
-def test_written_at_most_once_a_second(tmp_path: Path) -> None:
-    """fsync for each event would be slower than the feed; `flush` writes the last one."""
-    now_s = 0.0
-    state = StateFile(tmp_path / "seen", lambda: now_s)
-    state.note(event_id(1))
-    state.note(event_id(2))
-    assert (tmp_path / "seen").read_text().strip() == event_id(1)
-
-    now_s = 1.5
-    state.note(event_id(3))
-    assert (tmp_path / "seen").read_text().strip() == event_id(3)
-
-    state.note(event_id(4))
-    state.flush()
-    assert (tmp_path / "seen").read_text().strip() == event_id(4)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \n"])
@@ -111,13 +94,13 @@ def test_no_such_folder(tmp_path: Path) -> None:
     state = StateFile(tmp_path / "none" / "seen")
 
     with pytest.raises(WrongState, match=r"cannot write .*seen: No such file or directory"):
-        state.note(event_id(1))
+        state.save(event_id(1))
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     """The file behind a symbolic link is replaced, not the link."""
     (tmp_path / "link").symlink_to(tmp_path / "seen")
-    StateFile(tmp_path / "link").note(event_id(1))
+    StateFile(tmp_path / "link").save(event_id(1))
 
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "seen").read_text().strip() == event_id(1)

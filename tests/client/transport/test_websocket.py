@@ -9,14 +9,21 @@ import pytest
 from tidings.client.errors import Lost, Refused
 from tidings.client.events import Event, Moved
 from tidings.client.subscription import Subscription
-from tidings.client.transport.websocket import Reader, Timing, Watch, failures, subscribe_message
+from tidings.client.transport.websocket import (
+    PING,
+    Heartbeat,
+    Reader,
+    Timing,
+    failures,
+    subscribe_message,
+)
 from websockets.exceptions import ConnectionClosedError
 
 TIMING = Timing(ping_every_s=100, pong_within_s=10, subscribed_within_s=30)
 
 
 def _reader(cursor: str = "now") -> Reader:
-    return Reader(Watch(TIMING, 0), cursor)
+    return Reader(Heartbeat(TIMING, 0), cursor)
 
 
 def _signs(reader: Reader, **message: Any) -> list[Event | Moved]:
@@ -25,37 +32,36 @@ def _signs(reader: Reader, **message: Any) -> list[Event | Moved]:
 
 def test_a_subscription_must_be_answered() -> None:
     """Without an answer within its time the connection is of no use."""
-    watch = Watch(TIMING, 0)
-    watch.check(29)
+    heartbeat = Heartbeat(TIMING, 0)
 
-    assert watch.wait_s(29) == pytest.approx(1)
+    assert heartbeat.due(29) is None
+    assert heartbeat.wait_s(29) == pytest.approx(1)
     with pytest.raises(Lost):
-        watch.check(30)
+        heartbeat.due(30)
 
 
 def test_pings_and_pongs() -> None:
     """P8.7: a ping when it is due, a pong within 10 seconds."""
-    watch = Watch(TIMING, 0)
-    watch.answered(None)
+    heartbeat = Heartbeat(TIMING, 0)
+    heartbeat.answered(None)
 
-    assert not watch.ping_is_due(99)
-    assert watch.ping_is_due(100)
-    watch.pinged(100)
-    assert not watch.ping_is_due(105)
+    assert heartbeat.due(99) is None
+    assert heartbeat.due(100) == PING
+    assert heartbeat.due(105) is None
     with pytest.raises(Lost):
-        watch.check(110)
-    watch.answered("live")
-    watch.check(1000)
+        heartbeat.due(110)
+    heartbeat.answered("live")
+    assert heartbeat.due(1000) == PING
 
 
 @pytest.mark.parametrize("states", [["open"], ["catching-up", "live", "catching-up"], ["None"]])
 def test_a_pong_with_another_state(states: list[str]) -> None:
     """P8.7: a server that lost the subscription, or went back, is left."""
-    watch = Watch(TIMING, 0)
+    heartbeat = Heartbeat(TIMING, 0)
 
     with pytest.raises(Lost):
         for state in states:
-            watch.answered(state)
+            heartbeat.answered(state)
 
 
 def test_events_then_cursor() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tidings.client.errors import WrongState
@@ -25,12 +23,9 @@ _TEXT_BYTES_MAX = 1024  # a cursor is far shorter; anything longer is another ki
 class StateFile:
     """A cursor in *path*; written through a temporary file beside it."""
 
-    def __init__(self, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._monotonic = monotonic
         self._saved = ""
-        self._noted = ""
-        self._saved_s = -SAVE_EVERY_S
 
     def load(self) -> str | None:
         """
@@ -50,28 +45,8 @@ class StateFile:
             raise WrongState(f"cannot read {self._path}: {error.strerror}") from None
         if not _CURSOR.fullmatch(text):
             raise WrongState(f"{self._path} does not hold a cursor")
-        self._saved = self._noted = text
+        self._saved = text
         return text or None
-
-    def note(self, cursor: str) -> None:
-        """
-        Everything up to *cursor* is handled; written at most once a second.
-
-        Raises:
-            WrongState: the file cannot be written.
-        """
-        self._noted = cursor
-        if self._monotonic() - self._saved_s >= SAVE_EVERY_S:
-            self.flush()
-
-    def flush(self) -> None:
-        """
-        Write what was noted last, unless it is there already.
-
-        Raises:
-            WrongState: the file cannot be written.
-        """
-        self.save(self._noted)
 
     def save(self, cursor: str) -> None:
         """
@@ -80,7 +55,6 @@ class StateFile:
         Raises:
             WrongState: the file cannot be written, or this is no cursor to come back with.
         """
-        self._noted = cursor
         if cursor == self._saved:
             return
         if not _CURSOR.fullmatch(cursor):
@@ -89,7 +63,7 @@ class StateFile:
             self._write(cursor.encode())
         except OSError as error:
             raise WrongState(f"cannot write {self._path}: {error.strerror}") from None
-        self._saved, self._saved_s = cursor, self._monotonic()
+        self._saved = cursor
 
     def _write(self, content: bytes) -> None:
         """Content first, then the name, then the folder: a crash leaves the old or the new."""

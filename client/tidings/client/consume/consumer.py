@@ -13,12 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from tidings.client.closing import Closing
-from tidings.client.consume.async_follow import listener
 from tidings.client.consume.checkpoint_file import StateFile, start
-from tidings.client.consume.follow import Transport
+from tidings.client.consume.follow import Transport, listeners
 from tidings.client.consume.prefetch import Delivery, Intake
 from tidings.client.errors import Lost
 from tidings.client.subscription import Subscription
@@ -68,8 +66,9 @@ class Consumer(Closing):
             raise ValueError(f"in_flight_max must be at least 1, not {in_flight_max}")
         wanted = Subscription(feed, tuple(types), tuple(parents), leave, password, tuple(ids))
         state = StateFile(Path(state_file)) if state_file is not None else None
+        _, listen = listeners(transport, url, ws_url, wanted)
         self._intake = Intake(
-            listener(transport, url, ws_url, wanted),
+            listen,
             start(state, cursor, allow_replication=allow_replication),
             in_flight_max=in_flight_max,
             state=state,
@@ -89,17 +88,12 @@ class Consumer(Closing):
         return self
 
     def __next__(self) -> Delivery:
-        with self._lock:
-            if self._ended:
-                raise StopIteration
-            thread = self._started()
-        found = thread.get()
-        if isinstance(found, Delivery):
-            return found
-        self._end(found)
-        raise StopIteration
+        found = self.within(None)
+        if found is None:
+            raise StopIteration
+        return found
 
-    def within(self, timeout_s: float) -> Delivery | None:
+    def within(self, timeout_s: float | None) -> Delivery | None:
         """
         The next event, as with `for`; None when none came in time, or when it is closed.
 
@@ -109,15 +103,12 @@ class Consumer(Closing):
         with self._lock:
             if self._ended:
                 return None
-            thread = self._started()
+            if self._thread is None:
+                self._thread = _Thread(self._intake)
         try:
-            found = thread.get(timeout_s)
+            return self._delivered(self._thread.get(timeout_s))
         except queue.Empty:
             return None
-        if isinstance(found, Delivery):
-            return found
-        self._end(found)
-        return None
 
     def close(self) -> None:
         """
@@ -135,12 +126,7 @@ class Consumer(Closing):
     async def __aenter__(self) -> Consumer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def __aiter__(self) -> Consumer:
@@ -151,11 +137,10 @@ class Consumer(Closing):
             raise StopAsyncIteration
         if self._task is None:
             self._task = _Task(self._intake)
-        found = await self._task.get()
-        if isinstance(found, Delivery):
-            return found
-        self._end(found)
-        raise StopAsyncIteration
+        found = self._delivered(await self._task.get())
+        if found is None:
+            raise StopAsyncIteration
+        return found
 
     async def aclose(self) -> None:
         """As `close`, from within the event loop."""
@@ -164,17 +149,14 @@ class Consumer(Closing):
             await self._task.stop()
         await asyncio.to_thread(self._intake.save)
 
-    def _started(self) -> _Thread:
-        """Call it with the lock held."""
-        if self._thread is None:
-            self._thread = _Thread(self._intake)
-        return self._thread
-
-    def _end(self, ended: _Ended) -> None:
-        """An error is raised once; whoever asks again is at the end."""
+    def _delivered(self, found: Delivery | _Ended) -> Delivery | None:
+        """None at the end. An error is raised once; whoever asks again is at the end."""
+        if isinstance(found, Delivery):
+            return found
         self._ended = True
-        if ended.error is not None:
-            raise ended.error
+        if found.error is not None:
+            raise found.error
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +177,7 @@ class _Thread:
         self._thread.start()
         self._running.wait()
 
-    def get(self, timeout_s: float | None = None) -> Delivery | _Ended:
+    def get(self, timeout_s: float | None) -> Delivery | _Ended:
         found = self._found.get(timeout=timeout_s)
         if isinstance(found, _Ended):
             self._found.put(_Ended())  # for the other threads that wait

@@ -1,11 +1,16 @@
-"""Follow a feed for ever: connect, hand out events, connect again from the last one handled."""
+"""
+Follow a feed for ever: connect, hand out events, connect again from the last one handled.
+
+`Course` decides; `resume` and `resume_async` do the same over a transport, blocking or not.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing, closing
+from functools import partial
+from typing import Literal
 
 from tidings.client.address import operations_url, socket_url
 from tidings.client.backoff import Backoff
@@ -13,17 +18,11 @@ from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Handled, Moved
 from tidings.client.subscription import Subscription
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
+# One connection from a cursor on; ends by raising.
+Listen = Callable[[str], Generator[Event | Moved, None, None]]
+ListenAsync = Callable[[str], AsyncGenerator[Event | Moved, None]]
 Transport = Literal["ws", "sse"]
 STEADY_S = 60.0  # a connection that lasted this long was a good one, even without an event
-
-
-class Listen(Protocol):
-    """One connection from a cursor on; ends by raising."""
-
-    def __call__(self, cursor: str) -> Generator[Event | Moved, None, None]: ...
 
 
 def follow(
@@ -60,7 +59,7 @@ def follow(
         WrongUrl: *url* or *ws_url* is no address.
     """
     wanted = Subscription(feed, tuple(types), tuple(parents), leave, password, tuple(ids))
-    listen = _listener(transport, url, ws_url, wanted)
+    listen, _ = listeners(transport, url, ws_url, wanted)
     return resume(listen, cursor, on_moved=on_moved, on_lost=on_lost, wait=wait)
 
 
@@ -125,14 +124,50 @@ def resume(
                 wait(delay_s)
 
 
-def _listener(transport: Transport, url: str, ws_url: str | None, wanted: Subscription) -> Listen:
-    """Imports the one transport that is used: the other costs a tenth of a second."""
+async def resume_async(
+    listen: ListenAsync, cursor: str, *, on_lost: Callable[[Lost, float], None]
+) -> AsyncGenerator[Event | Moved, None]:
+    """
+    What *listen* brings from *cursor* on, connected again for ever, repetitions left out.
+
+    Raises:
+        Refused: the server will not answer otherwise.
+    """
+    from asyncio import sleep  # which costs more to import than all of this module
+
+    course = Course(cursor)
+    while True:
+        course.opens()
+        try:
+            async with aclosing(listen(course.cursor)) as signs:
+                async for sign in signs:
+                    if isinstance(sign, Moved):
+                        course.moves(sign)
+                        yield sign
+                    elif course.takes(sign):
+                        yield sign
+        except Lost as lost:
+            delay_s = course.loses(lost)
+            if delay_s:
+                on_lost(lost, delay_s)
+                await sleep(delay_s)
+
+
+def listeners(
+    transport: Transport, url: str, ws_url: str | None, wanted: Subscription
+) -> tuple[Listen, ListenAsync]:
+    """
+    One transport to the feed at *url*. The other is not imported: it costs a tenth of a second.
+
+    Raises:
+        WrongUrl: *url* or *ws_url* is no address.
+    """
     if transport == "sse":
         from tidings.client.transport import sse
 
         address = operations_url(url, wanted.feed)
-        return lambda cursor: sse.listen(address, cursor, wanted)
-    from tidings.client.transport import websocket
+        return partial(sse.listen, address, wanted), partial(sse.listen_async, address, wanted)
+    from tidings.client.transport import websocket as ws
 
     address = socket_url(url, ws_url)
-    return lambda cursor: websocket.listen(address, cursor, wanted)
+    return partial(ws.listen, address, wanted), partial(ws.listen_async, address, wanted)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from tidings.client.consume.async_follow import Listen, resume
 from tidings.client.consume.checkpoint_file import EVERYTHING, NOW, SAVE_EVERY_S, StateFile
+from tidings.client.consume.follow import ListenAsync, resume_async
 from tidings.client.consume.in_flight import Group, InFlight
 from tidings.client.errors import Lost
 from tidings.client.events import RESET, Event, Moved
@@ -73,7 +73,7 @@ class Intake:
 
     def __init__(
         self,
-        listen: Listen,
+        listen: ListenAsync,
         cursor: str,
         *,
         in_flight_max: int,
@@ -132,7 +132,7 @@ class Intake:
             self._state.save(cursor)
 
     async def _read(self, put: Callable[[Delivery], None]) -> None:
-        signs = resume(self._listen, self.cursor, on_lost=self._on_lost)
+        signs = resume_async(self._listen, self.cursor, on_lost=self._on_lost)
         async with aclosing(signs):
             async for sign in signs:
                 if isinstance(sign, Moved):

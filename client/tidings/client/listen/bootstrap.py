@@ -7,25 +7,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from tidings.client.address import base_url, feed_url
-from tidings.client.closing import Closing
+from tidings.client.address import base_url
 from tidings.client.errors import Lost
 from tidings.client.listen.messages import Bootstrap
-from tidings.client.retry_policy import error_of, retry_after_s
-from tidings.client.transport import connection
+from tidings.client.transport.feed_api import FeedApi
 
 Object = dict[str, Any]
 
 
-class Objects(Closing):
+class Objects(FeedApi):
     """A connection to ask one feed for its objects. Close it, or use `with`."""
-
-    def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
-        self._url = f"{feed_url(url, feed)}/objects"
-        self._client = connection.opened(password)
-
-    def close(self) -> None:
-        self._client.close()
 
     def one(self, kind: str, name: str) -> Object | None:
         """
@@ -35,12 +26,28 @@ class Objects(Closing):
             Lost: no answer.
             AccessDenied, Refused: there never will be one.
         """
-        found = _page(self._client, self._url, {"type": kind, "id": name})["objects"]
-        return found[0] if found else None
+        objects, _ = self._page("objects", {"type": kind, "id": name})
+        return objects[0] if objects else None
 
     def all(self, kind: str = "") -> Iterator[Object]:
         """Those of the type *kind*, or every one. Raises as `one`."""
-        return _pages(self._client, self._url, {"type": kind} if kind else {})
+        return self.below("objects", {"type": kind} if kind else {})
+
+    def below(self, path: str, query: dict[str, str]) -> Iterator[Object]:
+        """Those of all pages from *path* on. Raises as `one`."""
+        while True:
+            objects, after = self._page(path, query)
+            yield from objects
+            if after is None:
+                return
+            query["after"] = after
+
+    def _page(self, path: str, query: Mapping[str, str]) -> tuple[list[Object], str | None]:
+        """The objects of one page, and the query *after* for the next one."""
+        answer = self.ask("GET", path, query=query)
+        if "objects" not in answer or "next" not in answer:
+            raise Lost("the answer is not one of a feed; is the address right?")
+        return answer["objects"], answer["next"]
 
 
 class ObjectPages:
@@ -58,27 +65,5 @@ class ObjectPages:
         parts = urlsplit(bootstrap.route)
         if not (parts.path.startswith("/feeds/") and parts.path.endswith("/objects")):
             return
-        with connection.opened(self._password) as client:
-            query = dict(httpx.QueryParams(parts.query))
-            yield from _pages(client, f"{self._url}{parts.path}", query)
-
-
-def _pages(client: httpx.Client, url: str, query: dict[str, str]) -> Iterator[Object]:
-    while True:
-        page = _page(client, url, query)
-        yield from page["objects"]
-        if page["next"] is None:
-            return
-        query["after"] = page["next"]
-
-
-def _page(client: httpx.Client, url: str, query: Mapping[str, str]) -> dict[str, Any]:
-    with connection.translated(url):
-        answer = client.get(url, params=query)
-    if answer.status_code != 200:
-        raise error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
-    try:
-        found: dict[str, Any] = answer.json()
-        return {"objects": found["objects"], "next": found["next"]}
-    except (ValueError, KeyError, TypeError):
-        raise Lost("the answer is not one of a feed; is the address right?") from None
+        with Objects(self._url, password=self._password) as objects:
+            yield from objects.below(parts.path, dict(httpx.QueryParams(parts.query)))

@@ -1,4 +1,4 @@
-"""A connection over which a feed is asked, and what it means when nothing comes back."""
+"""A connection for requests to a feed, and the client's errors for those of httpx."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def opened(password: str) -> httpx.Client:
 
 
 @contextmanager
-def translated(url: str) -> Iterator[None]:
+def translated(url: str, *, silence: str = "") -> Iterator[None]:
     """
-    Around one request to *url*.
+    Around one request to *url*; *silence* is the reason to give for an answer that stops coming.
 
     Raises:
         WrongUrl: it cannot be used.
@@ -37,4 +37,5 @@ def translated(url: str) -> Iterator[None]:
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except httpx.HTTPError as error:
-        raise Lost(str(error) or type(error).__name__) from None
+        reason = silence if isinstance(error, httpx.ReadTimeout) else ""
+        raise Lost(reason or str(error) or type(error).__name__) from None

@@ -1,5 +1,5 @@
 """
-Server-Sent Events: an incremental parser, and one connection over it.
+Server-Sent Events: an incremental parser, and one connection over it, blocking or not.
 
 The parser is fed bytes as they arrive, cut anywhere; lines end with LF, CRLF or CR.
 """
@@ -7,19 +7,19 @@ The parser is fed bytes as they arrive, cut anywhere; lines end with LF, CRLF or
 from __future__ import annotations
 
 import codecs
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
 from tidings.client import auth
-from tidings.client.errors import Ended, Lost, WrongUrl
+from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text
 from tidings.client.retry_policy import raise_for_status
 from tidings.client.subscription import Subscription
 from tidings.client.tls import trusted
+from tidings.client.transport.connection import CONNECT_S, translated
 
-CONNECT_S = 10.0
 SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two missing: it is dead
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
 NOW = "now"
@@ -87,20 +87,27 @@ class Parser:
 
 
 class Connection:
-    """One connection's request and the signs in its answer, whoever does the reading."""
+    """The request of one connection to *url* and the signs in its answer; it reads nothing."""
 
-    def __init__(self, cursor: str, wanted: Subscription) -> None:
-        self._cursor = cursor
-        self._wanted = wanted
+    def __init__(self, url: str, cursor: str, wanted: Subscription) -> None:
+        self._url, self._cursor, self._wanted = url, cursor, wanted
         self._parser = Parser()
 
     def request(self) -> dict[str, Any]:
-        """The arguments of httpx besides method and address."""
+        """The arguments of `stream` of httpx."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
         headers |= auth.basic(self._wanted.password)
         if self._cursor:
             headers["Last-Event-ID"] = self._cursor
-        return {"headers": headers, "params": self._parameters(), "timeout": TIMEOUT}
+        parameters = {name: ",".join(values) for name, values in self._wanted.lists().items()}
+        if self._wanted.leave:
+            parameters["leave"] = "true"
+        sent = {"headers": headers, "params": parameters, "timeout": TIMEOUT}
+        return {"method": "GET", "url": self._url, **sent}
+
+    def failures(self) -> AbstractContextManager[None]:
+        """Raises errors of the client in place of those of httpx."""
+        return translated(self._url, silence=f"nothing was received for {SILENCE_S:.0f} s")
 
     def opened(self, answer: httpx.Response) -> Iterator[Moved]:
         """
@@ -119,12 +126,8 @@ class Connection:
         """The signs that *chunk* completes; see `Parser`."""
         return self._parser.feed(chunk)
 
-    def _parameters(self) -> dict[str, str]:
-        found = {name: ",".join(values) for name, values in self._wanted.lists().items()}
-        return found | ({"leave": "true"} if self._wanted.leave else {})
 
-
-def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Moved, None, None]:
+def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
     """
     One connection to *url* from *cursor* on, until it ends.
 
@@ -134,10 +137,10 @@ def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Mov
         Lost: the connection failed or fell silent.
         WrongUrl: httpx cannot use *url*.
     """
-    connection = Connection(cursor, wanted)
+    connection = Connection(url, cursor, wanted)
     with (
-        failures(url),
-        httpx.stream("GET", url, verify=trusted(), **connection.request()) as answer,
+        connection.failures(),
+        httpx.stream(**connection.request(), verify=trusted()) as answer,
     ):
         yield from connection.opened(answer)
         for chunk in answer.iter_bytes():
@@ -145,14 +148,21 @@ def listen(url: str, cursor: str, wanted: Subscription) -> Generator[Event | Mov
     raise Ended
 
 
-@contextmanager
-def failures(url: str) -> Iterator[None]:
-    """What httpx says, said in the client's own errors."""
-    try:
-        yield
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise WrongUrl(f"{url!r} cannot be used: {error}") from None
-    except httpx.ReadTimeout:
-        raise Lost(f"nothing was heard for {SILENCE_S:.0f} s") from None
-    except httpx.HTTPError as error:
-        raise Lost(str(error) or type(error).__name__) from None
+async def listen_async(
+    url: str, wanted: Subscription, cursor: str
+) -> AsyncGenerator[Event | Moved, None]:
+    """As `listen`, without blocking."""
+    connection = Connection(url, cursor, wanted)
+    with connection.failures():
+        async with (
+            httpx.AsyncClient(verify=trusted()) as client,
+            client.stream(**connection.request()) as answer,
+        ):
+            if answer.status_code != httpx.codes.OK:
+                await answer.aread()  # the reason, for the error
+            for moved in connection.opened(answer):
+                yield moved
+            async for chunk in answer.aiter_bytes():
+                for sign in connection.feed(chunk):
+                    yield sign
+    raise Ended

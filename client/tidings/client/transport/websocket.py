@@ -1,16 +1,17 @@
 """
 One WebSocket connection: subscribe, receive, and ping so that it is neither cut nor dead.
 
-`Watch` decides what is due when; it never touches the socket or the clock.
+`Heartbeat` and `Reader` decide; `listen` and `listen_async` do the same with one socket each.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 CONNECT_S = 10.0
 CLOSE_S = 1.0  # a server that does not say goodbye within this is left without one
@@ -47,7 +48,7 @@ class Timing:
     subscribed_within_s: float = 30.0
 
 
-class Watch:
+class Heartbeat:
     """When to ping, and whether the server still answers. Times are monotonic seconds."""
 
     def __init__(self, timing: Timing, now_s: float) -> None:
@@ -58,15 +59,25 @@ class Watch:
 
     def wait_s(self, now_s: float) -> float:
         """How long nothing is due; at least a moment, so that it can be waited for."""
-        due = [self._ping_due_s] if self._answer_due_s is None else [self._answer_due_s]
-        return max(0.001, min(due) - now_s)
+        due_s = self._ping_due_s if self._answer_due_s is None else self._answer_due_s
+        return max(0.001, due_s - now_s)
 
-    def ping_is_due(self, now_s: float) -> bool:
-        return self._answer_due_s is None and now_s >= self._ping_due_s
+    def due(self, now_s: float) -> str | None:
+        """
+        The ping to send now, if any.
 
-    def pinged(self, now_s: float) -> None:
+        Raises:
+            Lost: an answer is overdue.
+        """
+        if self._answer_due_s is not None:
+            if now_s >= self._answer_due_s:
+                raise Lost("the server does not answer")
+            return None
+        if now_s < self._ping_due_s:
+            return None
         self._answer_due_s = now_s + self._timing.pong_within_s
         self._ping_due_s = now_s + self._timing.ping_every_s
+        return PING
 
     def answered(self, state: str | None) -> None:
         """
@@ -83,28 +94,20 @@ class Watch:
         if state == "live":  # there is no way back (PROTOCOL 8.3)
             self._expected = ("live",)
 
-    def check(self, now_s: float) -> None:
-        """
-        Raises:
-            Lost: an answer is overdue.
-        """
-        if self._answer_due_s is not None and now_s >= self._answer_due_s:
-            raise Lost("the server does not answer")
-
 
 class Ascent:
     """
-    What a connection has told so far: nothing that comes late leads back (PROTOCOL 8.8).
+    How far a connection has come: nothing that comes late leads back (PROTOCOL 8.8).
 
-    A copy stands before the end of the page that the log goes on behind. Of a bucket rows may be
-    told again, so they count as one place; an operation may not.
+    A copy stands before the end of the page that the log goes on behind. Rows of a bucket may
+    come again, so they count as one place; an operation may not.
     """
 
     def __init__(self) -> None:
         self._last = (0, False, -1)
 
     def rises(self, event: Event, cursor: str) -> bool:
-        """Whether *event*, of a message with *cursor*, is not behind what was told."""
+        """Whether *event*, of a message with *cursor*, is not behind what came before."""
         if event.name == RESET:  # the cursor is behind the rows that come with it
             rank = _rank_of(cursor)
             return rank is None or rank > self._last
@@ -154,8 +157,8 @@ class Reader:
     moved it.
     """
 
-    def __init__(self, watch: Watch, cursor: str) -> None:
-        self._watch = watch
+    def __init__(self, heartbeat: Heartbeat, cursor: str) -> None:
+        self._heartbeat = heartbeat
         self._moved = cursor not in ("", NOW)
         self._ascent = Ascent()
 
@@ -179,9 +182,9 @@ class Reader:
 
     def _reply(self, message: dict[str, Any]) -> Iterator[Moved]:
         if message["reply"] == "pong":
-            self._watch.answered(str(message.get("state")))
+            self._heartbeat.answered(str(message.get("state")))
         elif message["reply"] == "subscribed":
-            self._watch.answered(None)
+            self._heartbeat.answered(None)
             cursor = message.get("cursor")
             if isinstance(cursor, str) and cursor and not self._moved:
                 self._moved = True
@@ -189,8 +192,8 @@ class Reader:
 
     def _events(self, message: dict[str, Any]) -> Iterator[Event | Moved]:
         self._moved = True
-        told = message.get("cursor")
-        cursor = told if isinstance(told, str) else ""
+        cursor = message.get("cursor")
+        cursor = cursor if isinstance(cursor, str) else ""
         for raw in message["events"]:
             event = _event(raw)
             if self._ascent.rises(event, cursor):
@@ -199,9 +202,7 @@ class Reader:
             yield Moved(cursor)
 
 
-def listen(
-    url: str, cursor: str, wanted: Subscription, timing: Timing | None = None
-) -> Generator[Event | Moved, None, None]:
+def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
     """
     One connection to *url* from *cursor* on, until it ends.
 
@@ -215,8 +216,43 @@ def listen(
             socket = stack.enter_context(connect(url, **OPTIONS))
         try:
             socket.send(subscribe_message(cursor, wanted))
-            watch = Watch(timing or Timing(), time.monotonic())
-            yield from _receive(socket, watch, Reader(watch, cursor))
+            heartbeat = Heartbeat(Timing(), time.monotonic())
+            reader = Reader(heartbeat, cursor)
+            while True:
+                if ping := heartbeat.due(time.monotonic()):
+                    socket.send(ping)
+                try:
+                    text = socket.recv(timeout=heartbeat.wait_s(time.monotonic()))
+                except TimeoutError:
+                    continue
+                yield from reader.signs(text)
+        except ConnectionClosed as closed:
+            raise Lost(goodbye(closed)) from None
+
+
+async def listen_async(
+    url: str, wanted: Subscription, cursor: str
+) -> AsyncGenerator[Event | Moved, None]:
+    """As `listen`, without blocking."""
+    from websockets.asyncio.client import connect as connect_async
+
+    async with AsyncExitStack() as stack:
+        with failures(url):
+            socket = await stack.enter_async_context(connect_async(url, **OPTIONS))
+        try:
+            await socket.send(subscribe_message(cursor, wanted))
+            heartbeat = Heartbeat(Timing(), time.monotonic())
+            reader = Reader(heartbeat, cursor)
+            while True:
+                if ping := heartbeat.due(time.monotonic()):
+                    await socket.send(ping)
+                try:
+                    async with asyncio.timeout(heartbeat.wait_s(time.monotonic())):
+                        text = await socket.recv()
+                except TimeoutError:
+                    continue
+                for sign in reader.signs(text):
+                    yield sign
         except ConnectionClosed as closed:
             raise Lost(goodbye(closed)) from None
 
@@ -234,23 +270,9 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
     return json.dumps(message, separators=(",", ":"))
 
 
-def _receive(socket: ClientConnection, watch: Watch, reader: Reader) -> Iterator[Event | Moved]:
-    while True:
-        now_s = time.monotonic()
-        watch.check(now_s)
-        if watch.ping_is_due(now_s):
-            socket.send(PING)
-            watch.pinged(now_s)
-        try:
-            text = socket.recv(timeout=watch.wait_s(now_s))
-        except TimeoutError:
-            continue
-        yield from reader.signs(text)
-
-
 @contextmanager
 def failures(url: str) -> Iterator[None]:
-    """What went wrong while connecting, said in the client's own errors."""
+    """Around connecting: raises errors of the client in place of those of websockets."""
     try:
         yield
     except InvalidStatus as error:
@@ -288,6 +310,5 @@ def _event(raw: Any) -> Event:
 
 
 def _refusal(error: Any) -> Refused | Lost:
-    told = error if isinstance(error, dict) else {}
-    code, message = str(told.get("code", "")), str(told.get("message", error))
-    return error_of_code(message, code)
+    fields = error if isinstance(error, dict) else {}
+    return error_of_code(str(fields.get("message", error)), str(fields.get("code", "")))

@@ -21,7 +21,7 @@ from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost
 from tidings.client.subscription import Subscription
 from tidings.client.tls import trusted
-from tidings.client.transport.sse import Connection, failures
+from tidings.client.transport.sse import Connection
 from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE
@@ -141,10 +141,10 @@ class HttpWay:
             password=where.password,
         )
         url = operations_url(where.url, where.feed)
-        connection = Connection(cursor, asked)
+        connection = Connection(url, cursor, asked)
         with (
-            failures(url),
-            httpx.stream("GET", url, verify=trusted(), **connection.request()) as answer,
+            connection.failures(),
+            httpx.stream(**connection.request(), verify=trusted()) as answer,
         ):
             list(connection.opened(answer))
             rest = b""
