@@ -14,7 +14,7 @@ from tidings.aws.config.deployment import TABLES
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import main
-from tidings.client.cli.stage_options import address_options
+from tidings.client.cli.options import address_options
 from tidings.core.auth.passwords import hashed
 from tidings.core.settings.feed import Profile
 

@@ -14,7 +14,7 @@ from tidings.agent.notices import Notices
 from tidings.agent.options import Bound, Options
 from tidings.agent.problems import Problem
 from tidings.client.address import operations_url
-from tidings.client.cli.password_options import password_options
+from tidings.client.cli.options import password_options
 from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
-from tidings.client.cli.feed_options import check_once, endpoint_option, feed_option, stage_option
 from tidings.client.cli.log import described
 from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.options import check_once, endpoint_option, feed_option, stage_option
 from tidings.core.errors import InvalidCursor
 from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line

@@ -14,7 +14,7 @@ from botocore.config import Config  # noqa: TID251 see above
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see above
 from tidings.aws.config import stages, twin_keys
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.client.cli.feed_options import endpoint_option, feed_option, stage_option
+from tidings.client.cli.options import endpoint_option, feed_option, stage_option
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.settings.feed import Profile, checked

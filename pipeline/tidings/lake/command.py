@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from tidings.client.cli.feed_options import check_once, endpoint_option, feed_option, stage_option
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.password_options import password_options
+from tidings.client.cli.options import (
+    check_once,
+    endpoint_option,
+    feed_option,
+    password_options,
+    stage_option,
+)
 from tidings.lake.local_run import STOPPED, working
 
 if TYPE_CHECKING:
@@ -137,10 +142,10 @@ def _show(report: Report, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
-    from rich.console import Console
+    from tidings.client.cli.render import show
     from tidings.lake.report import summary
 
-    Console(highlight=False).print(summary(report))
+    show(summary(report))
 
 
 @click.command(epilog=EXIT_CODES)
@@ -169,7 +174,7 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
         for row in rows:
             click.echo(row[0])
         return
-    from rich.console import Console
+    from tidings.client.cli.render import show
     from tidings.lake.report import answer
 
-    Console(highlight=False).print(answer(columns, rows))
+    show(answer(columns, rows))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
-from tidings.client.cli.feed_options import NamedFeed, named_feed_options
 from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.options import NamedFeed, named_feed_options
 from tidings.core.errors import TidingsError
 from tidings.core.sync import safety
 from tidings.sync import apply, inputs
@@ -280,10 +280,10 @@ def _show(told: Told, as_json: bool, *, failed: str = "") -> None:
         why = {"failed": failed} if failed else {}
         click.echo(json.dumps(asdict(told.summary) | done | why))
         return
-    from rich.console import Console
+    from tidings.client.cli.render import show
     from tidings.sync.progress import table
 
-    Console(highlight=False).print(table(told.summary, told.applied))
+    show(table(told.summary, told.applied))
 
 
 def _place(named: NamedFeed) -> Feed:

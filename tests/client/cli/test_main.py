@@ -82,9 +82,8 @@ def test_help_imports_no_transport() -> None:
 def test_a_missing_extra(arguments: Sequence[str]) -> None:
     """`tidings local` without its packages: one sentence says what to install; exit code 1."""
     code = (
-        "import sys; from dataclasses import replace; from tidings.client.cli import main as cli\n"
-        "local = replace(cli.SUBCOMMANDS['local'], packages=('no_such_package',))\n"
-        f"cli.SUBCOMMANDS['local'] = local; cli.main(['local', *{arguments!r}])"
+        "import sys; from tidings.client.cli import main as cli\n"
+        f"cli.PACKAGES['local'] = ('no_such_package',); cli.main(['local', *{arguments!r}])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
 

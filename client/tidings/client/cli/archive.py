@@ -5,37 +5,14 @@ from __future__ import annotations
 import click
 from tidings.client.cli.main import EXIT_CODES, LazyGroup, Subcommand
 
-_LAKE = "tidings.lake.command"
-_NEEDED = ("boto3", "pyspark")
-
-
-_LOOKED_AT = "tidings.operate.archive_command"
-
+_OPERATE, _LAKE = "tidings.operate.archive_command", "tidings.lake.command"
 _COMMANDS = {
-    "status": Subcommand(
-        _LOOKED_AT,
-        "status",
-        "Show what is there, and how far its follower is.",
-        extra="aws",
-        packages=("boto3",),
-    ),
-    "show": Subcommand(
-        _LOOKED_AT,
-        "show",
-        "Print the operations of some pages.",
-        extra="aws",
-        packages=("boto3",),
-    ),
+    "status": Subcommand(_OPERATE, "Show what is there, and how far its follower is.", "aws"),
+    "show": Subcommand(_OPERATE, "Print the operations of some pages.", "aws"),
     "compact": Subcommand(
-        _LAKE,
-        "compact",
-        "Bring its tables up to date, and compact what everybody has read.",
-        extra="pipeline",
-        packages=_NEEDED,
+        _LAKE, "Bring its tables up to date, and compact what everybody has read.", "pipeline"
     ),
-    "query": Subcommand(
-        _LAKE, "query", "Ask its tables in SQL.", extra="pipeline", packages=_NEEDED
-    ),
+    "query": Subcommand(_LAKE, "Ask its tables in SQL.", "pipeline"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.place_options import Place, place_options
+from tidings.client.cli.options import Place, place_options
+from tidings.client.cli.render import compact, failures
 from tidings.client.cli.signals import stop_on_signals
 from tidings.client.errors import ClientError, Lost, Unwritten
 
@@ -58,8 +58,9 @@ def consume(
     from tidings.client.consume.worker import Worker
 
     write = _to_command(command) if command else _to_stdout
-    try:
-        made = Worker(
+    with (
+        failures(),
+        Worker(
             place.url,
             name,
             feed=place.feed,
@@ -69,12 +70,10 @@ def consume(
             bulk=bulk,
             worker=worker,
             on_lost=_on_lost,
-        )
-        with made:
-            stop_on_signals(made.stop)
-            made.run(write)
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
+        ) as made,
+    ):
+        stop_on_signals(made.stop)
+        made.run(write)
 
 
 def _on_lost(lost: Lost, delay_s: float) -> None:
@@ -104,5 +103,4 @@ class _Failed(ClientError):
 
 
 def _line(message: Message) -> str:
-    fields = {"id": message.id, "event": message.event, "data": message.data}
-    return f"{json.dumps(fields, separators=(',', ':'))}\n"
+    return compact({"id": message.id, "event": message.event, "data": message.data}) + "\n"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import getpass
-import json
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import click
-from tidings.client.cli.feed_options import filter_options
+from tidings.client.cli.log import described
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.place_options import Place, place_options
-from tidings.client.cli.render import NONE, cell
+from tidings.client.cli.options import Place, filter_options, json_option, place_options
+from tidings.client.cli.render import NONE, cell, compact, show, table
+from tidings.client.transport.feed_api import Answer
 
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (
@@ -68,32 +68,32 @@ def _me() -> str:
 
 
 @consumers.command("list", epilog=EXIT_CODES)
-@click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")
+@json_option
 @place_options
 def list_(as_json: bool, place: Place) -> None:
     """Show all consumers, how far each one is behind, and who works for it."""
     with place.asking() as api:
-        found = api.all()
+        each_one = api.all()
     if as_json:
-        _print_json(found)
-    elif not found:
+        click.echo(compact(each_one))
+    elif not each_one:
         click.echo("no named consumers")
     else:
-        _table(found)
+        show(table(_COLUMNS, [dict.fromkeys(_COLUMNS) | each for each in each_one]))
 
 
-@consumers.command(epilog=EXIT_CODES)
+@consumers.command("show", epilog=EXIT_CODES)
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")
+@json_option
 @place_options
-def show(name: str, as_json: bool, place: Place) -> None:
+def show_(name: str, as_json: bool, place: Place) -> None:
     """Show one consumer, what it failed on, and what is parked."""
     with place.asking() as api:
-        found = api.show(name) | {"messages": api.parked(name), "notes": api.notes(name)}
+        consumer = api.show(name) | {"messages": api.parked(name), "notes": api.notes(name)}
     if as_json:
-        _print_json(found)
+        click.echo(compact(consumer))
     else:
-        _describe(found)
+        _describe(consumer)
 
 
 @consumers.command(epilog=EXIT_CODES)
@@ -115,8 +115,8 @@ def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) ->
     The log is kept for it from now on.
     """
     with place.asking() as api:
-        found = api.register(name, {"from": start, **wanted})
-    click.echo(f"{name} stands at {found['position'] or NONE}")
+        consumer = api.register(name, {"from": start, **wanted})
+    click.echo(_position(name, consumer))
 
 
 @consumers.command(epilog=EXIT_CODES)
@@ -130,130 +130,78 @@ def delete(name: str, reason: dict[str, str], place: Place) -> None:
     click.echo(f"{name} is deleted")
 
 
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@click.argument("position")
-@_why
-@place_options
-def mark(name: str, position: str, reason: dict[str, str], place: Place) -> None:
+def _position(name: str, consumer: Answer) -> str:
+    return f"{name} stands at {consumer['position'] or NONE}"
+
+
+def _state(name: str, consumer: Answer) -> str:
+    return f"{name} is {consumer['state']}"
+
+
+def _add(
+    action: str, text: str, done: Callable[[str, Answer], str], *fields: tuple[str, str]
+) -> None:
+    """An action of PROTOCOL 14 as a command; *fields* are arguments that its body takes."""
+
+    @consumers.command(action, help=text, epilog=EXIT_CODES)
+    @click.argument("name")
+    @_why
+    @place_options
+    def command(name: str, reason: dict[str, str], place: Place, **body: str) -> None:
+        with place.asking() as api:
+            answer = api.act(name, action, reason | body)
+        click.echo(done(name, answer))
+
+    for field, metavar in fields:
+        click.argument(field, metavar=metavar)(command)
+
+
+_add(
+    "mark",
     """
     Put a consumer to POSITION: oldest, now, copy or the id of a message.
 
     Forward, everything up to it is acknowledged without being sent; back, everything behind it
     is sent again.
-    """
-    with place.asking() as api:
-        found = api.act(name, "mark", {**reason, "position": position})
-    click.echo(f"{name} stands at {found['position'] or NONE}")
+    """,
+    _position,
+    ("position", "POSITION"),
+)
+_add(
+    "step",
+    "Acknowledge the next message without sending it.",
+    lambda name, answer: described(answer["stepped"]),
+)
+_add(
+    "park",
+    "Put the next message aside, with the error that it met, and let the others go on.",
+    lambda name, answer: described(answer["parked"]),
+)
+_add(
+    "retry",
+    "Have a parked message sent again, alone and out of turn.",
+    lambda name, answer: f"{len(answer['retries'])} to be sent again",
+    ("id", "ID|all"),
+)
+_add(
+    "drop",
+    "Give up a parked message.",
+    lambda name, answer: f"{answer['parked']} left",
+    ("id", "ID|all"),
+)
+_add("pause", "Let its worker finish what it has begun, and wait.", _state)
+_add("resume", "Let a paused worker go on.", _state)
 
 
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@_why
-@place_options
-def step(name: str, reason: dict[str, str], place: Place) -> None:
-    """Acknowledge the next message without sending it."""
-    _past(name, "step", "stepped", reason, place)
-
-
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@_why
-@place_options
-def park(name: str, reason: dict[str, str], place: Place) -> None:
-    """Put the next message aside, with the error that it met, and let the others go on."""
-    _past(name, "park", "parked", reason, place)
-
-
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@click.argument("message", metavar="ID|all")
-@_why
-@place_options
-def retry(name: str, message: str, reason: dict[str, str], place: Place) -> None:
-    """Have a parked message sent again, alone and out of turn."""
-    with place.asking() as api:
-        found = api.act(name, "retry", {**reason, "id": message})
-    click.echo(f"{len(found['retries'])} to be sent again")
-
-
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@click.argument("message", metavar="ID|all")
-@_why
-@place_options
-def drop(name: str, message: str, reason: dict[str, str], place: Place) -> None:
-    """Give up a parked message."""
-    with place.asking() as api:
-        found = api.act(name, "drop", {**reason, "id": message})
-    click.echo(f"{found['parked']} left")
-
-
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@_why
-@place_options
-def pause(name: str, reason: dict[str, str], place: Place) -> None:
-    """Let its worker finish what it has begun, and wait."""
-    _say(name, "pause", reason, place)
-
-
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@_why
-@place_options
-def resume(name: str, reason: dict[str, str], place: Place) -> None:
-    """Let a paused worker go on."""
-    _say(name, "resume", reason, place)
-
-
-def _say(name: str, action: str, reason: dict[str, str], place: Place) -> None:
-    with place.asking() as api:
-        found = api.act(name, action, reason)
-    click.echo(f"{name} is {found['state']}")
-
-
-def _past(
-    name: str,
-    action: str,
-    field: str,
-    reason: dict[str, str],
-    place: Place,
-) -> None:
-    from tidings.client.cli.log import described
-
-    with place.asking() as api:
-        found = api.act(name, action, reason)[field]
-    click.echo(described(found))
-
-
-def _print_json(found: object) -> None:
-    click.echo(json.dumps(found, separators=(",", ":")))
-
-
-def _table(found: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*_COLUMNS)
-    for each in found:
-        table.add_row(*(cell(each.get(name)) for name in _COLUMNS))
-    Console(highlight=False).print(table)
-
-
-def _describe(found: dict[str, Any]) -> None:
+def _describe(consumer: dict[str, Any]) -> None:
     for name in _FIELDS:
-        if _is_said(found.get(name)):
-            click.echo(f"{name:<15} {cell(found[name])}")
-    for each in found["messages"]:
+        value = consumer.get(name)
+        if value is not None and value is not False and value not in ("", []):  # but 0 is shown
+            click.echo(f"{name:<15} {cell(value)}")
+    for each in consumer["messages"]:
         click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")
-    for each in found["notes"]:
+    for each in consumer["notes"]:
         about = f" {each['id']}" if "id" in each else ""
         click.echo(
             f"{'note':<15} {each['what']}{about} by {cell(each['who'])}: {cell(each['why'])}"
         )
-
-
-def _is_said(value: object) -> bool:
-    """0 is; what is none, empty or not so is not."""
-    return value is not None and value is not False and value not in ("", [])

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.place_options import Place, place_options
+from tidings.client.cli.options import Place, place_options
+from tidings.client.cli.render import compact, plain
 from tidings.client.consume.named_consumers import NamedConsumers
 
 EMPTY = "-1"
@@ -30,20 +31,18 @@ def log() -> None:
     """
 
 
-@log.command(epilog=EXIT_CODES)
-@place_options
-def oldest(place: Place) -> None:
-    """Print the id of the first message in the log; -1 where it is empty."""
-    with place.asking() as api:
-        click.echo(api.log()["oldest"] or EMPTY)
+def _add(name: str, which: str) -> None:
+    text = f"Print the id of the {which} message in the log; {EMPTY} where it is empty."
+
+    @log.command(name, help=text, epilog=EXIT_CODES)
+    @place_options
+    def command(place: Place) -> None:
+        with place.asking() as api:
+            click.echo(api.log()[name] or EMPTY)
 
 
-@log.command(epilog=EXIT_CODES)
-@place_options
-def current(place: Place) -> None:
-    """Print the id of the last message in the log; -1 where it is empty."""
-    with place.asking() as api:
-        click.echo(api.log()["current"] or EMPTY)
+_add("oldest", "first")
+_add("current", "last")
 
 
 @log.command(epilog=EXIT_CODES)
@@ -56,8 +55,8 @@ def end(as_json: bool, place: Place) -> None:
     Whoever makes a dump for `tidings sync` asks for it before, and names it with --as-of.
     """
     with place.asking() as api:
-        found = api.log()["end"]
-    click.echo(json.dumps({"end": found}) if as_json else found)
+        cursor = api.log()["end"]
+    click.echo(json.dumps({"end": cursor}) if as_json else cursor)
 
 
 @log.command(epilog=EXIT_CODES)
@@ -72,11 +71,10 @@ def show(offset: str, as_json: bool, place: Place) -> None:
     """
     first, dots, last = offset.partition("..")
     with place.asking() as api:
-        found = False
+        each = None
         for each in entries(api, first, last if dots else first):
-            click.echo(json.dumps(each, separators=(",", ":")) if as_json else described(each))
-            found = True
-    if not found:
+            click.echo(compact(each) if as_json else described(each))
+    if each is None:
         raise click.ClickException(f"there is no message {offset} in the log")
 
 
@@ -94,15 +92,13 @@ def entries(api: NamedConsumers, first: str, last: str) -> Iterator[dict[str, An
 
 def described(entry: dict[str, Any]) -> str:
     """A line each for what stands in it, its data without what the others say."""
-    from tidings.client.cli.render import plain
-
     data = entry["data"]
     values = (
         entry["id"],
         data.get("timestamp", ""),
         entry["event"].upper(),
         f"{data.get('type', '')}/{data.get('id', '')}",
-        json.dumps(data, separators=(",", ":")),
+        compact(data),
     )
     lines = zip(_LABELS, values, strict=True)
     return "\n".join(f"{label:<{_LABEL_CHARS}}: {plain(str(value))}" for label, value in lines)

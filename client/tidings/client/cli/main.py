@@ -16,124 +16,83 @@ import click
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 
 
+PACKAGES = {  # that an extra installs, as far as its commands need them
+    "": (),
+    "agent": ("uvicorn",),
+    "aws": ("boto3",),
+    "flow": ("psycopg", "pyarrow"),
+    "local": ("awslambdaric", "boto3", "h11", "uvicorn"),
+    "pipeline": ("boto3", "pyspark"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """`module.attribute` is the click command; it needs the packages of *extra* to run."""
+    """*module* has the click command by its name; it needs the packages of *extra* to run."""
 
     module: str
-    attribute: str
     help: str
     extra: str = ""
-    packages: tuple[str, ...] = ()
 
 
+_CLI, _OPERATE = "tidings.client.cli", "tidings.operate"
 SUBCOMMANDS = {
-    "post": Subcommand("tidings.client.cli.post", "post", "Post what changed to a feed."),
-    "tail": Subcommand("tidings.client.cli.tail", "tail", "Show a feed as it moves."),
-    "status": Subcommand("tidings.client.cli.status", "status", "Show how a feed is."),
-    "snoop": Subcommand(
-        "tidings.client.cli.snoop", "snoop", "Print the items of a change feed as they come."
-    ),
-    "consume": Subcommand(
-        "tidings.client.cli.consume", "consume", "Work for a named consumer of a feed."
-    ),
-    "consumers": Subcommand(
-        "tidings.client.cli.consumers", "consumers", "Show and steer named consumers."
-    ),
-    "relays": Subcommand(
-        "tidings.client.cli.relays", "relays", "Show and steer feeds that copy another one."
-    ),
-    "log": Subcommand("tidings.client.cli.log", "log", "Look at the log of a feed."),
-    "archive": Subcommand(
-        "tidings.client.cli.archive", "archive", "Look at and compact an archive."
-    ),
+    "post": Subcommand(f"{_CLI}.post", "Post what changed to a feed."),
+    "tail": Subcommand(f"{_CLI}.tail", "Show a feed as it moves."),
+    "status": Subcommand(f"{_CLI}.status", "Show how a feed is."),
+    "snoop": Subcommand(f"{_CLI}.snoop", "Print the items of a change feed as they come."),
+    "consume": Subcommand(f"{_CLI}.consume", "Work for a named consumer of a feed."),
+    "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
+    "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
+    "log": Subcommand(f"{_CLI}.log", "Look at the log of a feed."),
+    "archive": Subcommand(f"{_CLI}.archive", "Look at and compact an archive."),
     "agent": Subcommand(
-        "tidings.agent.command",
-        "agent",
-        "Keep a producer's operations on disk and post them.",
-        extra="agent",
-        packages=("uvicorn",),
+        "tidings.agent.command", "Keep a producer's operations on disk and post them.", "agent"
     ),
     "local": Subcommand(
-        "tidings.local.command",
-        "local",
-        "Run Tidings on this machine, without an AWS account.",
-        extra="local",
-        packages=("awslambdaric", "boto3", "h11", "uvicorn"),
+        "tidings.local.command", "Run Tidings on this machine, without an AWS account.", "local"
     ),
     "feed": Subcommand(
-        "tidings.operate.feed_command",
-        "feed",
-        "Show and change the settings and passwords of a feed.",
-        extra="aws",
-        packages=("boto3",),
+        f"{_OPERATE}.feed_command", "Show and change the settings and passwords of a feed.", "aws"
     ),
     "stages": Subcommand(
-        "tidings.operate.stages_command",
-        "stages",
+        f"{_OPERATE}.stages_command",
         "List what the stages of an account expose, and what is due to be rotated.",
-        extra="aws",
-        packages=("boto3",),
+        "aws",
     ),
     "doctor": Subcommand(
-        "tidings.operate.doctor_command",
-        "doctor",
+        f"{_OPERATE}.doctor_command",
         "Ask an account whether a deploy of a stage would go through.",
-        extra="aws",
-        packages=("boto3",),
+        "aws",
     ),
     "users": Subcommand(
-        "tidings.operate.users_command",
-        "users",
+        f"{_OPERATE}.users_command",
         "Import and list who may ask for the changes of a feed.",
-        extra="aws",
-        packages=("boto3",),
+        "aws",
     ),
     "keys": Subcommand(
-        "tidings.operate.keys_command",
-        "keys",
-        "Make, list and revoke the keys of a feed.",
-        extra="aws",
-        packages=("boto3",),
+        f"{_OPERATE}.keys_command", "Make, list and revoke the keys of a feed.", "aws"
     ),
     "sync": Subcommand(
-        "tidings.sync.command",
-        "sync",
-        "Make a feed agree with a dump of the real data.",
-        extra="pipeline",
-        packages=("boto3", "pyspark"),
+        "tidings.sync.command", "Make a feed agree with a dump of the real data.", "pipeline"
     ),
     "pipeline": Subcommand(
-        "tidings.pipelines.command",
-        "pipeline",
-        "Copy a feed into stores and keep them equal.",
-        extra="flow",
-        packages=("psycopg", "pyarrow"),
+        "tidings.pipelines.command", "Copy a feed into stores and keep them equal.", "flow"
     ),
     "verify": Subcommand(
-        "tidings.operate.verify_command",
-        "verify",
-        "Compare the state of a feed with its log.",
-        extra="aws",
-        packages=("boto3",),
+        f"{_OPERATE}.verify_command", "Compare the state of a feed with its log.", "aws"
     ),
     "rebuild": Subcommand(
-        "tidings.operate.rebuild_command",
-        "rebuild",
+        f"{_OPERATE}.rebuild_command",
         "Put right what differs between the state of a feed and its log.",
-        extra="aws",
-        packages=("boto3",),
+        "aws",
     ),
     "restore": Subcommand(
-        "tidings.operate.restore_command",
-        "restore",
+        f"{_OPERATE}.restore_command",
         "Take up a feed whose tables were put back to an earlier moment.",
-        extra="aws",
-        packages=("boto3",),
+        "aws",
     ),
-    "completion": Subcommand(
-        "tidings.client.cli.completion", "completion", "Print the completion of a shell."
-    ),
+    "completion": Subcommand(f"{_CLI}.completion", "Print the completion of a shell."),
 }
 
 
@@ -150,10 +109,10 @@ class LazyGroup(click.Group):
         found = self.table.get(cmd_name)
         if found is None:
             return None
-        missing = _missing(found)
+        missing = [name for name in PACKAGES[found.extra] if find_spec(name) is None]
         if missing:
-            return _unavailable(f"{self.called} {cmd_name}", found, missing)
-        command = getattr(importlib.import_module(found.module), found.attribute)
+            return _unavailable(f"{self.called} {cmd_name}", found.extra, missing)
+        command = getattr(importlib.import_module(found.module), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -162,17 +121,13 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, found.help) for name, found in self.table.items()])
 
 
-def _missing(found: Subcommand) -> Sequence[str]:
-    return [name for name in found.packages if find_spec(name) is None]
-
-
-def _unavailable(name: str, found: Subcommand, missing: Sequence[str]) -> click.Command:
+def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command:
     """Stands in for a command whose packages are not installed: any use of it says so."""
 
     def refuse(arguments: tuple[str, ...]) -> None:
         raise click.ClickException(
             f"`{name}` needs {', '.join(missing)}, not installed here;"
-            f" install the extra: pip install 'tidings[{found.extra}]'"
+            f" install the extra: pip install 'tidings[{extra}]'"
         )
 
     return click.Command(

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.password_options import password_options
-from tidings.client.cli.stage_options import address_options
-from tidings.client.errors import ClientError, Lost, Refused, WrongUrl
+from tidings.client.cli.options import address_options, feed_option, password_options
+from tidings.client.errors import Refused, WrongUrl
 
 if TYPE_CHECKING:
     from tidings.client.produce.batches import Batch
@@ -27,7 +26,7 @@ _LINE_OF_BODY = re.compile(r"^line (\d+):? ?")
 
 @click.command(epilog=EXIT_CODES)
 @address_options
-@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@feed_option
 @click.option("--parent", "parents", multiple=True, metavar="P", help="A parent; repeatable.")
 @click.option("--timestamp", metavar="TIME", help="When it changed, RFC 3339; default: now.")
 @click.option("--data", metavar="JSON", help="Any JSON value to go with it.")
@@ -71,10 +70,10 @@ def post(
     if source and (parents or timestamp or data):
         raise click.UsageError("--parent, --timestamp and --data go with EVENT TYPE ID only")
     single = None if source else _operation(operation, parents, timestamp, data)
-    with _told_plainly():
+    with render.failures(usage=WrongUrl):
         from tidings.client.produce.post import Poster
 
-        with Poster(url, feed, password=password, on_retry=_tell) as poster:
+        with Poster(url, feed, password=password, on_retry=render.retrying) as poster:
             if single is not None:
                 _post_one(poster, single, as_json)
             else:
@@ -102,20 +101,10 @@ def _operation(
     return made
 
 
-@contextmanager
-def _told_plainly() -> Iterator[None]:
-    try:
-        yield
-    except WrongUrl as error:
-        raise click.UsageError(str(error)) from None
-    except ClientError as error:
-        raise click.ClickException(render.plain(str(error))) from None
-
-
 def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
     ids = poster.post([operation])
     if as_json:
-        click.echo(_ids(ids))
+        click.echo(render.compact({"ids": ids}))
     else:
         done = f"{operation['event'].lower()} {operation['type']}/{operation['id']}"
         click.echo(f"{render.plain(done)}  {' '.join(ids)}")
@@ -132,7 +121,7 @@ def _post_file(poster: Poster, source: str, as_json: bool) -> None:
                     ids = _post_batch(poster, batch)
                     posted += len(batch.lines)
                     if as_json:
-                        click.echo(_ids(ids))
+                        click.echo(render.compact({"ids": ids}))
                 advance(batch.read_bytes)
         except OSError as error:
             raise click.ClickException(f"cannot read {source}: {error.strerror}") from None
@@ -192,11 +181,3 @@ def _size(file: BinaryIO) -> int | None:
     except OSError:
         return None
     return status.st_size or None
-
-
-def _ids(ids: list[str]) -> str:
-    return json.dumps({"ids": ids}, separators=(",", ":"))
-
-
-def _tell(lost: Lost, delay_s: float) -> None:
-    click.echo(f"{render.plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)

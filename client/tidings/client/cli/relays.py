@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.password_options import password_options
-from tidings.client.cli.render import cell
-from tidings.client.cli.stage_options import address_options
-from tidings.client.errors import ClientError
+from tidings.client.cli.options import Place, json_option, place_of_argument
+from tidings.client.cli.render import cell, compact, table
+from tidings.client.cli.render import show as print_table
 from tidings.client.transport.feed_api import Answer, FeedApi
 
 if TYPE_CHECKING:
@@ -28,28 +23,6 @@ _APART = ("members", "copy", *_ENDS)  # shown each in a way of its own
 _WELL = ("running", "master")
 _NAME_CHARS = 21
 
-Asking = Callable[[str], Any]
-
-
-def _place(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --url, --stage and the options of the password to a command, which is given *asking*."""
-
-    @functools.wraps(command)
-    def with_place(url: str, password: str, **others: Any) -> None:
-        @contextmanager
-        def asking(feed: str = "main") -> Iterator[FeedApi]:
-            try:
-                with FeedApi(url, feed, password=password) as api:
-                    yield api
-            except ClientError as error:
-                raise click.ClickException(str(error)) from None
-
-        command(asking=asking, **others)
-
-    return address_options(password_options(with_place))
-
-
-_json = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")
 _feed = click.argument("feed")
 
 
@@ -68,85 +41,70 @@ def relays() -> None:
 
 
 @relays.command("list", epilog=EXIT_CODES)
-@_json
+@json_option
 @click.option("--watch", is_flag=True, help=f"Again every {EVERY_S:.0f} seconds, until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Exit with 1 unless every feed is running.")
-@_place
-def list_(as_json: bool, watch: bool, check: bool, asking: Asking) -> None:
+@place_of_argument
+def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
     """Show every feed: whom it reads, in which role, and how far it is behind."""
-    with asking("main") as api:
+    with place.asking() as api:
         if watch:
             _watch(api)
             return
-        found = api.ask("GET", "/relays")["relays"]
+        feeds = api.ask("GET", "/relays")["relays"]
     if as_json:
-        _print_json(found)
+        click.echo(compact(feeds))
     else:
-        _print(_table(found))
-    if check and any(each["status"] not in _WELL for each in found):
+        print_table(_table(feeds))
+    if check and any(each["status"] not in _WELL for each in feeds):
         click.get_current_context().exit(1)
 
 
 @relays.command(epilog=EXIT_CODES)
 @_feed
-@_json
-@_place
-def show(feed: str, as_json: bool, asking: Asking) -> None:
+@json_option
+@place_of_argument
+def show(as_json: bool, place: Place) -> None:
     """Show everything that is known of one feed."""
-    with asking(feed) as api:
-        found = api.ask("GET", "relay")
+    with place.asking() as api:
+        relay = api.ask("GET", "relay")
     if as_json:
-        _print_json(found)
+        click.echo(compact(relay))
     else:
-        _describe(found)
+        _describe(relay)
 
 
 @relays.command(epilog=EXIT_CODES)
 @_feed
-@_json
-@_place
-def members(feed: str, as_json: bool, asking: Asking) -> None:
+@json_option
+@place_of_argument
+def members(as_json: bool, place: Place) -> None:
     """Show the members of a feed's cluster, and which of them lead."""
-    with asking(feed) as api:
-        found = api.ask("GET", "relay").get("members", [])
-    if found is None:
+    with place.asking() as api:
+        each_one = api.ask("GET", "relay").get("members", [])
+    if each_one is None:
         raise click.ClickException("the table where leaders are elected does not answer")
     if as_json:
-        _print_json(found)
+        click.echo(compact(each_one))
     else:
-        _print(_members(found))
+        print_table(table(_MEMBERS, each_one))
 
 
-@relays.command(epilog=EXIT_CODES)
-@_feed
-@_place
-def pause(feed: str, asking: Asking) -> None:
-    """Read nothing until it is resumed; a leader keeps its seat."""
-    _act(asking, feed, "pause")
+def _add(action: str, text: str) -> None:
+    @relays.command(action, help=text, epilog=EXIT_CODES)
+    @_feed
+    @place_of_argument
+    def command(place: Place) -> None:
+        _act(place, action, {})
 
 
-@relays.command(epilog=EXIT_CODES)
-@_feed
-@_place
-def resume(feed: str, asking: Asking) -> None:
-    """Let a paused feed go on where it stood."""
-    _act(asking, feed, "resume")
-
-
-@relays.command(epilog=EXIT_CODES)
-@_feed
-@_place
-def shutdown(feed: str, asking: Asking) -> None:
-    """Read nothing and lead nobody until it is started."""
-    _act(asking, feed, "shutdown")
-
-
-@relays.command(epilog=EXIT_CODES)
-@_feed
-@_place
-def start(feed: str, asking: Asking) -> None:
-    """Start one feed from its saved place: after a shutdown, or once what stopped it is mended."""
-    _act(asking, feed, "start")
+_add("pause", "Read nothing until it is resumed; a leader keeps its lease.")
+_add("resume", "Let a paused feed go on where it stood.")
+_add("shutdown", "Read nothing and lead nobody until it is started.")
+_add(
+    "start",
+    "Start one feed from its saved place: after a shutdown, or once what stopped it is repaired.",
+)
 
 
 @relays.command(epilog=EXIT_CODES)
@@ -159,32 +117,32 @@ def start(feed: str, asking: Asking) -> None:
     " or the id of an event.",
 )
 @click.option("--why", required=True, metavar="TEXT", help="Why; it is kept.")
-@_place
-def reset(feed: str, to: str, why: str, asking: Asking) -> None:
-    """Give up the log that is here and begin anew; who reads it is told, as of any lost log."""
-    _act(asking, feed, "reset", {"to": to, "why": why})
+@place_of_argument
+def reset(to: str, why: str, place: Place) -> None:
+    """Give up the log that is here and begin anew; its readers learn it, as of any lost log."""
+    _act(place, "reset", {"to": to, "why": why})
 
 
 @relays.command(epilog=EXIT_CODES)
 @_feed
 @click.argument("file", type=click.File("r"), default="-")
-@_place
-def password(feed: str, file: IO[str], asking: Asking) -> None:
+@place_of_argument
+def password(file: IO[str], place: Place) -> None:
     """
     Keep the password that the upstream asks for: the line in FILE, or of the input.
 
-    An empty line takes it away. It is told to nobody.
+    An empty line takes it away. Nothing shows it again.
     """
     line = file.readline().removesuffix("\n").removesuffix("\r")
-    with asking(feed) as api:
-        found = api.ask("PUT", "relay/password", body={"password": line})
-    click.echo(f"{feed}: password {found['password']}")
+    with place.asking() as api:
+        answer = api.ask("PUT", "relay/password", body={"password": line})
+    click.echo(f"{place.feed}: password {answer['password']}")
 
 
-def _act(asking: Asking, feed: str, action: str, fields: dict[str, str] | None = None) -> None:
-    with asking(feed) as api:
-        found = api.ask("POST", f"relay/{action}", body=fields or {})
-    click.echo(f"{feed} is {found['status']} at page {found['page']:,}")
+def _act(place: Place, action: str, fields: dict[str, str]) -> None:
+    with place.asking() as api:
+        relay = api.ask("POST", f"relay/{action}", body=fields)
+    click.echo(f"{place.feed} is {relay['status']} at page {relay['page']:,}")
 
 
 def _watch(api: FeedApi) -> None:
@@ -199,44 +157,22 @@ def _watch(api: FeedApi) -> None:
         return
 
 
-def _table(found: list[Answer]) -> Table:
-    return _rows(_LIST, [each | {"page": each.get("page", each["head"])} for each in found])
+def _table(feeds: list[Answer]) -> Table:
+    return table(_LIST, [each | {"page": each.get("page", each["head"])} for each in feeds])
 
 
-def _members(found: list[Answer]) -> Table:
-    return _rows(_MEMBERS, found)
-
-
-def _rows(columns: tuple[str, ...], found: list[Answer]) -> Table:
-    from rich.table import Table
-
-    table = Table(*columns)
-    for each in found:
-        table.add_row(*(cell(each.get(name, "")) for name in columns))
-    return table
-
-
-def _print(table: Table) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(table)
-
-
-def _describe(found: Answer) -> None:
-    for name, value in found.items():
-        if name not in _APART and value not in ("", [], None):
-            click.echo(f"{name:<{_NAME_CHARS}} {cell(value)}")
-    for name in _ENDS:
-        if found.get(name):
-            end = found[name]
-            click.echo(f"{name:<{_NAME_CHARS}} {end['cursor']} of {end['time']}")
-    if found.get("copy"):
-        copy = found["copy"]
-        click.echo(f"{'copied':<{_NAME_CHARS}} {copy['buckets_done']} of {copy['buckets']} buckets")
-    for each in found.get("members") or ():
-        said = f"{each['role']} at page {each['page']:,}" + (", gone" if each["gone"] else "")
-        click.echo(f"{'member':<{_NAME_CHARS}} {cell(each['address'])}: {said}")
-
-
-def _print_json(found: object) -> None:
-    click.echo(json.dumps(found, separators=(",", ":")))
+def _describe(relay: Answer) -> None:
+    lines = [
+        (name, cell(value))
+        for name, value in relay.items()
+        if name not in _APART and value not in ("", [], None)
+    ]
+    ends = [(name, relay[name]) for name in _ENDS if relay.get(name)]
+    lines += [(name, f"{end['cursor']} of {end['time']}") for name, end in ends]
+    if copy := relay.get("copy"):
+        lines.append(("copied", f"{copy['buckets_done']} of {copy['buckets']} buckets"))
+    for each in relay.get("members") or ():
+        standing = f"{each['role']} at page {each['page']:,}" + (", gone" if each["gone"] else "")
+        lines.append(("member", f"{cell(each['address'])}: {standing}"))
+    for name, text in lines:
+        click.echo(f"{name:<{_NAME_CHARS}} {text}")

@@ -1,12 +1,20 @@
-"""Events as text: one line for a person, one line for a program."""
+"""What commands print: events, answers as JSON or as tables, errors."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
+from tidings.client.errors import ClientError, Lost
 from tidings.client.events import Event
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
 NONE = "none"
@@ -41,8 +49,45 @@ def human(event: Event) -> str:
 
 def machine(event: Event) -> str:
     """`{"id":...,"event":...,"data":{...}}`; in ASCII, so that any reader takes it."""
-    fields = {"id": event.id, "event": event.name, "data": event.data}
-    return json.dumps(fields, separators=(",", ":"))
+    return compact({"id": event.id, "event": event.name, "data": event.data})
+
+
+def compact(value: object) -> str:
+    """*value* as one line of JSON."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each of *rows*; what one lacks is empty."""
+    from rich.table import Table
+
+    made = Table(*columns)
+    for row in rows:
+        made.add_row(*(cell(row.get(name, "")) for name in columns))
+    return made
+
+
+def show(shown: RenderableType) -> None:
+    """A table or a text, on the terminal as wide as that is."""
+    from rich.console import Console
+
+    Console(highlight=False).print(shown)
+
+
+@contextmanager
+def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
+    """An error of the client becomes one line and exit code 1; one of *usage* exit code 2."""
+    try:
+        yield
+    except usage as error:
+        raise click.UsageError(str(error)) from None
+    except ClientError as error:
+        raise click.ClickException(plain(str(error))) from None
+
+
+def retrying(lost: Lost, delay_s: float) -> None:
+    """Say that the connection was lost, and when the next attempt comes."""
+    click.echo(f"{plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
 
 
 def plain(text: str) -> str:

@@ -6,13 +6,13 @@ import json
 import secrets
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.password_options import password_options
-from tidings.client.cli.stage_options import address_options
-from tidings.client.errors import ClientError
+from tidings.client.cli.options import address_options, feed_option, password_options
+from tidings.client.cli.render import failures
 
 if TYPE_CHECKING:
     from tidings.client.listen.messages import Signal
@@ -25,7 +25,7 @@ SERVICE = "tidings-snoop"
 @click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Its sub-resources.")
 @address_options
 @click.option("--ws-url", help="Its WebSocket, where that has an address of its own.")
-@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@feed_option
 @password_options
 @click.pass_context
 def snoop(
@@ -54,8 +54,10 @@ def snoop(
     from tidings.client.listen.listener import Listener
 
     wanted = {resource: [sub for sub in sub_resources.split(",") if sub]}
-    try:
-        with Listener(
+    with (
+        failures(),
+        suppress(KeyboardInterrupt),
+        Listener(
             url,
             instance=secrets.token_hex(16),
             service=SERVICE,
@@ -64,12 +66,9 @@ def snoop(
             password=password,
             ws_url=ws_url,
             fetch=lambda bootstrap: (),
-        ) as listener:
-            _print(listener)
-    except KeyboardInterrupt:
-        return
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
+        ) as listener,
+    ):
+        _print(listener)
 
 
 def _print(signals: Iterable[Signal]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 from tidings.client.address import status_url
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.stage_options import address_options
+from tidings.client.cli.options import address_options, feed_option
 from tidings.client.errors import WrongUrl
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Report:
 
 @click.command(epilog=EXIT_CODES)
 @address_options
-@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@feed_option
 @click.option("--json", "as_json", is_flag=True, help="The report as it is, one line of JSON.")
 @click.option("--watch", is_flag=True, help=f"Again every {EVERY_S:.0f} seconds, until Ctrl-C.")
 @click.pass_context
@@ -56,10 +55,8 @@ def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) 
       tidings status --feed videos --watch    another one, as it moves
       tidings status --json | jq .clients     one number for a script
     """
-    try:
+    with render.failures(usage=WrongUrl):
         address = status_url(url, feed)
-    except WrongUrl as error:
-        raise click.UsageError(str(error)) from None
     try:
         report = _watch(address, as_json) if watch else _once(address, as_json)
     except KeyboardInterrupt:  # how a watch ends
@@ -71,11 +68,9 @@ def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) 
 def _once(address: str, as_json: bool) -> Report:
     report = fetch(address)
     if report.fields and as_json:
-        click.echo(json.dumps(report.fields, separators=(",", ":")))
+        click.echo(render.compact(report.fields))
     elif report.fields:
-        from rich.console import Console
-
-        Console(highlight=False).print(shown(report))
+        render.show(shown(report))
     if report.problem:
         click.echo(f"Error: {report.problem}", err=True)
     return report

@@ -11,12 +11,15 @@ from typing import Literal
 
 import click
 from tidings.client.cli import render
-from tidings.client.cli.feed_options import filter_options
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.password_options import password_options
-from tidings.client.cli.stage_options import address_options
+from tidings.client.cli.options import (
+    address_options,
+    feed_option,
+    filter_options,
+    password_options,
+)
 from tidings.client.consume.consumer import Consumer
-from tidings.client.errors import ClientError, Lost, WrongUrl
+from tidings.client.errors import WrongUrl
 
 
 class Interrupts:
@@ -60,7 +63,7 @@ class Interrupts:
 @click.command(epilog=EXIT_CODES)
 @address_options
 @click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
-@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@feed_option
 @click.option(
     "--from",
     "cursor",
@@ -125,7 +128,7 @@ def tail(
       tidings tail --state-file seen --allow-replication   the same, with a copy to begin with
       tidings tail --from 0 --count 10                ten operations, then stop
     """
-    try:
+    with render.failures(usage=WrongUrl):
         consumer = Consumer(
             url,
             transport=transport,
@@ -139,13 +142,9 @@ def tail(
             state_file=state_file,
             allow_replication=allow_replication,
             ws_url=ws_url,
-            on_lost=_tell,
+            on_lost=render.retrying,
         )
         _show(consumer, count, as_json)
-    except WrongUrl as error:
-        raise click.UsageError(str(error)) from None
-    except ClientError as error:
-        raise click.ClickException(render.plain(str(error))) from None
 
 
 def _show(consumer: Consumer, count: int | None, as_json: bool) -> None:
@@ -165,7 +164,3 @@ def _print(consumer: Consumer, count: int | None, as_json: bool, interrupts: Int
             left -= 1
             if left == 0:
                 return
-
-
-def _tell(lost: Lost, delay_s: float) -> None:
-    click.echo(f"{render.plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
