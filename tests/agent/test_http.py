@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tidings.agent.committing import Committing
-from tidings.agent.http import Application
+from tidings.agent.http import Application, Committing
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
 

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidings.agent import batches, framing, intake, store
+from tidings.agent import batches, intake, store
 from tidings.agent.batches import Batch
-from tidings.agent.options import Bound
-from tidings.agent.problems import Problem
+from tidings.agent.options import Bound, Problem
 from tidings.agent.store import Store
 from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
 from tidings.core.model.operations import line_from
@@ -73,7 +72,7 @@ def _all(queue: Store) -> list[list[str]]:
 @pytest.mark.parametrize("datagrams", [[], [b""], [b"a", b"", b"\0\n" * 5], [b"x" * 65_507] * 3])
 def test_datagrams_are_framed(datagrams: list[bytes]) -> None:
     """Whatever bytes they hold, none at all included."""
-    assert framing.unpack(framing.pack(datagrams)) == datagrams
+    assert intake.unpack(intake.pack(datagrams)) == datagrams
 
 
 def test_O25_the_order_of_arrival_is_kept(queue: Store) -> None:

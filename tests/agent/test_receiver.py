@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tidings.agent import kernel, ports, receiver
-from tidings.agent.options import Bound
-from tidings.agent.problems import Problem
+from tidings.agent import ports, receiver
+from tidings.agent.options import Bound, Problem
 from tidings.agent.receiver import Receiver
 from tidings.agent.store import Store
 
@@ -69,7 +68,7 @@ def test_a_busy_disk_is_not_waited_for(tmp_path: Path) -> None:
             for n in range(500):
                 scene.sender.send(operation(n))
             assert not scene.rung.wait(0.1)
-            assert kernel.drops(os.fstat(scene.sock.fileno()).st_ino) == 0
+            assert ports.drops(os.fstat(scene.sock.fileno()).st_ino) == 0
         scene.end()
 
         assert scene.store.totals().events == 500
@@ -110,8 +109,8 @@ def test_the_kernels_drops_are_known(tmp_path: Path) -> None:
             "1: 0:0 0:0 07 0:0 00:0 0 0 0 4711 2 0 42\n1: 0:0 0:0 07 0:0 00:0 0 0 0 8 2 0 7\n"
         )
 
-    assert kernel.drops(4711, (tmp_path / "none", table)) == 42
-    assert kernel.drops(1, (table,)) is None
+    assert ports.drops(4711, (tmp_path / "none", table)) == 42
+    assert ports.drops(1, (table,)) is None
 
 
 def test_one_port_for_both(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidings.agent import dead_letters, folder
+from tidings.agent import folder, sender
 from tidings.agent.notices import EVERY_S, Notices
-from tidings.agent.retrying import DELAY_S_MAX, Retrying
+from tidings.agent.sender import DELAY_S_MAX, Retrying
 
 
 @pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (0.5, 1.0), (1.0, 1.5)])
@@ -39,12 +39,12 @@ def test_a_line_a_minute_of_each_kind() -> None:
 
 def test_refused_operations_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One a line, as `tidings post --file` takes them; the file does not grow for ever."""
-    assert dead_letters.keep(tmp_path, [b"a", b"b"])
-    assert dead_letters.keep(tmp_path, [b"c"])
-    monkeypatch.setattr(dead_letters, "BYTES_MAX", 6)
-    assert not dead_letters.keep(tmp_path, [b"d"])
+    assert sender.keep(tmp_path, [b"a", b"b"])
+    assert sender.keep(tmp_path, [b"c"])
+    monkeypatch.setattr(sender, "REFUSED_BYTES_MAX", 6)
+    assert not sender.keep(tmp_path, [b"d"])
 
-    assert (tmp_path / dead_letters.NAME).read_bytes() == b"a\nb\nc\n"
+    assert (tmp_path / sender.REFUSED).read_bytes() == b"a\nb\nc\n"
 
 
 def test_where_the_queue_is_by_default() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tidings.client import AccessDenied, BackoffFailed, Listener, MemoryBuffer, SqliteBuffer
+from tidings.client.backoff import Backoff
 from tidings.client.cli.main import main
 from tidings.client.listen.buffers import Buffer
-from tidings.client.listen.listener import Delays
 from tidings.client.listen.messages import (
     Bootstrap,
     Ended,
@@ -135,14 +135,14 @@ def test_F35_it_fails_after_so_many_retries(publisher: Publisher) -> None:
 
 def test_F35_F36_delays_double_up_to_their_bound() -> None:
     """With half of each at random; a reset makes them short again; the bound is the one given."""
-    longest = Delays(0.1, 20.0, None, chance=lambda: 1.0)
+    longest = Backoff(0.1, 20.0, None, chance=lambda: 1.0)
     delays = [longest.next_s() for _ in range(10)]
     assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 20.0, 20.0])
     longest.reset()
     assert longest.next_s() == pytest.approx(0.1)
-    assert Delays(4.0, 8.0, None, chance=lambda: 0.0).next_s() == pytest.approx(2.0)
+    assert Backoff(4.0, 8.0, None, chance=lambda: 0.0).next_s() == pytest.approx(2.0)
     with pytest.raises(ValueError, match="max_timeout_s"):
-        Delays(2.0, 1.0, None)
+        Backoff(2.0, 1.0, None)
 
 
 def test_F38_the_first_message_is_a_bootstrap_and_no_other(publisher: Publisher) -> None:

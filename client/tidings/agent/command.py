@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 from tidings.agent import folder, options, running
 from tidings.agent.notices import Notices
-from tidings.agent.options import Bound, Options
-from tidings.agent.problems import Problem
+from tidings.agent.options import Bound, Options, Problem
 from tidings.client.address import operations_url
 from tidings.client.cli.options import password_options
 from tidings.client.cli.render import plain

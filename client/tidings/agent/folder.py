@@ -7,7 +7,7 @@ import time
 from io import TextIOWrapper
 from pathlib import Path
 
-from .problems import Problem
+from .options import Problem
 
 LOCK_WAIT_S = 2.0  # a killed agent's receiver flushes for some milliseconds more
 _LOOK_EVERY_S = 0.02  # a closer look only costs CPU

@@ -1,12 +1,16 @@
-"""What comes in: datagrams as they are, lines that were checked at the door, and the bound."""
+"""
+What comes in: datagrams as they are, lines that were checked on receipt, and the bound.
+
+Many datagrams are one value of the queue: their count, their lengths, their bytes.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
-from tidings.agent import framing
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
 from tidings.core.errors import Rejected
@@ -15,8 +19,26 @@ from tidings.core.model.operations import line_from
 
 CHECK_CHUNKS = 4  # one transaction's worth; a stop waits for it
 
+_COUNT = struct.Struct("<I")
 _INSERT = "INSERT INTO chunks (received_ms, checked, events, body) VALUES (?, ?, ?, ?)"
 _UNCHECKED = "SELECT seq, received_ms, body FROM chunks WHERE checked = 0 ORDER BY seq LIMIT ?"
+
+
+def pack(datagrams: Sequence[bytes]) -> bytes:
+    """A datagram may hold any byte, so no separator would do."""
+    lengths = struct.pack(f"<{len(datagrams)}I", *map(len, datagrams))
+    return b"".join((_COUNT.pack(len(datagrams)), lengths, *datagrams))
+
+
+def unpack(packed: bytes) -> list[bytes]:
+    """What `pack` was given."""
+    (count,) = _COUNT.unpack_from(packed)
+    at = _COUNT.size + 4 * count
+    datagrams = []
+    for length in struct.unpack_from(f"<{count}I", packed, _COUNT.size):
+        datagrams.append(packed[at : at + length])
+        at += length
+    return datagrams
 
 
 def add_datagrams(
@@ -31,7 +53,7 @@ def add_datagrams(
         events, size = db.execute("SELECT events, bytes FROM totals").fetchone()
         kept = _fitting(datagrams, bound.events - events, bound.bytes - size)
         if kept:
-            db.execute(_INSERT, (now_ms, 0, len(kept), framing.pack(kept)))
+            db.execute(_INSERT, (now_ms, 0, len(kept), pack(kept)))
         discarded += len(datagrams) - len(kept)
         if discarded:
             db.execute("UPDATE totals SET discarded = discarded + ?", (discarded,))
@@ -83,7 +105,7 @@ def check(store: Store, tell: Callable[[str], None] = lambda why: None) -> bool:
 
 def _checked(seq: int, received_ms: int, packed: bytes, *, tell: Callable[[str], None]) -> _Checked:
     lines = []
-    datagrams = framing.unpack(packed)
+    datagrams = unpack(packed)
     for datagram in datagrams:
         try:
             lines.append(line_from(decode_json(datagram, "datagram"), now_ms=received_ms))

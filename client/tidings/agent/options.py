@@ -1,4 +1,4 @@
-"""What the command line can say, and how much the agent takes."""
+"""What the command line can say, how much the agent takes, and what keeps it from running."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ PORT = 8042  # oplog's, so that its producers keep theirs
 QUEUED_EVENTS_MAX = 100_000  # oplog's default
 QUEUED_BYTES_MAX = 512 * 1024 * 1024  # what a full queue of 5 KB operations takes
 DRAIN_S = 10.0  # within the time a supervisor waits before it kills
+
+
+class Problem(Exception):
+    """The agent cannot start, or cannot go on; the text is one sentence for a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,22 @@
-"""One port number for HTTP (TCP) and datagrams (UDP), taken before anything slow is started."""
+"""
+One port number for HTTP (TCP) and datagrams (UDP), taken before anything slow is started; and
+what the kernel dropped on it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+from pathlib import Path
 
-from .problems import Problem
+from .options import Problem
 
 # The kernel keeps a burst here while the receiver writes; at 50,000 small datagrams a second
 # it counts some 64 MB a second of them.
 RECEIVE_BUFFER_BYTES = 32 * 1024 * 1024
 _SO_RCVBUFFORCE = 33  # Linux; beyond net.core.rmem_max, where we may
+_UDP_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
+_INODE, _DROPS = 9, 12  # columns of them
 _FREE_PORT_ATTEMPTS = 10  # a port free for TCP is nearly always free for UDP
 
 
@@ -54,3 +60,16 @@ def _enlarge(datagrams: socket.socket) -> None:
     for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
         with contextlib.suppress(OSError):
             datagrams.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
+
+
+def drops(inode: int, tables: tuple[Path, ...] = _UDP_TABLES) -> int | None:
+    """Datagrams thrown away because the buffer of the socket was full; None: not known here."""
+    for table in tables:
+        try:
+            lines = table.read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for columns in map(str.split, lines):
+            if len(columns) > _DROPS and columns[_INODE] == str(inode):
+                return int(columns[_DROPS])
+    return None

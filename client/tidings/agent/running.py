@@ -15,13 +15,11 @@ from io import TextIOWrapper
 import uvicorn
 from tidings.client.address import operations_url
 
-from . import folder, kernel, ports
+from . import folder, ports
 from .checker import Checker
-from .committing import Committing
-from .http import Application
+from .http import Application, Committing
 from .notices import Notices
-from .options import Options
-from .problems import Problem
+from .options import Options, Problem
 from .receiving import Receiving
 from .sender import Sender
 from .status import Status
@@ -115,7 +113,7 @@ class Agent:
             self._sender.condition,
             target.url,
             errors=lambda: self._application.errors,
-            drops=lambda: kernel.drops(self._inode),
+            drops=lambda: ports.drops(self._inode),
             started_s=self._started_s,
         )
 

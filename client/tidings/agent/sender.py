@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.client.errors import AccessDenied, Lost, Refused
 
-from . import batches, clock, dead_letters
+from . import batches, clock
 from .batches import Batch
 from .notices import Notices
-from .retrying import Retrying
 from .store import Store
 from .target import KeyTaken, Target, Unfit
 
@@ -22,6 +23,33 @@ LINGER_S = 0.005  # under light load operations that come together are sent toge
 LOOK_EVERY_S = 1.0  # for what was queued without a word
 ENDING_DELAY_S_MAX = 1.0  # between attempts while the agent waits to end
 DISK_DELAY_S = 1.0  # until a full disk is tried again
+DELAY_S_MIN = 0.5  # oplog's; a throttled feed is back by then
+DELAY_S_MAX = 60.0  # oplog's; a target that is back is found within this and a half
+_GROWTH = 1.5
+REFUSED = "refused.ndjson"
+REFUSED_BYTES_MAX = 64 * 1024 * 1024  # a person looks at the first ones; the rest is only counted
+
+
+class Retrying:
+    """
+    How long to wait for the target: longer each time, as oplog did.
+
+    Each delay is up to half longer or shorter, so that agents do not come back together.
+    """
+
+    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+        self._chance = chance
+        self._delay_s = DELAY_S_MIN
+
+    def next_s(self) -> float:
+        """Seconds until the next attempt; longer each time until `reset`."""
+        delay_s = self._delay_s
+        self._delay_s = min(delay_s * _GROWTH, DELAY_S_MAX)
+        return delay_s * (0.5 + self._chance())
+
+    def reset(self) -> None:
+        """The target answered: the next delay is short again."""
+        self._delay_s = DELAY_S_MIN
 
 
 @dataclass(slots=True)
@@ -115,8 +143,8 @@ class Sender:
             batches.divide(self._store, batch, self._new_key)
             return
         self.condition.error, self.condition.error_ms = why, clock.now_ms()
-        kept = dead_letters.keep(self._folder, batch.lines)
-        where = f"kept in {dead_letters.NAME}" if kept else f"dropped: {dead_letters.NAME} is full"
+        kept = keep(self._folder, batch.lines)
+        where = f"kept in {REFUSED}" if kept else f"dropped: {REFUSED} is full"
         self._notices.tell("unfit", f"the feed refuses an operation ({why}); {where}")
         batches.drop(self._store, batch)
 
@@ -133,3 +161,18 @@ class Sender:
         self.condition.fail("disk", str(error))
         self._notices.tell("disk", f"the queue cannot be written: {error}")
         self._ending.wait(DISK_DELAY_S)
+
+
+def keep(folder: Path, lines: Sequence[bytes]) -> bool:
+    """
+    Append *lines*, which the feed refuses for good, to a file for a person.
+
+    They are safe from the loss of power. False: the file is full.
+    """
+    with (folder / REFUSED).open("ab") as file:
+        if file.tell() >= REFUSED_BYTES_MAX:
+            return False
+        file.write(b"".join(line + b"\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())
+    return True

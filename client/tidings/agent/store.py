@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from .problems import Problem
+from .options import Problem
 
 NAME = "queue.sqlite3"
 WAIT_S = 5.0  # for another thread's transaction; they take milliseconds

@@ -8,14 +8,14 @@ connection ends, all of it begins again: nothing that was missed can stay missed
 from __future__ import annotations
 
 import logging
-import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
 from tidings.client.address import socket_url
+from tidings.client.backoff import DELAY_S_MAX, Backoff
 from tidings.client.closing import Closing
-from tidings.client.errors import BackoffFailed, Lost
+from tidings.client.errors import Lost
 from tidings.client.listen import messages as signals
 from tidings.client.listen.bootstrap import ObjectPages
 from tidings.client.listen.buffers import Buffer, MemoryBuffer
@@ -25,42 +25,10 @@ from tidings.client.retry_policy import refusal
 
 HEARTBEAT_S = 27.817  # far below the ten minutes after which an idle connection is cut
 MIN_TIMEOUT_S = 1.0  # a restarting server is back soon after
-MAX_TIMEOUT_S = 32.0  # a longer wait would be felt after an outage
 # What no other server would say otherwise; a key whose rate is used up may be used again.
 _CODES = {"password": "wrong_password", "key": "wrong_key"}
 _FINAL = ("password:", "feed:", "key: is", "key: was", "key: has")
 _log = logging.getLogger("tidings.listener")
-
-
-class Delays:
-    """Exponential, at random between half of each and all of it, at most *max_s*."""
-
-    def __init__(
-        self,
-        min_s: float,
-        max_s: float,
-        retries: int | None,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        if not 0 < min_s <= max_s:
-            raise ValueError(f"must be 0 < min_timeout_s <= max_timeout_s, not {min_s}, {max_s}")
-        self._min_s, self._max_s, self._retries = min_s, max_s, retries
-        self._chance = chance
-        self._failures = 0
-
-    def next_s(self) -> float:
-        """
-        Raises:
-            BackoffFailed: there were as many retries as are allowed.
-        """
-        if self._retries is not None and self._failures >= self._retries:
-            raise BackoffFailed("Backoff failed")
-        longest_s = min(self._max_s, self._min_s * 2.0 ** min(self._failures, 64))
-        self._failures += 1
-        return longest_s * (1.0 + self._chance()) / 2.0
-
-    def reset(self) -> None:
-        self._failures = 0
 
 
 class Listener(Closing):
@@ -91,7 +59,7 @@ class Listener(Closing):
         fetch: Fetch | None = None,
         buffer: Buffer | None = None,
         min_timeout_s: float = MIN_TIMEOUT_S,
-        max_timeout_s: float = MAX_TIMEOUT_S,
+        max_timeout_s: float = DELAY_S_MAX,
         retries: int | None = None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
@@ -103,7 +71,7 @@ class Listener(Closing):
         self._message = message(instance, service, resources, password)
         self._fetch = fetch or ObjectPages(url, password)
         self._buffer = MemoryBuffer() if buffer is None else buffer
-        self._delays = Delays(min_timeout_s, max_timeout_s, retries)
+        self._delays = Backoff(min_timeout_s, max_timeout_s, retries)
         self._heartbeat_s = heartbeat_s
         self._closed = threading.Event()
         self._current: Registration | None = None
