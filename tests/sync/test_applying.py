@@ -153,7 +153,7 @@ class Ending:
 
     error: Exception
 
-    def run(self, phases: Phases, folder: Path, told: sync_command.Told) -> None:
+    def run(self, phases: Phases, folder: Path, told: sync_command.Outcome) -> None:
         told.summary, told.applied = Summary(creates=5, lines=5), Applied(applied=3)
         raise self.error
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tidings.core.errors import Rejected
 from tidings.core.sync.dump import Described, read_line
 from tidings.sync import dump, fast_lines
-from tidings.sync.bad_lines import first as first_bad
+from tidings.sync.bad_input import first as first_bad
 
 from tests.sync.lines import line, written
 

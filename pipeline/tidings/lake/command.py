@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,11 @@ from tidings.client.cli.options import (
     password_options,
     stage_option,
 )
+from tidings.client.cli.render import plain, show
 from tidings.lake.local_run import STOPPED, working
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from tidings.lake.job import Report, Wishes
     from tidings.sync.target import Place
 
@@ -142,10 +145,7 @@ def _show(report: Report, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
-    from tidings.client.cli.render import show
-    from tidings.lake.report import summary
-
-    show(summary(report))
+    show(_summary(report))
 
 
 @click.command(epilog=EXIT_CODES)
@@ -174,7 +174,33 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
         for row in rows:
             click.echo(row[0])
         return
-    from tidings.client.cli.render import show
-    from tidings.lake.report import answer
+    show(_answer(columns, rows))
 
-    show(answer(columns, rows))
+
+def _summary(report: Report) -> Table:
+    from rich.table import Table
+
+    shown = Table(title=f"{report.feed}: {report.parts:,} parts", show_header=False)
+    shown.add_column()
+    shown.add_column(justify="right")
+    rows = {
+        "operations added to history": report.loaded,
+        "history reaches page": report.through,
+        "compacted up to page": report.bound,
+        "operations in those parts": report.operations,
+        "of them left": report.left,
+        "parts written": report.written,
+        "parts removed": report.removed,
+    }
+    for name, count in rows.items():
+        shown.add_row(name, f"{count:,}")
+    return shown
+
+
+def _answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    from rich.table import Table
+
+    shown = Table(*columns)
+    for row in rows:
+        shown.add_row(*("null" if each is None else plain(str(each)) for each in row))
+    return shown

@@ -8,23 +8,19 @@ minds; the next run removes them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from tidings.core.archive import compaction
 from tidings.core.archive.compaction import Piece, Weighed
 from tidings.core.archive.segments import Span
 from tidings.lake import transforms
 from tidings.lake.loading import told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pyspark.sql import DataFrame, Row, SparkSession
-    from tidings.lake.parts import Archive
+from tidings.lake.parts import Archive
 
 
 @dataclass(frozen=True, slots=True)

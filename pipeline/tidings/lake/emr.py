@@ -17,12 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from tidings.aws.config.archive_url import WrongArchive
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.lake import consumer_bounds
@@ -31,11 +32,6 @@ from tidings.lake.job import Job, Wishes
 from tidings.lake.parts import Archive, Opens, opener
 from tidings.lake.warehouse import Warehouse, in_folder, in_glue
 from tidings.sync import spark_session, target
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +77,10 @@ def _failure(request: Request, spark: SparkSession) -> str | None:
 def parse(arguments: Sequence[str] | None) -> list[Request]:
     """Of wrong usage it says so and exits with 2."""
     parser = argparse.ArgumentParser(prog="tidings.lake.emr")
-    for name in ("feeds", "archive", "table", "log-table", "state-table", "control-table"):
+    for name in ("feeds", "archive", "table"):
         parser.add_argument(f"--{name}", required=True)
+    target.add_tables(parser)
     parser.add_argument("--glue", help="the database; without it --table is a folder")
-    parser.add_argument("--region", help="of the tables, if not that of the environment")
-    parser.add_argument("--endpoint-url", help="the DynamoDB of a twin instead")
     found = parser.parse_args(arguments)
     try:
         return _requests(found)
@@ -96,17 +91,7 @@ def parse(arguments: Sequence[str] | None) -> list[Request]:
 def _requests(found: argparse.Namespace) -> list[Request]:
     warehouse = in_glue(found.table, found.glue) if found.glue else in_folder(found.table)
     opens = opener(found.archive)
-    places = (
-        target.on_tables(
-            feed,
-            log=found.log_table,
-            state=found.state_table,
-            control=found.control_table,
-            region=found.region,
-            endpoint_url=found.endpoint_url,
-        )
-        for feed in found.feeds.split(",")
-    )
+    places = [target.named_tables(feed, found) for feed in found.feeds.split(",")]
     return [Request(each, opens, warehouse) for each in places]
 
 

@@ -6,22 +6,18 @@ Never the other way round: what a part loses is in `history` before.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from tidings.core.archive.compaction import below, closed, older
+from tidings.core.archive.segments import Span
 from tidings.lake.compaction import Compacted, Compaction
 from tidings.lake.errors import Stopped
 from tidings.lake.loading import Loaded, Loader
+from tidings.lake.parts import Archive
 from tidings.lake.tables import HISTORY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import SparkSession
-    from tidings.core.archive.segments import Span
-    from tidings.lake.parts import Archive
-    from tidings.lake.warehouse import Warehouse
+from tidings.lake.warehouse import Warehouse
 
 PARTS_PER_PARTITION = 8  # of a shuffle: at most 64 MB of text
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tidings.core.archive.compaction import pieces
+from tidings.core.archive.compaction import Piece, pieces
+from tidings.core.archive.segments import Span
 from tidings.lake import transforms
 from tidings.lake.errors import Hole, LakeError, Moved, PartGone
+from tidings.lake.parts import Archive
 from tidings.lake.tables import HISTORY, LATEST, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-    from tidings.core.archive.compaction import Piece
-    from tidings.core.archive.segments import Span
-    from tidings.lake.parts import Archive
-    from tidings.lake.warehouse import Warehouse
+from tidings.lake.warehouse import Warehouse
 
 # What a task raised, as the driver is told it: among lines of a traceback.
 _RAISED = re.compile(r"tidings\.lake\.errors\.(Moved|PartGone): (.+)")

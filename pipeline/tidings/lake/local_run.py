@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from tidings.sync.progress import Phases
+from tidings.sync.progress import Phases, failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +52,7 @@ class Work:
         Raises:
             LakeError, PySparkException: there are no such tables, or it is no SQL.
         """
-        from tidings.lake.query import asked
+        from tidings.lake.tables import asked
         from tidings.lake.warehouse import in_folder
 
         with self._spark(few=False) as spark:
@@ -79,8 +78,6 @@ class Work:
 def working(*, silent: bool) -> Iterator[Work]:
     """What goes wrong is said in one sentence; where a guard stops, the exit code says so."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
     from tidings.aws.config.archive_url import WrongArchive
     from tidings.aws.config.stages import NoStage
     from tidings.client import errors as client
@@ -88,33 +85,14 @@ def working(*, silent: bool) -> Iterator[Work]:
     from tidings.lake.errors import LakeError, Stopped
     from tidings.sync.spark_session import NoJava
 
+    refusals = (LakeError, WrongArchive, NoStage, NoJava, TidingsError, client.ClientError)
     with tempfile.TemporaryDirectory(prefix="tidings-lake-") as name:
         folder = Path(name)
         try:
-            with Phases(silent=silent) as phases:
+            with failures(folder), Phases(silent=silent) as phases:
                 yield Work(folder, phases)
         except Stopped as stopped:
             click.echo(f"Stopped: {stopped}.", err=True)
             click.get_current_context().exit(STOPPED)
-        except (
-            LakeError,
-            WrongArchive,
-            NoStage,
-            NoJava,
-            TidingsError,
-            client.ClientError,
-        ) as error:
+        except (*refusals, BotoCoreError, ClientError) as error:
             raise click.ClickException(str(error)) from None
-        except (BotoCoreError, ClientError) as error:
-            raise click.ClickException(str(error)) from None
-        except (Py4JJavaError, PySparkException) as error:
-            raise click.ClickException(_of_spark(str(error), folder)) from None
-
-
-def _of_spark(said: str, folder: Path) -> str:
-    first = said.strip().splitlines()[0]
-    if not (folder / "spark.log").exists():
-        return f"Spark failed: {first}"
-    kept = Path(tempfile.gettempdir()) / f"{folder.name}.log"
-    shutil.copy(folder / "spark.log", kept)
-    return f"Spark failed: {first} (more in {kept})"

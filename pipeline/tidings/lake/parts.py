@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from pyspark.sql import DataFrame, SparkSession
 from tidings.aws.s3.archives import open_archive
-from tidings.core.archive.compaction import joined
+from tidings.core.archive.compaction import Piece, joined
 from tidings.core.archive.reader import all_spans
-from tidings.core.archive.segments import compacted, decode, encode
-from tidings.lake import schemas
+from tidings.core.archive.segments import Span, compacted, decode, encode
+from tidings.core.archive.stores import ArchiveStore
+from tidings.core.model.pages import Page
 from tidings.lake.errors import Moved, PartGone
 from tidings.sync.files import s3_client
+from tidings.sync.schemas import INT, LONG, TEXT, columns
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+Columns = tuple[int, int, int, int, str]
 
-    from pyspark.sql import DataFrame, SparkSession
-    from tidings.core.archive.compaction import Piece
-    from tidings.core.archive.segments import Span
-    from tidings.core.archive.stores import ArchiveStore
-    from tidings.core.model.pages import Page
-
-    Columns = tuple[int, int, int, int, str]
-
+# An entry as a part holds it; *part* is the number of the part in a run.
+ENTRIES = columns(part=LONG, page=LONG, slot=INT, at_ms=LONG, line=TEXT)
 TASKS_PER_CORE = 2  # so that no core waits long for the last one
 PARTS_PER_TASK = 64  # at most: half a gigabyte of text, a file of the table
 
@@ -50,14 +47,14 @@ class Archive:
         self, spark: SparkSession, pieces: Sequence[Piece], *, whole: bool = False
     ) -> DataFrame:
         """
-        `schemas.ENTRIES`: the entries of *pieces*, the part by its number among them.
+        `ENTRIES`: the entries of *pieces*, the part by its number among them.
 
         If the pages must be *whole*, the job fails with `Moved` where one was compacted.
         """
         tasks = self.tasks(spark, len(pieces))
         numbered = spark.sparkContext.parallelize(list(enumerate(pieces)), tasks)
         rows = numbered.mapPartitions(partial(_entries, self, whole))
-        return spark.createDataFrame(rows, schemas.ENTRIES, verifySchema=False)
+        return spark.createDataFrame(rows, ENTRIES, verifySchema=False)
 
     def tasks(self, spark: SparkSession, parts: int) -> int:
         most = spark.sparkContext.defaultParallelism * TASKS_PER_CORE

@@ -8,17 +8,15 @@ is: whoever dies before it has done nothing, and behind it nothing is done again
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tidings.sync.schemas import OPERATIONS
 
-from . import schemas
 from .errors import BadTable
 from .warehouse import CATALOG, Warehouse, table_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 HISTORY, LATEST = "history", "latest"
 THROUGH = "tidings.through"
@@ -70,7 +68,7 @@ class Table:
 
     def create(self) -> None:
         """Nothing happens where it is there."""
-        columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in _columns())
+        columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in OPERATIONS)
         partitions = _PARTITIONS[self.kind]
         divided = f"PARTITIONED BY ({partitions})" if partitions else ""
         properties = ", ".join(f"'{name}'='{value}'" for name, value in _PROPERTIES.items())
@@ -84,7 +82,7 @@ class Table:
         return bool(self.session.catalog.tableExists(self.name))
 
     def rows(self) -> DataFrame:
-        return self.session.table(self.name).select(*schemas.OPERATIONS.names)
+        return self.session.table(self.name).select(*OPERATIONS.names)
 
     def standing(self) -> Standing:
         """
@@ -137,5 +135,17 @@ class Table:
         )
 
 
-def _columns() -> list[Any]:
-    return list(schemas.OPERATIONS)
+def asked(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
+    """
+    What *sql* says of the views `history` and `latest`.
+
+    Raises:
+        BadTable: the feed has no tables there.
+    """
+    session = warehouse.session(spark)
+    for kind in (HISTORY, LATEST):
+        table = Table(session, warehouse, feed, kind)
+        if not table.there():
+            raise BadTable(f"{warehouse.url} has no tables of the feed {feed}")
+        table.rows().createOrReplaceTempView(kind)
+    return session.sql(sql)

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
-
-from . import schemas
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from tidings.sync.schemas import OPERATIONS, TEXT, TEXTS, columns
 
 # In a string of JSON a quote is escaped, and `data` is the last key but for the mark of a change:
 # so the first of these is where the data begin, and what stands before is parsed without them.
 _DATA = ',"data":'
 _MARK = ',"change":true}'
+# What a line says, but for its data.
+_HEAD = columns(
+    event=TEXT, timestamp=TEXT, type=TEXT, id=TEXT, parents=TEXTS, tags=TEXTS, changed=TEXTS
+)
 
 
 def operations(entries: DataFrame) -> DataFrame:
-    """`schemas.OPERATIONS` of `schemas.ENTRIES`, each row by itself."""
+    """`OPERATIONS` of `parts.ENTRIES`, each row by itself."""
     read = entries.select(
         "page",
         "slot",
         F.timestamp_millis("at_ms").alias("at"),
         F.format_string("%08x%010x%06x", F.expr("at_ms DIV 1000"), "page", "slot").alias("cursor"),
-        F.from_json(_head(), schemas.HEAD).alias("head"),
+        F.from_json(_head(), _HEAD).alias("head"),
         _data().alias("data"),
         "line",
     )
     flat = read.select("*", "head.*").withColumn("timestamp", F.to_timestamp("timestamp"))
-    return flat.select(*schemas.OPERATIONS.names)
+    return flat.select(*OPERATIONS.names)
 
 
 def latest(rows: DataFrame) -> DataFrame:
     """The row of each object that stands last in the log; changes have no object."""
-    whole = F.struct(*schemas.OPERATIONS.names)
+    whole = F.struct(*OPERATIONS.names)
     last = F.max_by(whole, F.struct("page", "slot")).alias("last")
     objects = rows.where(~is_change())
     return objects.groupBy("type", "id").agg(last).select("last.*")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from pyspark.sql import SparkSession
 from tidings.aws.config.archive_url import RULE
 from tidings.lake.errors import BadTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CATALOG = "lake"
 DATABASE = "tidings"

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidings.client.cli.signals import stop_on_signals
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.loader import load
+from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.runner import Runner
 from tidings.pipelines.status_events import emitter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tidings.pipelines.pipeline import Pipeline
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

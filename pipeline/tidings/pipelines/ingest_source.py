@@ -20,6 +20,8 @@ from tidings.pipelines.names import READER
 BATCH = 500  # operations, and one that says how far the reader is: below what a request may hold
 COPY, COMPLETE = "copy", "complete"  # of a namespace: still being copied, or only followed
 
+Standing = Mapping[str, Mapping[str, Any]]  # how far a reader is: JSON, by namespace
+Known = Callable[[str], Iterable[str]]  # the ids of all objects of a type
 _TOO_LARGE = 413
 
 
@@ -32,18 +34,13 @@ class Batch:
     """
 
     operations: list[dict[str, Any]] = field(default_factory=list)
-    standing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    standing: Standing = field(default_factory=dict)
 
 
 class Reader(Protocol):
     """A source. It may give the same operations again."""
 
-    def open(
-        self,
-        name: str,
-        standing: Mapping[str, Mapping[str, Any]],
-        known: Callable[[str], Iterable[str]],
-    ) -> None:
+    def open(self, name: str, standing: Standing, known: Known) -> None:
         """
         Connect, and go on where *standing* says; *name* is of this reader and no other.
 

@@ -1,4 +1,4 @@
-"""Names that a pipeline gives, and the type of what its readers say of themselves."""
+"""Names that a pipeline gives, and which namespaces a step or a store is for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from tidings.pipelines.errors import WrongPipeline
 
 READER = "tidings.reader"  # the type of the objects that say how far a reader is
+EVERYTHING = "/.*/"  # as a namespace
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # two of them and a dot name a consumer
 
 
@@ -21,3 +22,16 @@ def checked(name: str, what: str) -> str:
         rule = "1 to 31 of a-z, 0-9, '-' and '_', and start with a letter or digit"
         raise WrongPipeline(f"{what} must have a name of its own, {rule}; not {name!r}")
     return name
+
+
+def matcher(namespace: str) -> re.Pattern[str]:
+    """
+    A regular expression, with or without slashes around it, found anywhere in a namespace.
+
+    Raises:
+        WrongPipeline: it is none.
+    """
+    try:
+        return re.compile(namespace.strip("/"))
+    except re.error as error:
+        raise WrongPipeline(f"namespace {namespace!r} is no regular expression: {error}") from None

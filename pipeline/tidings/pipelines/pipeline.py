@@ -15,8 +15,7 @@ from tidings.client.errors import Unwritten
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import Reader
 from tidings.pipelines.message import Message
-from tidings.pipelines.names import READER, checked
-from tidings.pipelines.namespaces import EVERYTHING, matcher
+from tidings.pipelines.names import EVERYTHING, READER, checked, matcher
 from tidings.pipelines.steps import Step, name_of
 
 STARTS = ("copy", "oldest", "now")

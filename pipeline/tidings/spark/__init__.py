@@ -9,14 +9,9 @@ A feed as a data source of Spark.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, SparkSession, functions
 from tidings.spark.drain import drain, lag
 from tidings.spark.source import TidingsSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["drain", "lag", "latest", "register"]
 

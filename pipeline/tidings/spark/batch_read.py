@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW, PAGE_END, START, Place
 from tidings.spark import tasks
+from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.errors import Gone, Lagging, WrongOption
-from tidings.spark.options import OLDEST, STATE
+from tidings.spark.options import OLDEST, STATE, Options
+from tidings.spark.tasks import Task, Work
 from tidings.sync.apply import NotFollowing, through
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from tidings.spark.backends.backend import Backend, Ends
-    from tidings.spark.options import Options
-    from tidings.spark.tasks import Task, Work
 
 
 class Reader(DataSourceReader):
     """Made where a read is planned, and sent to its tasks."""
 
-    def __init__(self, options: Options, way: Backend, work: Work) -> None:
-        self._options, self._way, self._work = options, way, work
+    def __init__(self, options: Options, backend: Backend, work: Work) -> None:
+        self._options, self._backend, self._work = options, backend, work
         if options.what == STATE and options.until:
             raise WrongOption(
                 "until",
@@ -38,12 +34,12 @@ class Reader(DataSourceReader):
         return list(self._planned())
 
     def _planned(self) -> list[Task]:
-        ends, options = self._way.ends(), self._options
+        ends, options = self._backend.ends(), self._options
         if options.what == STATE:
             projected = self._reached(ends)
             return list(tasks.of_state(projected, options.partitions))
         after, last = self._since(ends), self._until(ends)
-        return list(tasks.of_log(self._way.stretches(after, last, options.partitions)))
+        return list(tasks.of_log(self._backend.stretches(after, last, options.partitions)))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Where nothing is planned, Spark asks for one task without a name."""
@@ -60,7 +56,7 @@ class Reader(DataSourceReader):
         if self._options.since == OLDEST:
             return before(ends.floor)
         place = place_of("since", self._options.since)
-        if place.page + 1 < ends.floor or not is_ours(self._way, place, ends):
+        if place.page + 1 < ends.floor or not is_ours(self._backend, place, ends):
             raise Gone(
                 f"the log does not go on behind {self._options.since}: it begins with page"
                 f" {ends.floor}. Read from oldest, or the state"
@@ -84,7 +80,7 @@ class Reader(DataSourceReader):
             return ends.projected
         place = ends.frontier if asked == NOW else _up_to("atLeast", asked, ends)
         try:
-            return through(_Projected(self._way, self._options.where.feed, place.page))
+            return through(_Projected(self._backend, self._options.where.feed, place.page))
         except NotFollowing as error:
             rule = f"atLeast={OLDEST} reads it as it stands"
             raise Lagging(f"{error}; {rule}") from None
@@ -94,12 +90,12 @@ class Reader(DataSourceReader):
 class _Projected:
     """Implements `Progress`: how far the state of *feed* is on its way to page *last*."""
 
-    way: Backend
+    backend: Backend
     feed: str
     last: int
 
     def checkpoint(self) -> int:
-        return self.way.ends().projected
+        return self.backend.ends().projected
 
     def end(self) -> int:
         return self.last
@@ -136,11 +132,11 @@ def place_of(option: str, text: str) -> Place:
     return found
 
 
-def is_ours(way: Backend, place: Place, ends: Ends) -> bool:
+def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
     """Whether the page was committed at the second that the cursor tells, as far as is known."""
     if place == START or place.page + 1 == ends.floor or place == ends.frontier:
         return True
     if place.page > ends.frontier.page:
         return False
-    found = way.end_of(place.page)
+    found = backend.end_of(place.page)
     return found is None or found.page != place.page or found.seconds == place.seconds

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -26,12 +26,10 @@ from pyspark.sql.types import (
 )
 from tidings.core import limits
 from tidings.core.model.cursors import prefix
+from tidings.core.model.filters import Filter
+from tidings.core.model.pages import Page
 from tidings.spark.errors import WrongColumn
 from tidings.sync.schemas import OPERATIONS
-
-if TYPE_CHECKING:
-    from tidings.core.model.filters import Filter
-    from tidings.core.model.pages import Page
 
 BATCH_LINES = 10_000  # Spark's own size of an Arrow batch
 BATCH_CHARS = 8 * 1024 * 1024  # or as soon as there are so many: operations hold up to 64 KB

@@ -8,22 +8,19 @@ reads one batch, nor for metrics. Both follow from the offsets that a query tell
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tidings.core.model.cursors import Place
 from tidings.spark import offsets
-from tidings.spark.backends import choice
+from tidings.spark.backends import opened
+from tidings.spark.offsets import At
 from tidings.spark.options import parse
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-    from tidings.spark.offsets import At
-
-    Write = Callable[[DataFrame], DataStreamWriter]
+Write = Callable[[DataFrame], DataStreamWriter]
 
 
 def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
@@ -61,7 +58,7 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
 
 def _frontier(options: Mapping[str, str]) -> Place:
     found = parse({name.lower(): value for name, value in options.items()})
-    return choice.opened(found.where, found.wanted).ends().frontier
+    return opened(found.where, found.wanted).ends().frontier
 
 
 def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:

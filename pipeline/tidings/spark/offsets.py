@@ -8,15 +8,12 @@ first batch is not done, and `now` or a copy would begin elsewhere then.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, Place, Replication
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 At = Place | Replication
 CURSOR, _BEGUN = "cursor", "begun"

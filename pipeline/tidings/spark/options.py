@@ -142,7 +142,7 @@ def _number(found: Mapping[str, str], name: str) -> int:
 
 
 def _where(found: Mapping[str, str], chosen: Mapping[str, str]) -> Where:
-    _check_ways(found)
+    _check_backends(found)
     feed = found.get("feed", DEFAULT_FEED)
     try:
         check_name(feed)
@@ -162,8 +162,8 @@ def _where(found: Mapping[str, str], chosen: Mapping[str, str]) -> Where:
     )
 
 
-def _check_ways(found: Mapping[str, str]) -> None:
-    """One way to the log and the state at most, and the archive beside tables alone."""
+def _check_backends(found: Mapping[str, str]) -> None:
+    """One backend for the log and the state at most, and the archive beside tables alone."""
     tables = [name for name in _TABLES if name in found]
     if tables and len(tables) < len(_TABLES):
         missing = next(name for name in _TABLES if name not in found)

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
@@ -25,9 +25,7 @@ from tidings.client.produce.post import Poster, encode
 from tidings.core.model import timestamps
 from tidings.spark.columns import SCHEMA
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
-
-if TYPE_CHECKING:
-    from tidings.spark.options import Options
+from tidings.spark.options import Options
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's own names for them
 _TEXT, _TEXTS = (StringType(),), (ArrayType(StringType()), ArrayType(StringType(), False))

@@ -13,7 +13,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 from tidings.spark import columns, options
-from tidings.spark.backends import backend, choice
+from tidings.spark.backends import opened
+from tidings.spark.backends.backend import Backend
 from tidings.spark.batch_read import Reader
 from tidings.spark.errors import WrongOption
 from tidings.spark.options import STATE, Options
@@ -38,14 +39,14 @@ class TidingsSource(DataSource):
         return columns.subset(self._options.columns or columns.SCHEMA.names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        way = choice.opened(self._options.where, self._options.wanted)
-        return Reader(self._options, way, self._work(way, schema))
+        backend = opened(self._options.where, self._options.wanted)
+        return Reader(self._options, backend, self._work(backend, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self._options.what == STATE:
             raise WrongOption("what", "is the log in a stream, which begins with a copy", STATE)
-        way = choice.opened(self._options.where, self._options.wanted)
-        return StreamReader(self._options, way, self._work(way, schema))
+        backend = opened(self._options.where, self._options.wanted)
+        return StreamReader(self._options, backend, self._work(backend, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from tidings.spark.sink import (
@@ -59,5 +60,5 @@ class TidingsSource(DataSource):
 
         return StreamWriter(self._options, schema, overwrite=overwrite)
 
-    def _work(self, way: backend.Backend, schema: StructType) -> Work:
-        return Work(way, tuple(columns.checked(schema)), self._options.wanted)
+    def _work(self, backend: Backend, schema: StructType) -> Work:
+        return Work(backend, tuple(columns.checked(schema)), self._options.wanted)

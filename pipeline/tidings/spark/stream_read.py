@@ -10,29 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.spark import offsets, tasks
+from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.batch_read import before, is_ours
 from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.offsets import At, Log, Offset, Rows
-from tidings.spark.options import COPY, NOW, OLDEST
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from tidings.spark.backends.backend import Backend, Ends
-    from tidings.spark.options import Options
-    from tidings.spark.tasks import Task, Work
+from tidings.spark.options import COPY, NOW, OLDEST, Options
+from tidings.spark.tasks import Task, Work
 
 
 class StreamReader(DataSourceStreamReader):
-    def __init__(self, options: Options, way: Backend, work: Work) -> None:
-        self._options, self._way, self._work = options, way, work
+    def __init__(self, options: Options, backend: Backend, work: Work) -> None:
+        self._options, self._backend, self._work = options, backend, work
         self._stands: Offset | None = None
 
     def initialOffset(self) -> dict[str, str]:
@@ -64,7 +60,7 @@ class StreamReader(DataSourceStreamReader):
         return self._stands
 
     def _begin(self) -> At:
-        start, ends = self._options.start, self._way.ends()
+        start, ends = self._options.start, self._backend.ends()
         if start == OLDEST:
             return before(ends.floor)
         if start == NOW:
@@ -83,7 +79,7 @@ class StreamReader(DataSourceStreamReader):
 
     def _next(self, at: At) -> At:
         """Where a batch ends that begins at *at*; there, if nothing follows."""
-        ends = self._way.ends()
+        ends = self._backend.ends()
         if offsets.copying(at) and isinstance(at, Replication) and self._lasts(at, ends):
             return self._copied_on(at)
         place = offsets.in_log(at)
@@ -96,7 +92,7 @@ class StreamReader(DataSourceStreamReader):
         page = min(ends.frontier.page, place.page + self._options.max_pages)
         if page == ends.frontier.page:
             return ends.frontier
-        return self._way.end_of(page) or ends.frontier
+        return self._backend.end_of(page) or ends.frontier
 
     def _copied_on(self, copy: Replication) -> Replication:
         bucket = min(limits.BUCKETS, copy.bucket + self._options.max_buckets)
@@ -108,7 +104,7 @@ class StreamReader(DataSourceStreamReader):
             return False
         if not copy.tombstones:
             return True
-        found = self._way.fallen(Place(copy.page, 0, copy.since_s))
+        found = self._backend.fallen(Place(copy.page, 0, copy.since_s))
         return isinstance(found, Replication) and found.since_s > 0
 
     def _lost(self, at: At, place: Place, ends: Ends) -> bool:
@@ -117,7 +113,7 @@ class StreamReader(DataSourceStreamReader):
         return (
             isinstance(at, Place)
             and place.page < ends.frontier.page
-            and not is_ours(self._way, place, ends)
+            and not is_ours(self._backend, place, ends)
         )
 
     def _fallen(self, place: Place) -> At:
@@ -125,7 +121,7 @@ class StreamReader(DataSourceStreamReader):
         Raises:
             Gone: the option says that nothing is to be put in the place of what is missing.
         """
-        found = self._way.fallen(place)
+        found = self._backend.fallen(place)
         if self._options.fails and isinstance(found, Replication):
             raise Gone(f"the log does not go on behind {place.encode()}: it was given up")
         return found
@@ -136,9 +132,9 @@ class StreamReader(DataSourceStreamReader):
             return []
         if isinstance(found, Rows):
             return list(tasks.of_rows(found.copy, found.end, count, resets=found.resets))
-        if found.after.page + 1 < self._way.ends().floor:  # of a batch that is read again
+        if found.after.page + 1 < self._backend.ends().floor:  # of a batch that is read again
             copy = self._fallen(found.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0
                 return list(tasks.of_rows(copy, limits.BUCKETS, count, resets=resets))
-        return list(tasks.of_log(self._way.stretches(found.after, found.last, count)))
+        return list(tasks.of_log(self._backend.stretches(found.after, found.last, count)))

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import InputPartition
 from tidings.core import limits
 from tidings.core.model.cursors import Place, Replication
+from tidings.core.model.filters import Filter
 from tidings.spark import columns
-from tidings.spark.backends.backend import within
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from tidings.core.model.filters import Filter
-    from tidings.spark.backends.backend import Reads, Stretch
-    from tidings.spark.columns import Piece
+from tidings.spark.backends.backend import Reads, Stretch, within
+from tidings.spark.columns import Piece
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ Task = LogTask | RowsTask
 class Work:
     """What every task is told: how to read, and what of it."""
 
-    way: Reads
+    backend: Reads
     names: tuple[str, ...]
     wanted: Filter
 
@@ -53,9 +49,9 @@ class Work:
 
     def _pieces(self, task: Task) -> Iterator[Piece]:
         if isinstance(task, LogTask):
-            yield from within(self.way.log(task.after, task.last), task.after, task.last)
+            yield from within(self.backend.log(task.after, task.last), task.after, task.last)
             return
-        yield from self.way.rows(task.copy, task.end)
+        yield from self.backend.rows(task.copy, task.end)
 
 
 def of_log(stretches: Sequence[Stretch]) -> list[LogTask]:

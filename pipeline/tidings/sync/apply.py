@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidings.aws.runtime.clock import sleep_ms
 from tidings.core.errors import Unavailable
+from tidings.core.sync.apply import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tidings.core.sync.apply import Outcome
-    from tidings.sync.feed import Corrections
+    from tidings.sync.feed import Corrections, Progress
 
 ATTEMPTS_MAX = 3  # of a batch whose answer was lost; what was applied is found as done
 STALL_MS = 300_000  # a follower that died goes on within two sweeps: five have found it still
@@ -24,17 +23,6 @@ POLL_MS_MAX = 1_000  # doubled up to here: one that catches up is asked once a s
 
 class NotFollowing(Exception):
     """The follower `state` stands still before the end of the log; the message says where."""
-
-
-class Progress(Protocol):
-    """As much of a `Feed` as says how far its log goes, and its state."""
-
-    @property
-    def feed(self) -> str: ...
-
-    def checkpoint(self) -> int: ...
-
-    def end(self) -> int: ...
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from tidings.core.errors import TidingsError
 from tidings.core.sync import safety
 from tidings.sync import apply, inputs
 from tidings.sync.answers import WithAnswers
-from tidings.sync.progress import Phases
+from tidings.sync.progress import Phases, failures
 
 if TYPE_CHECKING:
     from tidings.sync.apply import Applied
@@ -37,7 +37,7 @@ _EPILOG = (
 
 
 @dataclass(slots=True)
-class Told:
+class Outcome:
     """What is known of a run, whenever it ends: it is shown also where something fails."""
 
     summary: Summary | None = None
@@ -51,8 +51,8 @@ class Lags(click.ClickException):
 
 
 class Run(Protocol):
-    def run(self, phases: Phases, folder: Path, told: Told) -> None:
-        """Everything, in *folder*, which is given up afterwards; *told* is filled on the way."""
+    def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
+        """Everything, in *folder*, which is given up afterwards; *outcome* is filled on the way."""
         ...
 
 
@@ -66,9 +66,9 @@ class Sync:
     dry_run: bool
     plan: Path | None
 
-    def run(self, phases: Phases, folder: Path, told: Told) -> None:
+    def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
         from tidings.sync import job, spark_session
-        from tidings.sync.bad_files import BadFile
+        from tidings.sync.bad_input import BadFile
         from tidings.sync.plan import SUMMARY
 
         phases.begin("finding the dump")
@@ -87,10 +87,10 @@ class Sync:
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
             shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
-        told.summary = summary
+        outcome.summary = summary
         if not self.dry_run:
-            told.applied = apply.Applied()
-            self._apply(phases, folder / "plan", summary, told.applied)
+            outcome.applied = apply.Applied()
+            self._apply(phases, folder / "plan", summary, outcome.applied)
 
     def _apply(self, phases: Phases, plan: Path, summary: Summary, applied: Applied) -> None:
         phases.begin("applying", summary.corrections)
@@ -111,7 +111,7 @@ class CloudSync:
     dump: str
     request: dict[str, Any]
 
-    def run(self, phases: Phases, folder: Path, told: Told) -> None:
+    def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
         from tidings.sync.stage import new_id
 
         id, dump = new_id(), self.dump
@@ -120,7 +120,7 @@ class CloudSync:
             dump = inputs.uploaded(dump, sys.stdin.buffer, folder, self.machine.folder(id))
         phases.begin("starting")
         request = self.request | {"dump": dump}
-        told.summary, told.applied = self.machine.run(id, request, phases.begin)
+        outcome.summary, outcome.applied = self.machine.run(id, request, phases.begin)
 
 
 @click.command(cls=WithAnswers, epilog=_EPILOG)
@@ -191,7 +191,7 @@ def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
     from tidings.sync.job import Wishes, types_named
 
     as_of = wishes["as_of"]
-    with _told():
+    with _failures():
         watermark = None if as_of is None else place.watermark(as_of)
     return Wishes(
         types_named(wishes["types"]),
@@ -204,8 +204,6 @@ def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
 
 
 def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> CloudSync:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-    from tidings.aws.config.stages import NoStage
     from tidings.sync.stage import on_stage
 
     same = {name: wishes[name] for name in ("dry_run", "skip_bad", "expect", "max_delete_share")}
@@ -213,36 +211,31 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
         same["as_of"] = wishes["as_of"]
     types = [name.strip() for name in wishes["types"].split(",") if name.strip()]
     request = same | {"feed": feed, "types": types, "deletes": not wishes["no_deletes"]}
-    try:
+    with _failures():
         return CloudSync(on_stage(stage), dump, request)
-    except (NoStage, BotoCoreError, ClientError) as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _report(ctx: click.Context, wanted: Run, as_json: bool) -> None:
     from tidings.sync.plan import Stopped
 
-    told = Told()
+    outcome = Outcome()
     try:
-        _run(wanted, told, silent=as_json)
+        _run(wanted, outcome, silent=as_json)
     except Stopped as stopped:
-        _show(Told(stopped.summary), as_json)
+        _show(Outcome(stopped.summary), as_json)
         click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)
         ctx.exit(STOPPED)
     except click.ClickException as failed:
-        _show(told, as_json, failed=failed.message)
+        _show(outcome, as_json, failed=failed.message)
         raise
-    if told.summary is not None and not told.summary.known_whole:
+    if outcome.summary is not None and not outcome.summary.known_whole:
         sentence = "nothing says how long the dump is; an end line or --expect would"
         click.echo(f"Note: {sentence}.", err=True)
-    _show(told, as_json)
+    _show(outcome, as_json)
 
 
-def _run(wanted: Run, told: Told, *, silent: bool) -> None:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-    from tidings.sync.bad_files import BadFile
+def _run(wanted: Run, outcome: Outcome, *, silent: bool) -> None:
+    from tidings.sync.bad_input import BadFile
     from tidings.sync.job import BadDump
     from tidings.sync.spark_session import NoJava
     from tidings.sync.stage import SyncFailed
@@ -251,43 +244,34 @@ def _run(wanted: Run, told: Told, *, silent: bool) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-sync-")))
         phases = stack.enter_context(Phases(silent=silent))
         try:
-            wanted.run(phases, folder, told)
+            with failures(folder), _failures():
+                wanted.run(phases, folder, outcome)
         except BadDump as bad:
             first = "\n".join(map(str, bad.first))
             raise click.ClickException(f"the dump has {bad}; nothing was done\n{first}") from None
         except BadFile as bad:
             raise click.ClickException(f"{bad}; nothing was done") from None
-        except (NoJava, inputs.NoDump, apply.NotFollowing, SyncFailed, TidingsError) as error:
+        except (NoJava, inputs.NoDump, apply.NotFollowing, SyncFailed) as error:
             raise click.ClickException(str(error)) from None
-        except (BotoCoreError, ClientError) as error:
-            raise click.ClickException(str(error)) from None
-        except (Py4JJavaError, PySparkException) as error:
-            raise click.ClickException(_of_spark(str(error), folder)) from None
 
 
-def _of_spark(said: str, folder: Path) -> str:
-    kept = Path(tempfile.gettempdir()) / f"{folder.name}.log"
-    shutil.copy(folder / "spark.log", kept)
-    return f"Spark failed: {said.strip().splitlines()[0]} (more in {kept})"
-
-
-def _show(told: Told, as_json: bool, *, failed: str = "") -> None:
+def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
     """Nothing where no plan was made; *failed* says why not all of it was done."""
-    if told.summary is None:
+    if outcome.summary is None:
         return
     if as_json:
-        done = {} if told.applied is None else asdict(told.applied)
+        done = {} if outcome.applied is None else asdict(outcome.applied)
         why = {"failed": failed} if failed else {}
-        click.echo(json.dumps(asdict(told.summary) | done | why))
+        click.echo(json.dumps(asdict(outcome.summary) | done | why))
         return
     from tidings.client.cli.render import show
     from tidings.sync.progress import table
 
-    show(table(told.summary, told.applied))
+    show(table(outcome.summary, outcome.applied))
 
 
 def _place(named: NamedFeed) -> Feed:
-    with _told():
+    with _failures():
         found = _found(named)
         found.check()  # before hours of work on a plan that nobody may apply
         return found
@@ -306,8 +290,8 @@ def _found(named: NamedFeed) -> Feed:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What goes wrong before anything is read is said in one sentence."""
+def _failures() -> Iterator[None]:
+    """An error of the feed or of AWS becomes one sentence, and exit code 1."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
     from tidings.aws.config.stages import NoStage
 

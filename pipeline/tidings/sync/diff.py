@@ -6,16 +6,11 @@ The rules are those of `tidings.core.sync.diff`, which this is tested against.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from tidings.core.model import timestamps
 from tidings.core.sync.dump import moment
-from tidings.core.sync.watermark import Moment, Reached
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from tidings.core.sync.watermark import Watermark
+from tidings.core.sync.watermark import Moment, Reached, Watermark
 
 
 def judged(rows: DataFrame, watermark: Watermark) -> DataFrame:

@@ -8,16 +8,12 @@ and most lines never wait for Python.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 from tidings.core.errors import Rejected
 from tidings.core.sync.dump import Described, End, read_line
 from tidings.sync import fast_lines, schemas
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def read_text(spark: SparkSession, paths: list[str]) -> DataFrame:
@@ -32,7 +28,7 @@ def read_text(spark: SparkSession, paths: list[str]) -> DataFrame:
 
 
 def recognised(lines: DataFrame) -> DataFrame:
-    """`schemas.LINES`: key and moment of the ordinary lines, null for all others."""
+    """Place and text of each line, and of the ordinary ones key and moment: null for all others."""
     head = lines.select("value").head()
     apart = fast_lines.taken_apart(fast_lines.order_of(head["value"]) if head else ())
     key, moment = fast_lines.key_and_moment()

@@ -31,28 +31,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.model.operations import EVENTS
-from tidings.core.sync.safety import DELETE_SHARE_MAX
+from tidings.core.sync.safety import DELETE_SHARE_MAX, Objection
 from tidings.sync import apply, files, inputs, spark_session, target
-from tidings.sync.bad_files import BadFile
+from tidings.sync.bad_input import BadFile
 from tidings.sync.exported_state import BadExport, Exported
 from tidings.sync.job import BadDump, Job, Wishes, types_named
-from tidings.sync.plan import SUMMARY, Stopped, subfolder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-    from tidings.core.sync.safety import Objection
-    from tidings.sync.plan import Summary
+from tidings.sync.plan import SUMMARY, Stopped, Summary, subfolder
 
 SCAN = "scan"  # the table itself is read, bucket by bucket
 FAILURE = "failure.json"
@@ -158,11 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> Request:
     """Of wrong usage it says so and exits with 2."""
     parser = argparse.ArgumentParser(prog="tidings.sync.emr")
-    for name in ("feed", "dump", "state", "log-table", "state-table", "control-table", "plan"):
+    for name in ("feed", "dump", "state", "plan"):
         parser.add_argument(f"--{name}", required=True)
+    target.add_tables(parser)
     parser.add_argument("--through", type=int)
-    parser.add_argument("--region", help="of the tables, if not that of the environment")
-    parser.add_argument("--endpoint-url", help="the DynamoDB of a twin instead")
     parser.add_argument("--types", default="")
     parser.add_argument("--no-deletes", action="store_true")
     parser.add_argument("--skip-bad", type=int, default=0)
@@ -179,14 +172,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
 
 
 def _request(found: argparse.Namespace) -> Request:
-    where = target.on_tables(
-        found.feed,
-        log=found.log_table,
-        state=found.state_table,
-        control=found.control_table,
-        region=found.region,
-        endpoint_url=found.endpoint_url,
-    )
+    where = target.named_tables(found.feed, found)
     wishes = Wishes(
         types_named(found.types),
         not found.no_deletes,

@@ -16,16 +16,11 @@ handled up to it was written by then. Reading it afterwards would make a plan yo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from tidings.aws.dynamodb.items import row
 from tidings.core import limits
 from tidings.sync import schemas
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 FILES = "manifest-files.json"
 _MOMENT = r'^\{"event":"[a-z]+","timestamp":"([^"]*)Z"'

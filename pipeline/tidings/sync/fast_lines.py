@@ -9,14 +9,10 @@ apart in one go, in a third of the time. Neither takes a line that the core woul
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import Column
 
 _SPACE = r"[\t\r ]*+"
 # Without escapes, and without U+FFFD, which may stand for bytes that are no UTF-8.

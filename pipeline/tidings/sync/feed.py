@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tidings.core.sync.apply import Outcome
-    from tidings.core.sync.watermark import Moment, Reached
-    from tidings.sync.state import StateSource
+from tidings.core.sync.apply import Outcome
+from tidings.core.sync.watermark import Moment, Reached
+from tidings.sync.state import StateSource
 
 
 class Corrections(Protocol):
@@ -20,24 +18,11 @@ class Corrections(Protocol):
         ...
 
 
-class Feed(Protocol):
-    """
-    One feed.
-
-    Each raises:
-        TidingsError: it refuses, or does not answer.
-    """
+class Progress(Protocol):
+    """How far the log of a feed goes, and its state."""
 
     @property
     def feed(self) -> str: ...
-
-    def check(self) -> None:
-        """Return if whoever asks may correct it, so that no plan is made in vain."""
-        ...
-
-    def watermark(self, as_of: str) -> Reached | Moment:
-        """What *as_of* says of when a dump began (`sync.watermark`)."""
-        ...
 
     def checkpoint(self) -> int:
         """The last page that is in the state."""
@@ -45,6 +30,23 @@ class Feed(Protocol):
 
     def end(self) -> int:
         """The last page that can be read: behind it there is none, or a writer in flight."""
+        ...
+
+
+class Feed(Progress, Protocol):
+    """
+    One feed.
+
+    Each raises:
+        TidingsError: it refuses, or does not answer.
+    """
+
+    def check(self) -> None:
+        """Return if whoever asks may correct it, so that no plan is made in vain."""
+        ...
+
+    def watermark(self, as_of: str) -> Reached | Moment:
+        """What *as_of* says of when a dump began (`sync.watermark`)."""
         ...
 
     def source(self) -> StateSource: ...

@@ -5,14 +5,12 @@ from __future__ import annotations
 import glob
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from tidings.sync import files
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"

@@ -7,12 +7,13 @@ and a gzipped dump, which only one core can read, is read once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.errors import InvalidOperation
@@ -22,17 +23,11 @@ from tidings.core.sync import safety
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.dump import moment, timestamp_of
 from tidings.core.sync.safety import Found, Objection, Planned
-from tidings.core.sync.watermark import Newest
-from tidings.sync import bad_files, bad_lines, diff, dump, plan
+from tidings.core.sync.watermark import Newest, Watermark
+from tidings.sync import bad_input, diff, dump, plan
+from tidings.sync.bad_input import BadLine
 from tidings.sync.plan import NAMES, Stopped, Summary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from tidings.core.sync.watermark import Watermark
-    from tidings.sync.bad_lines import BadLine
-    from tidings.sync.state import StateSource
+from tidings.sync.state import StateSource
 
 _ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
 ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: some 200 MB
@@ -174,7 +169,7 @@ class Job:
         if known.lines > known.objects:
             asked, told = self._asked(lines)
         if asked is not None and told.bad > self.wishes.skip_bad:
-            raise BadDump(told.bad, bad_lines.first(asked.where("error IS NOT NULL"), lines))
+            raise BadDump(told.bad, bad_input.first(asked.where("error IS NOT NULL"), lines))
         summary = _summed(known, told, expected=self.wishes.expected)
         self._check(summary, told.declared)
         found = lines if asked is None else dump.described(lines, asked)
@@ -187,9 +182,9 @@ class Job:
             recognised = dump.recognised(dump.read_text(self.spark, paths))
             kept, told = self._observed(recognised, "lines", lines, *self._objects())
         except (Py4JJavaError, PySparkException) as error:
-            if bad_files.is_cut(str(error)):
+            if bad_input.is_cut(str(error)):
                 raise Stopped(_ENDS_EARLY, Summary()) from None
-            raise bad_files.named(str(error)) or error from None
+            raise bad_input.named(str(error)) or error from None
         return kept, _Told(**told)
 
     def _asked(self, lines: DataFrame) -> tuple[DataFrame, _Told]:
@@ -221,7 +216,7 @@ class Job:
             bad = found.where(F.col("moment") > latest)
             told = F.concat(F.lit("timestamp: "), "moment", F.lit(f"Z {error.rule}"))
             raise BadDump(
-                bad.count(), bad_lines.first(bad.withColumn("error", told), lines)
+                bad.count(), bad_input.first(bad.withColumn("error", told), lines)
             ) from None
 
     def _read_state(self, source: StateSource, watermark: Watermark) -> _State:

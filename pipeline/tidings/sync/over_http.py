@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tidings.aws.external.upstream import HttpUpstream
 from tidings.aws.runtime.clock import now_ms, sleep_ms
@@ -28,15 +28,12 @@ from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.selection import ALL
+from tidings.core.replication.wire import Rows
+from tidings.core.state.rows import Row
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Outcome
-from tidings.core.sync.watermark import Moment
+from tidings.core.sync.watermark import Moment, Reached
 from tidings.sync.state import Buckets
-
-if TYPE_CHECKING:
-    from tidings.core.replication.wire import Rows
-    from tidings.core.state.rows import Row
-    from tidings.core.sync.watermark import Reached
 
 Answer = TypeVar("Answer")
 ATTEMPTS_MAX = 8  # of a request: some two minutes, longer than a deployment

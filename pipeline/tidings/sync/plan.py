@@ -9,20 +9,16 @@ Parts are applied in the order of their names.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 from tidings.core.model.operations import EVENTS, as_event
 from tidings.core.sync.corrections import Correction, Position, correction, encode
 from tidings.core.sync.dump import Described, read_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import DataFrame
-    from tidings.core.sync.safety import Objection
+from tidings.core.sync.safety import Objection
 
 PART_LINES = 50_000  # some 2 MB compressed, applied in a few seconds: a retry repeats little
 SUMMARY = "summary.json"

@@ -1,10 +1,16 @@
-"""What a sync shows while it runs and when it is done."""
+"""What a sync shows while it runs, when it is done, and when Spark fails."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -93,3 +99,20 @@ def table(summary: Summary, applied: Applied | None) -> Table:
 
 def _counts(counts: dict[str, int]) -> list[str]:
     return [f"{counts.get(name, 0):,}" for name in ("creates", "updates", "deletes")]
+
+
+@contextmanager
+def failures(folder: Path) -> Iterator[None]:
+    """An error of Spark becomes one sentence; a session's log in *folder* is kept elsewhere."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        sentence = f"Spark failed: {str(error).strip().splitlines()[0]}"
+        if (folder / "spark.log").exists():
+            kept = Path(tempfile.gettempdir()) / f"{folder.name}.log"
+            shutil.copy(folder / "spark.log", kept)
+            sentence += f" (more in {kept})"
+        raise click.ClickException(sentence) from None

@@ -6,17 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from tidings.sync import worker_daemon
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 JAVA_MIN = 17  # of Spark 4
 DRIVER_MEMORY = "2g"  # 10,000,000 objects were compared within it

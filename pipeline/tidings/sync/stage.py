@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tidings.aws.config import stages
+from tidings.aws.config.stages import Syncs
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.sync import workflow
@@ -16,11 +18,6 @@ from tidings.core.sync.safety import Objection
 from tidings.sync import files
 from tidings.sync.apply import Applied
 from tidings.sync.plan import SUMMARY, Stopped, Summary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tidings.aws.config.stages import Syncs
 
 WAITING = "Wait for an answer"  # the machine's state while somebody has to approve the plan
 # What the states that take time are called while one looks on.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from pyspark.sql import DataFrame, SparkSession
 from tidings.core import limits
+from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Position
 from tidings.core.sync.dump import moment_of
 from tidings.sync import schemas
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
-    from tidings.core.state.rows import Row
-
-    Columns = tuple[str, str, int, bool, str, str]
+Columns = tuple[str, str, int, bool, str, str]
 
 TASKS_PER_CORE = 2  # so that no core waits long for the last one; each costs a fifth of a second
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidings.aws.config import stages, twin_keys
+from tidings.aws.config.settings import Settings
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.items.replication import local_feeds
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.followers.follower import STATE
@@ -16,16 +22,8 @@ from tidings.core.model.feeds import check_known, check_name
 from tidings.core.replication.write_guard import WriteGuard
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector
-from tidings.core.sync.watermark import Moment
+from tidings.core.sync.watermark import Moment, Reached
 from tidings.sync.state import Buckets
-
-if TYPE_CHECKING:
-    from tidings.aws.config.settings import Settings
-    from tidings.aws.dynamodb.followers import DynamoDBFollowers
-    from tidings.aws.dynamodb.log import DynamoDBLog
-    from tidings.aws.dynamodb.state import DynamoDBState
-    from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-    from tidings.core.sync.watermark import Reached
 
 _TWIN = "local"
 _TABLES = "tables"  # where no stage is named
@@ -84,18 +82,12 @@ class Place:
 
     def state(self) -> DynamoDBState:
         """Written by nobody here, so that a read may be repeated."""
-        from tidings.aws.dynamodb.state import DynamoDBState
-
         return DynamoDBState(self.client(), self.settings.state_table)
 
     def log(self) -> DynamoDBLog:
-        from tidings.aws.dynamodb.log import DynamoDBLog
-
         return DynamoDBLog(self.client(), self.settings.log_table, self.settings.control_table)
 
     def followers(self) -> DynamoDBFollowers:
-        from tidings.aws.dynamodb.followers import DynamoDBFollowers
-
         return DynamoDBFollowers(self.client(), self.settings.control_table)
 
     def check(self) -> None:
@@ -130,8 +122,6 @@ class Place:
         return Reader(log, log, self.followers(), now_ms, _uncounted)
 
     def tombstones(self) -> DynamoDBTombstones:
-        from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-
         return DynamoDBTombstones(self.client(), self.settings.control_table)
 
     def corrector(self) -> Corrector:
@@ -176,6 +166,26 @@ def on_stage(feed: str, stage: str) -> Place:
     place = Place(feed, None, stages.settings(stage, found))
     check_known(feed, place.settings.feeds)
     return place
+
+
+def add_tables(parser: ArgumentParser) -> None:
+    """The arguments of a job that `named_tables` reads."""
+    for name in ("log", "state", "control"):
+        parser.add_argument(f"--{name}-table", required=True)
+    parser.add_argument("--region", help="of the tables, if not that of the environment")
+    parser.add_argument("--endpoint-url", help="the DynamoDB of a twin instead")
+
+
+def named_tables(feed: str, found: Namespace) -> Place:
+    """The place of *feed* by the arguments of `add_tables`. Raises as `on_tables`."""
+    return on_tables(
+        feed,
+        log=found.log_table,
+        state=found.state_table,
+        control=found.control_table,
+        region=found.region,
+        endpoint_url=found.endpoint_url,
+    )
 
 
 def on_tables(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.message import Message
-from tidings.pipelines.postgres import without_secrets
 
 WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
+_SHOWN = ("host", "port", "dbname")
 _FENCES = "tidings_writers"
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
@@ -118,3 +119,11 @@ def _row(message: Message) -> tuple[object, ...]:
     parents = message.data.get("parents", [])
     ts = message.ts or None
     return message.namespace, message.key, parents, ts, Jsonb(message.data), message.id
+
+
+def without_secrets(dsn: str) -> str:
+    """Host and database of *dsn*."""
+    if "://" in dsn:
+        parts = urlsplit(dsn)
+        return f"{parts.hostname or 'local'}{parts.path}"
+    return " ".join(each for each in dsn.split() if each.split("=")[0] in _SHOWN) or "local"

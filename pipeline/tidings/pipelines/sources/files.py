@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from glob import glob
 from io import BufferedReader
 from pathlib import Path
@@ -12,7 +12,7 @@ from time import sleep
 from typing import Any
 
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
 from tidings.pipelines.sources.documents import Documents
 
 LOOK_S = 0.5  # how often a file that is followed is looked at again
@@ -39,12 +39,7 @@ class Files:
         self._documents = Documents(type, key)
         self._standing: dict[str, dict[str, Any]] = {}
 
-    def open(
-        self,
-        name: str,
-        standing: Mapping[str, Mapping[str, Any]],
-        known: Callable[[str], Iterable[str]],
-    ) -> None:
+    def open(self, name: str, standing: Standing, known: Known) -> None:
         self._standing = {path: dict(each) for path, each in standing.items()}
 
     def read(self) -> Iterator[Batch]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
 from tidings.pipelines.sources.documents import Documents
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ class Frame:
         self._make, self._documents = make, Documents(type, key)
         self._complete = False
 
-    def open(
-        self,
-        name: str,
-        standing: Mapping[str, Mapping[str, Any]],
-        known: Callable[[str], Iterable[str]],
-    ) -> None:
+    def open(self, name: str, standing: Standing, known: Known) -> None:
         self._complete = standing.get(self._documents.type, {}).get("mode") == COMPLETE
 
     def read(self) -> Iterator[Batch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from time import sleep
 from typing import Any
 
@@ -13,10 +13,10 @@ from psycopg.adapt import Transformer
 from psycopg.pq import Format
 from psycopg.rows import dict_row
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch
-from tidings.pipelines.postgres import without_secrets
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
+from tidings.pipelines.sinks.postgres import without_secrets
+from tidings.pipelines.sources.documents import plain
 from tidings.pipelines.sources.pgoutput import Changed, Committed, Decoder, Truncated, Values
-from tidings.pipelines.sources.plain import plain
 
 LOOK_S = 0.3  # how often the slot is asked: a change is in the feed within a second
 CHANGES_MAX = 10_000  # asked of the slot at once; a larger transaction comes whole all the same
@@ -73,12 +73,7 @@ class Table:
         self._slot, self._standing = slot, dict[str, Any]()
         self._connection: psycopg.Connection | None = None
 
-    def open(
-        self,
-        name: str,
-        standing: Mapping[str, Mapping[str, Any]],
-        known: Callable[[str], Iterable[str]],
-    ) -> None:
+    def open(self, name: str, standing: Standing, known: Known) -> None:
         """
         Raises:
             WrongPipeline: the server keeps no log that can be followed, or another feed has the

@@ -1,1 +1,30 @@
 """The backends of a read: over HTTP, by the tables of a deployment, by its archive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidings.core.model.filters import Filter
+    from tidings.spark.backends.backend import Backend
+    from tidings.spark.options import Where
+
+
+def opened(where: Where, wanted: Filter) -> Backend:
+    """
+    The backend that the options name; *wanted* spares HTTP what would be left out afterwards.
+
+    Raises:
+        WrongOption: there is no such feed, stage or archive.
+    """
+    if where.url:
+        from tidings.spark.backends.http import HttpBackend
+
+        return HttpBackend(where, wanted)
+    if where.stage or where.tables or where.endpoint:
+        from tidings.spark.backends.dynamodb import DynamoDBBackend, found
+
+        return DynamoDBBackend(found(where), where)
+    from tidings.spark.backends.archive import ArchiveBackend
+
+    return ArchiveBackend(where)

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidings.aws.config.archive_url import WrongArchive
 from tidings.aws.s3.archives import holding
 from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.archive.reader import all_spans
+from tidings.core.archive.stores import ArchiveStore
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
+from tidings.core.model.pages import Page
 from tidings.spark.backends.backend import Ends, Stretch, even, pieced
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import Gone, WrongOption
-
-if TYPE_CHECKING:
-    from tidings.core.archive.stores import ArchiveStore
-    from tidings.core.model.pages import Page
-    from tidings.spark.options import Where
+from tidings.spark.options import Where
 
 _LOOKS = 3  # at a list whose parts were compacted away while they were read
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveWay:
+class ArchiveBackend:
     """Implements `Backend`, but for the state."""
 
     where: Where

@@ -1,21 +1,18 @@
 """
-The ways to a feed: over HTTP, by its tables, by its archive. A read knows none of them.
+What a read needs of a backend, whichever it is: HTTP, the tables of a feed, its archive.
 
-A way is made where a read is planned and sent to its tasks, so it holds no connection.
+A backend is made where a read is planned and sent to its tasks, so it holds no connection.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidings.core.model.cursors import PAGE_END, Place, Replication
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tidings.spark.columns import Piece
+from tidings.spark.columns import Piece
 
 Stretch = tuple[Place, Place]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tidings.aws.config.stages import NoStage
 from tidings.aws.runtime.clock import now_ms
@@ -14,16 +13,14 @@ from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.operations import as_event
+from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
-from tidings.spark.backends.archive import ArchiveWay
+from tidings.spark.backends.archive import ArchiveBackend
 from tidings.spark.backends.backend import Ends, Stretch, even
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import Gone, WrongOption
+from tidings.spark.options import Where
 from tidings.sync import target as places
-
-if TYPE_CHECKING:
-    from tidings.core.state.rows import Row
-    from tidings.spark.options import Where
 
 
 def found(where: Where) -> places.Place:
@@ -58,7 +55,7 @@ def _named(where: Where) -> places.Place:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountWay:
+class DynamoDBBackend:
     """Implements `Backend`."""
 
     place: places.Place
@@ -144,8 +141,8 @@ class AccountWay:
         return self._archive.log(after, last)
 
     @property
-    def _archive(self) -> ArchiveWay:
-        return ArchiveWay(self.where)
+    def _archive(self) -> ArchiveBackend:
+        return ArchiveBackend(self.where)
 
 
 def _wanted(row: Row, copy: Replication, now: int) -> bool:

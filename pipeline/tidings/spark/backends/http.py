@@ -40,7 +40,7 @@ _Block = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class HttpWay:
+class HttpBackend:
     """Implements `Backend`. *wanted* is what the server leaves the rest out for."""
 
     where: Where

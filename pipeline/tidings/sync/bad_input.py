@@ -1,18 +1,21 @@
-"""Bad lines by file, number and reason."""
+"""Bad lines of a dump by file, number and reason, and files that Spark cannot read."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 _LOCAL = re.compile(r"^file:/+")  # Hadoop makes an address of every path
+# How Spark names the file that it failed on, and Java the reason.
+_FILE = re.compile(r"error while reading file (\S+)\.\s")
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+_CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
+_GZIP = ".gz"
 SHOWN_MAX = 10  # the first ones tell what is wrong; a list of thousands hides it
 
 
@@ -55,3 +58,25 @@ def _before(splits: list[tuple[str, int, int, int]]) -> dict[tuple[str, int], in
 def shown(path: str) -> str:
     """As a person would name it."""
     return unquote(_LOCAL.sub("/", path))
+
+
+class BadFile(Exception):
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        rule = f"what ends in {_GZIP} must be gzip" if path.endswith(_GZIP) else "cannot be read"
+        super().__init__(f"{path}: {rule}: {reason}")
+
+    def with_names(self, names: Mapping[str, str]) -> BadFile:
+        """The same, where a path that is a copy is called by what it is a copy of."""
+        return BadFile(names.get(self.path, self.path), self.reason)
+
+
+def is_cut(said: str) -> bool:
+    """Whether Spark failed because gzip data end early."""
+    return _CUT in said
+
+
+def named(said: str) -> BadFile | None:
+    """The file that Spark failed on, where it was one."""
+    file, causes = _FILE.search(said), _CAUSE.findall(said)
+    return BadFile(shown(file[1]), causes[-1]) if file and causes else None
