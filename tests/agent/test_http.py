@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tidings.agent.http import Application, Committing
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
+from tidings.web.asgi import Message
 
 from tests.agent.processes import operation
 
@@ -28,20 +28,20 @@ class Door:
     def _grow(self) -> None:
         self.grown += 1
 
-    async def post(self, body: bytes, *, gone: bool = False) -> list[Mapping[str, Any]]:
+    async def post(self, body: bytes, *, gone: bool = False) -> list[Message]:
         """The messages of the answer; *gone*: the producer leaves in the middle of its body."""
         headers = [(b"content-type", b"application/json")]
         scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
-        parts: list[Mapping[str, Any]] = [
+        parts: list[dict[str, Any]] = [
             {"type": "http.request", "body": body[:10], "more_body": True},
             {"type": "http.disconnect"} if gone else {"type": "http.request", "body": body[10:]},
         ]
-        said: list[Mapping[str, Any]] = []
+        said: list[Message] = []
 
-        async def receive() -> Mapping[str, Any]:
+        async def receive() -> dict[str, Any]:
             return parts.pop(0)
 
-        async def send(message: Mapping[str, Any]) -> None:
+        async def send(message: Message) -> None:
             said.append(message)
 
         await self.application(scope, receive, send)
@@ -52,7 +52,7 @@ def test_requests_at_the_same_time_share_a_write(tmp_path: Path) -> None:
     """Fifty producers do not wait for fifty writes; each operation is queued once."""
     door = Door(tmp_path)
 
-    async def scene() -> list[list[Mapping[str, Any]]]:
+    async def scene() -> list[list[Message]]:
         return await asyncio.gather(*[door.post(operation(n)) for n in range(50)])
 
     answers = asyncio.run(scene())
@@ -69,7 +69,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     door.store.read(f"PRAGMA max_page_count = {pages}")
     large = operation("a", data="x" * 60_000)
 
-    async def scene() -> list[list[Mapping[str, Any]]]:
+    async def scene() -> list[list[Message]]:
         return list(await asyncio.gather(door.post(large), door.post(large)))
 
     for start, body in asyncio.run(scene()):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidings.agent import folder, sender
+from tidings.agent import sender
 from tidings.agent.notices import EVERY_S, Notices
 from tidings.agent.sender import DELAY_S_MAX, Retrying
+from tidings.agent.store import default_folder
 
 
 @pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (0.5, 1.0), (1.0, 1.5)])
@@ -51,6 +52,6 @@ def test_where_the_queue_is_by_default() -> None:
     """Where users keep what is theirs and not to be lost; a relative variable is no place."""
     home = Path("/home/ann")
 
-    assert folder.default(home, "") == Path("/home/ann/.local/state/tidings/agent")
-    assert folder.default(home, "/var/lib") == Path("/var/lib/tidings/agent")
-    assert folder.default(home, "state") == folder.default(home, "")
+    assert default_folder(home, "") == Path("/home/ann/.local/state/tidings/agent")
+    assert default_folder(home, "/var/lib") == Path("/var/lib/tidings/agent")
+    assert default_folder(home, "state") == default_folder(home, "")

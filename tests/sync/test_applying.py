@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import pytest
@@ -173,7 +174,7 @@ def test_a_run_that_fails_shows_what_it_did(error: Exception, code: int, as_json
     @click.command()
     @click.pass_context
     def command(ctx: click.Context) -> None:
-        sync_command._report(ctx, Ending(error), as_json)
+        sync_command._report(ctx, cast("Any", Ending(error)), as_json)
 
     ended = CliRunner().invoke(command)
     assert (ended.exit_code, str(error) in ended.stderr) == (code, True)

@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
-from tidings.agent import folder, options, running
+from tidings.agent import options, running, store
 from tidings.agent.notices import Notices
 from tidings.agent.options import Bound, Options, Problem
 from tidings.client.address import operations_url
@@ -36,7 +37,7 @@ def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str
 
 def _default_folder() -> Path:
     state_home = os.environ.get("XDG_STATE_HOME", "")  # noqa: TID251 where users keep such things
-    return folder.default(Path.home(), state_home)
+    return store.default_folder(Path.home(), state_home)
 
 
 @click.command()
@@ -60,6 +61,7 @@ def _default_folder() -> Path:
 )
 @click.option(
     "--queue-dir",
+    "folder",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the queue in this folder; default: tidings/agent below ~/.local/state.",
 )
@@ -79,6 +81,7 @@ def _default_folder() -> Path:
 )
 @click.option(
     "--drain-seconds",
+    "drain_s",
     type=click.FloatRange(0),
     default=options.DRAIN_S,
     show_default=True,
@@ -87,13 +90,11 @@ def _default_folder() -> Path:
 def agent(
     url: str,
     feed: str,
-    password: str,
     listen: tuple[str, int],
-    allow_hosts: tuple[str, ...],
-    queue_dir: Path | None,
+    folder: Path | None,
     max_queued_events: int,
     max_queued_bytes: int,
-    drain_seconds: float,
+    **others: Any,
 ) -> None:
     """
     Take operations over UDP and HTTP, keep them on disk, post them to a feed in batches.
@@ -119,17 +120,8 @@ def agent(
         operations_url(url, check_name(feed))
     except (WrongUrl, InvalidFeed) as error:
         raise click.UsageError(str(error)) from None
-    wanted = Options(
-        url=url,
-        feed=feed,
-        host=listen[0],
-        port=listen[1],
-        folder=queue_dir or _default_folder(),
-        bound=Bound(max_queued_events, max_queued_bytes),
-        drain_s=drain_seconds,
-        password=password,
-        allow_hosts=allow_hosts,
-    )
+    bound, (host, port) = Bound(max_queued_events, max_queued_bytes), listen
+    wanted = Options(url, feed, host, port, folder or _default_folder(), bound, **others)
     try:
         left = asyncio.run(_run(wanted))
     except Problem as problem:

@@ -7,11 +7,8 @@ Requests that come at the same time are made safe together, by one write to the 
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection
 
 from tidings.agent import clock, intake
 from tidings.agent.options import Bound
@@ -20,35 +17,12 @@ from tidings.core.auth.origins import check_change, check_host, check_page
 from tidings.core.errors import Rejected, WrongContentType
 from tidings.core.limits import REQUEST_BYTES_MAX
 from tidings.core.model.json_body import lines_from
-from tidings.core.version import VERSION
+from tidings.web.answers import ALWAYS, json_answer, refusal
+from tidings.web.asgi import Message, Receive, Send, headers_of, send_body, send_head
+from tidings.web.request import Answer
+from tidings.web.router import UnknownPath, WrongMethod
 
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-
-RETRY_AFTER_S = 1  # a full queue has room again with the next batch that the feed takes
 _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
-_ALWAYS = {
-    "server": f"tidings/{VERSION}",
-    "cache-control": "no-cache, no-store, must-revalidate",
-}
-
-
-class UnknownPath(Rejected):
-    status = 404
-    code = "unknown_path"
-
-
-class WrongMethod(Rejected):
-    status = 405
-    code = "wrong_method"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    body: object = None
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Committing:
@@ -111,28 +85,30 @@ class Application:
         self._committing = committing
         self._status = status
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         try:
             answer = await self._answer(scope, receive)
         except Rejected as error:
-            answer = _refused(error, scope["path"])
+            answer = refusal(error)
         if answer is not None:
-            await _send(send, answer)
+            length = {"content-length": str(len(answer.body.encode()))}
+            headers = {**ALWAYS, **answer.headers, **(length if answer.status != 204 else {})}
+            await send_head(send, answer.status, headers)
+            await send_body(send, answer.body, more=False)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
-        headers = _headers(scope)
+    async def _answer(self, scope: Message, receive: Receive) -> Answer | None:
+        headers = headers_of(scope)
         check_host(headers, self._hosts)
         check_page(headers, ())
         wanted = _METHODS.get(scope["path"])
         if wanted is None:
             raise UnknownPath("no such path", field="path", value=scope["path"])
         if scope["method"] != wanted:
-            rule = f"this path takes {wanted} here"
-            raise WrongMethod(rule, field="method", value=scope["method"])
+            raise WrongMethod(scope["method"], wanted)
         if wanted == "GET":
-            return Answer(200, self._status())
+            return json_answer(200, self._status())
         body = await _body(receive)
         if body is None:
             return None
@@ -154,10 +130,6 @@ class Application:
         return Answer(204) if kept else _unavailable("the queue is full; try again later")
 
 
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
 async def _body(receive: Receive) -> bytes | None:
     """None when the producer has gone; a body that is too long is read no further."""
     body = bytearray()
@@ -171,24 +143,5 @@ async def _body(receive: Receive) -> bytes | None:
     return bytes(body)
 
 
-def _refused(error: Rejected, path: str) -> Answer:
-    headers = {"allow": _METHODS[path]} if isinstance(error, WrongMethod) else {}
-    return Answer(error.status, {"error": error.body()}, headers)
-
-
 def _unavailable(message: str) -> Answer:
-    body = {"error": {"code": "unavailable", "message": message}}
-    return Answer(503, body, {"retry-after": str(RETRY_AFTER_S)})
-
-
-async def _send(send: Send, answer: Answer) -> None:
-    headers = {**_ALWAYS, **answer.headers}
-    content = b""
-    if answer.body is not None:
-        content = json.dumps(answer.body, separators=(",", ":")).encode()
-        headers["content-type"] = "application/json"
-    if answer.status != 204:
-        headers["content-length"] = str(len(content))
-    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
-    await send({"type": "http.response.body", "body": content})
+    return json_answer(503, {"error": {"code": "unavailable", "message": message}})

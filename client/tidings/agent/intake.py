@@ -6,17 +6,22 @@ Many datagrams are one value of the queue: their count, their lengths, their byt
 
 from __future__ import annotations
 
+import os
+import select
+import sqlite3
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
+from tidings.agent.notices import Notices
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
 from tidings.core.errors import Rejected
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
 
+WAKE_WAIT_S = 1.0  # a wake-up that was lost, because the pipe was full, is made up for
 CHECK_CHUNKS = 4  # one transaction's worth; a stop waits for it
 
 _COUNT = struct.Struct("<I")
@@ -129,3 +134,44 @@ def _replace(store: Store, found: Sequence[_Checked]) -> None:
                 "UPDATE totals SET received = received + ?, errors = errors + ?",
                 (len(each.lines), each.errors),
             )
+
+
+class Checker:
+    """
+    Makes lines of the receiver's datagrams. Run `run` in a thread.
+
+    *bell* is the pipe by which the receiver wakes it; the receiver has ended when it is closed.
+
+    *grown* is called when there are more lines to send.
+    """
+
+    def __init__(
+        self, store: Store, bell: int, notices: Notices, grown: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._bell = bell
+        self._notices = notices
+        self._grown = grown
+
+    def run(self) -> None:
+        """Check until the receiver has ended and everything it left is checked."""
+        rung = True
+        while rung:
+            rung = self._heard()
+            try:
+                self._check_all()
+            except sqlite3.OperationalError as error:
+                self._notices.tell("disk", f"the queue cannot be written: {error}")
+
+    def _heard(self) -> bool:
+        """Wait for a ring; False when there will be none any more."""
+        ready, _, _ = select.select([self._bell], [], [], WAKE_WAIT_S)
+        return not ready or bool(os.read(self._bell, 65_536))
+
+    def _check_all(self) -> None:
+        while check(self._store, self._tell):
+            self._grown()
+            self._store.cut()
+
+    def _tell(self, why: str) -> None:
+        self._notices.tell("error", f"a datagram is no operation: {why}")

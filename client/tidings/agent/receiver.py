@@ -18,9 +18,11 @@ import select
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 
 from . import clock, intake
@@ -33,6 +35,7 @@ CHUNK_MAX = 1_000  # datagrams of a transaction: a request's worth
 CHUNK_BYTES_MAX = 1024 * 1024  # of large ones: who checks them has some chunks in memory
 FLUSH_S = 0.01  # a tenth of what is promised; a lone datagram does not wait at all
 PENDING_BYTES_MAX = 32 * 1024 * 1024  # in memory while the disk takes nothing, then discarded
+STOP_S = 5.0  # it flushes within one; after this it is killed
 PENDING_MAX = 100_000  # as PENDING_BYTES_MAX, for small ones, which cost more than their bytes
 
 
@@ -139,6 +142,45 @@ class Receiver:
         while before != len(self._pending):
             before = len(self._pending)
             self._receive()
+
+
+class Receiving:
+    """
+    The process, as the agent sees it, started at once.
+
+    *lock* is handed on, so that the folder is ours until the process has ended.
+    """
+
+    def __init__(
+        self, sock: socket.socket, folder: Path, bound: Bound, lock: TextIOWrapper
+    ) -> None:
+        module = [sys.executable, "-m", "tidings.agent.receiver"]
+        self._process = subprocess.Popen(
+            [*module, str(sock.fileno()), str(folder), str(bound.events), str(bound.bytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[sock.fileno(), lock.fileno()],
+            env={"PYTHONPATH": ":".join(filter(None, sys.path))},  # no secret of ours goes along
+            bufsize=0,
+        )
+
+    @property
+    def bell(self) -> int:
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """Let it put what it has into the queue; then its bell is closed."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_S)
+            return
+        self._process.kill()
 
 
 def main(arguments: list[str]) -> None:

@@ -15,15 +15,14 @@ from io import TextIOWrapper
 import uvicorn
 from tidings.client.address import operations_url
 
-from . import folder, ports
-from .checker import Checker
+from . import clock, ports
 from .http import Application, Committing
+from .intake import Checker
 from .notices import Notices
 from .options import Options, Problem
-from .receiving import Receiving
+from .receiver import Receiving
 from .sender import Sender
-from .status import Status
-from .store import Store
+from .store import Store, taken
 from .target import Target
 
 GRACE_S = 1  # for requests in flight when the agent ends
@@ -57,13 +56,14 @@ class Agent:
         self._receiving = Receiving(self._datagrams, options.folder, options.bound, lock)
         self._inode = os.fstat(self._datagrams.fileno()).st_ino
         target = Target(options.url, options.feed, options.password)
+        self._target_url = target.url
         self._sender = Sender(Store(options.folder), options.folder, target, notices)
         self._checker = Checker(
             Store(options.folder), self._receiving.bell, notices, self._sender.more
         )
         committing = Committing(Store(options.folder), options.bound, self._sender.more)
         hosts = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
-        self._application = Application(committing, lambda: self._status(target).body(), hosts)
+        self._application = Application(committing, self._status, hosts)
         self._checking = threading.Thread(target=self._checker.run, daemon=True)
         self._sending = threading.Thread(target=self._sender.run, daemon=True)
 
@@ -106,16 +106,37 @@ class Agent:
         self._sender.end()
         self._sending.join(max(0.0, deadline_s - time.monotonic()))
 
-    def _status(self, target: Target) -> Status:
-        return Status(
-            self._store,
-            self._options.bound,
-            self._sender.condition,
-            target.url,
-            errors=lambda: self._application.errors,
-            drops=lambda: ports.drops(self._inode),
-            started_s=self._started_s,
-        )
+    def _status(self) -> dict[str, object]:
+        """
+        `/status`: oplog's ten fields with their meanings, and what an operator asks next.
+
+        Only what is listed here: no environment, no command line, no password.
+        """
+        totals, oldest_ms = self._store.totals(), self._store.oldest_ms()
+        bound, condition = self._options.bound, self._sender.condition
+        return {
+            "status": condition.state,
+            # An agent serves no consumers; oplog's fields for them are kept.
+            "clients": 0,
+            "connections": 0,
+            "events_discarded": totals.discarded,
+            "events_error": totals.errors + self._application.errors,
+            "events_ingested": totals.ingested,
+            "events_received": totals.received,
+            "events_sent": 0,
+            "queue_max_size": bound.events,
+            "queue_size": totals.events,
+            "events_refused": totals.refused,
+            "kernel_drops": ports.drops(self._inode),
+            "last_error": condition.error,
+            "last_error_ms": condition.error_ms,
+            "oldest_queued_ms": None if oldest_ms is None else clock.now_ms() - oldest_ms,
+            "queue_bytes": totals.bytes,
+            "queue_max_bytes": bound.bytes,
+            "retries": condition.retries,
+            "target": self._target_url,
+            "uptime_s": int(time.monotonic() - self._started_s),
+        }
 
 
 def start(options: Options, notices: Notices) -> Agent:
@@ -127,7 +148,7 @@ def start(options: Options, notices: Notices) -> Agent:
         WrongUrl: the target's address is none.
     """
     operations_url(options.url, options.feed)
-    return Agent(options, notices, folder.taken(options.folder))
+    return Agent(options, notices, taken(options.folder))
 
 
 def _prepared(options: Options) -> Store:

@@ -7,10 +7,13 @@ Idempotency-Key and are sent as they are. Triggers keep `totals` right, whoever 
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from .options import Problem
 NAME = "queue.sqlite3"
 WAIT_S = 5.0  # for another thread's transaction; they take milliseconds
 WAL_BYTES_MAX = 64 * 1024 * 1024  # it grows under steady load until somebody cuts it
+LOCK_WAIT_S = 2.0  # a killed agent's receiver flushes for some milliseconds more
+_LOOK_EVERY_S = 0.02  # a closer look only costs CPU
 _VERSION = 1  # of the tables below
 
 _TABLES = """
@@ -166,3 +171,38 @@ class Store:
         if durable != self._durable:
             self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
+
+
+def default_folder(home: Path, state_home: str) -> Path:
+    """The queue's: `$XDG_STATE_HOME/tidings/agent`, `~/.local/state/tidings/agent` as a rule."""
+    base = Path(state_home) if state_home.startswith("/") else home / ".local/state"
+    return base / "tidings/agent"
+
+
+def taken(folder: Path) -> TextIOWrapper:
+    """
+    Make *folder* and lock it; it is ours until the file is closed or the process has ended.
+
+    Raises:
+        Problem: it cannot be made, or another agent has it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = (folder / "lock").open("w")
+    except OSError as error:
+        raise Problem(f"cannot use the queue folder {folder}: {error.strerror}") from None
+    deadline_s = time.monotonic() + LOCK_WAIT_S
+    while not _lock(file):
+        if time.monotonic() >= deadline_s:
+            file.close()
+            raise Problem(f"another agent uses the queue folder {folder}; give each its own")
+        time.sleep(_LOOK_EVERY_S)
+    return file
+
+
+def _lock(file: TextIOWrapper) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

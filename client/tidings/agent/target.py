@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import httpx
 from tidings.agent.batches import Batch
 from tidings.client.address import operations_url
 from tidings.client.errors import Lost, Refused
 from tidings.client.retry_policy import error_of, retry_after_s
+from tidings.client.transport import connection
 from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
 
-CONNECT_S = 10.0  # longer than any network needs; then it is away
-ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
 _CONTENT = {InvalidOperation.code, TooLarge.code}
 
 
@@ -27,10 +25,7 @@ class Target:
 
     def __init__(self, url: str, feed: str, password: str) -> None:
         self.url = operations_url(url, feed)
-        # oplog ignored the user, and so does the feed.
-        auth = httpx.BasicAuth("", password) if password else None
-        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
-        self._client = httpx.Client(timeout=timeout, auth=auth)
+        self._client = connection.opened(password)
 
     def close(self) -> None:
         self._client.close()
@@ -46,10 +41,8 @@ class Target:
             Lost: no answer, or one that says to try again.
         """
         headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": batch.key}
-        try:
+        with connection.translated(self.url):
             answer = self._client.post(self.url, content=batch.body, headers=headers)
-        except httpx.HTTPError as error:
-            raise Lost(str(error) or type(error).__name__) from None
         if answer.status_code == 204:
             return
         if answer.is_success:

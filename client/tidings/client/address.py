@@ -18,8 +18,7 @@ def operations_url(url: str, feed: str) -> str:
     Raises:
         WrongUrl: *url* is not http or https with a host.
     """
-    scheme, host, path = _parts(url, ("http", "https"))
-    return urlunsplit((scheme, host, f"{path}/feeds/{quote(feed, safe='')}/ops", "", ""))
+    return f"{feed_url(url, feed)}/ops"
 
 
 def status_url(url: str, feed: str) -> str:
@@ -29,9 +28,7 @@ def status_url(url: str, feed: str) -> str:
     Raises:
         WrongUrl: *url* is not http or https with a host.
     """
-    scheme, host, path = _parts(url, ("http", "https"))
-    named = "" if feed == DEFAULT_FEED else f"/feeds/{quote(feed, safe='')}"
-    return urlunsplit((scheme, host, f"{path}{named}/status", "", ""))
+    return f"{base_url(url) if feed == DEFAULT_FEED else feed_url(url, feed)}/status"
 
 
 def feed_url(url: str, feed: str) -> str:

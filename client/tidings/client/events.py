@@ -85,8 +85,13 @@ def _place_of(event: Event) -> tuple[int, int] | None:
 
 
 def _place(text: str) -> tuple[int, int] | None:
+    cursor = parsed(text)
+    return (cursor.page, cursor.slot) if isinstance(cursor, cursors.Place) else None
+
+
+def parsed(text: str) -> cursors.Cursor | None:
+    """None where it is no cursor."""
     try:
-        cursor = cursors.parse(text)
+        return cursors.parse(text)
     except InvalidCursor:
         return None
-    return (cursor.page, cursor.slot) if isinstance(cursor, cursors.Place) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tidings.client.errors import AccessDenied, Lost, Refused
+from tidings.client.errors import AccessDenied, FellOff, Lost, Refused
 
 if TYPE_CHECKING:
     import httpx
@@ -15,6 +15,7 @@ _DENIED = frozenset({401, 403})
 # A WebSocket has no status to say it.
 _DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"})
 _TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # likewise
+_FELL_OFF = "fell_off"
 _MESSAGE_CHARS_MAX = 300  # a page of HTML from something in between helps nobody
 _AFTER_S_MAX = 32.0  # a server that asks for more is asked again all the same
 
@@ -41,8 +42,9 @@ def error_of_code(message: str, code: str) -> Refused | Lost:
 
 def refusal(message: str, *, status: int = 0, code: str = "") -> Refused:
     """A final answer as the error it is."""
-    denied = status in _DENIED or code in _DENYING
-    kind = AccessDenied if denied else Refused
+    kind: type[Refused] = FellOff if code == _FELL_OFF else Refused
+    if status in _DENIED or code in _DENYING:
+        kind = AccessDenied
     return kind(message, status=status, code=code)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from tidings.aws.s3.archives import open_archive
@@ -19,17 +18,13 @@ from tidings.sync.files import s3_client
 from tidings.sync.schemas import INT, LONG, TEXT, columns
 
 Columns = tuple[int, int, int, int, str]
+# Opens the archive in the task that uses it: a client cannot be sent to another process.
+Opens = Callable[[], ArchiveStore]
 
 # An entry as a part holds it; *part* is the number of the part in a run.
 ENTRIES = columns(part=LONG, page=LONG, slot=INT, at_ms=LONG, line=TEXT)
 TASKS_PER_CORE = 2  # so that no core waits long for the last one
 PARTS_PER_TASK = 64  # at most: half a gigabyte of text, a file of the table
-
-
-class Opens(Protocol):
-    """Opens the archive in the task that uses it: a client cannot be sent to another process."""
-
-    def __call__(self) -> ArchiveStore: ...
 
 
 @dataclass(frozen=True, slots=True)

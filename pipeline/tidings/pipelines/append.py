@@ -12,7 +12,7 @@ from tidings.client.listen.bootstrap import Objects
 from tidings.client.produce.post import Poster
 from tidings.pipelines.ingest_source import Appending
 from tidings.pipelines.names import READER
-from tidings.pipelines.pipeline import Pipeline, Source
+from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.retry_loop import Progress
 
 LOOK_S = 0.5  # how often the stores and the state are asked how far they are
@@ -51,7 +51,7 @@ class ReadingFrom:
 
     def _appended(self, stopping: threading.Event) -> bool:
         """Whether everything there is was read."""
-        with Poster(*_where(self._source), password=self._source.password) as poster:
+        with self._source.opened(Poster) as poster:
             appending = Appending(poster, self._name, self.progress.count)
             for batch in self._reader.read():
                 appending.append(batch)
@@ -60,26 +60,22 @@ class ReadingFrom:
         return True
 
     def _standing(self) -> dict[str, Any]:
-        with Objects(*_where(self._source), password=self._source.password) as objects:
+        with self._source.opened(Objects) as objects:
             found = objects.one(READER, self._name)
         return dict(found["data"]) if found else {}
 
     def _known(self, kind: str) -> Iterator[str]:
         """The ids of the objects of the type *kind*, when the state shows all that was appended."""
         self._await_state()
-        with Objects(*_where(self._source), password=self._source.password) as objects:
+        with self._source.opened(Objects) as objects:
             yield from (str(each["id"]) for each in objects.all(kind))
 
     def _await_state(self) -> None:
         waited = threading.Event()
-        with NamedConsumers(*_where(self._source), password=self._source.password) as api:
+        with self._source.opened(NamedConsumers) as api:
             for _ in range(int(PROJECTED_S / LOOK_S)):
                 followers = {each["name"]: each for each in api.ask("GET", "status")["followers"]}
                 if followers["state"]["lag_pages"] == 0:
                     return
                 waited.wait(LOOK_S)
         raise Lost("the state of the feed does not follow its log")
-
-
-def _where(source: Source) -> tuple[str, str]:
-    return source.url, source.feed

@@ -8,8 +8,9 @@ A pipeline as its author writes it: where messages come from, and the stores the
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tidings.client.errors import Unwritten
 from tidings.pipelines.errors import WrongPipeline
@@ -18,6 +19,7 @@ from tidings.pipelines.message import Message
 from tidings.pipelines.names import EVERYTHING, READER, checked, matcher
 from tidings.pipelines.steps import Step, name_of
 
+Api = TypeVar("Api")
 STARTS = ("copy", "oldest", "now")
 
 
@@ -76,6 +78,10 @@ class Source:
 
     def __str__(self) -> str:
         return f"feed {self.feed} at {self.url}"
+
+    def opened(self, api: Callable[..., Api]) -> Api:
+        """A connection of the kind *api* to it; close it."""
+        return api(self.url, self.feed, password=self.password)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,7 @@ class Runner:
 
     def _settled(self) -> bool:
         """Whether every store that has not failed is at the end of the feed."""
-        source = self._pipeline.source
-        with NamedConsumers(source.url, source.feed, password=source.password) as api:
+        with self._pipeline.source.opened(NamedConsumers) as api:
             return all(
                 store.progress.state == "failed" or _at_end(api, store.consumer)
                 for store in self._stores

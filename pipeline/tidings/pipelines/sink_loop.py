@@ -60,7 +60,7 @@ class Saving:
     def _register(self) -> None:
         """Only what is not there: one that is stays where it is, and needs no right to change."""
         source = self._source
-        with NamedConsumers(source.url, source.feed, password=source.password) as api:
+        with source.opened(NamedConsumers) as api:
             try:
                 api.show(self.consumer)
             except Refused as refused:

@@ -22,18 +22,14 @@ _log = logging.getLogger("tidings.pipelines")
 _MISSING = object()
 _EQUAL = {"==", "eq", "$eq"}
 _ORDERED: Mapping[str, Callable[[Any, Any], bool]] = {
-    ">": operator.gt,
-    "gt": operator.gt,
-    "$gt": operator.gt,
-    ">=": operator.ge,
-    "gte": operator.ge,
-    "$gte": operator.ge,
-    "<": operator.lt,
-    "lt": operator.lt,
-    "$lt": operator.lt,
-    "<=": operator.le,
-    "lte": operator.le,
-    "$lte": operator.le,
+    spelling: compare
+    for sign, word, compare in (
+        (">", "gt", operator.gt),
+        (">=", "gte", operator.ge),
+        ("<", "lt", operator.lt),
+        ("<=", "lte", operator.le),
+    )
+    for spelling in (sign, word, f"${word}")
 }
 _MATCHES = "=~"
 _OPS = frozenset({"insert", "update", "delete", "leave"})

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors
-from tidings.core.model.cursors import NOW, PAGE_END, START, Place
+from tidings.core.model.cursors import NOW, PAGE_END, START, Place, Replication
 from tidings.spark import tasks
 from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.errors import Gone, Lagging, WrongOption
@@ -36,8 +37,8 @@ class Reader(DataSourceReader):
     def _planned(self) -> list[Task]:
         ends, options = self._backend.ends(), self._options
         if options.what == STATE:
-            projected = self._reached(ends)
-            return list(tasks.of_state(projected, options.partitions))
+            everything = Replication(0, self._reached(ends), 0, tombstones=False)
+            return list(tasks.of_rows(everything, limits.BUCKETS, options.partitions))
         after, last = self._since(ends), self._until(ends)
         return list(tasks.of_log(self._backend.stretches(after, last, options.partitions)))
 

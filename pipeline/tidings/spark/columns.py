@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -132,9 +132,9 @@ class Block:
 
     wanted: Filter
     lines: list[str] = field(default_factory=list)
-    _pages: list[int | None] = field(default_factory=list)
-    _slots: list[int | None] = field(default_factory=list)
-    _at_ms: list[int | None] = field(default_factory=list)
+    pages: list[int | None] = field(default_factory=list)
+    slots: list[int | None] = field(default_factory=list)
+    at_ms: list[int | None] = field(default_factory=list)
     _chars: int = 0
 
     @property
@@ -145,9 +145,9 @@ class Block:
         none: list[int | None] = [None] * (len(piece.lines) if piece.pages is None else 0)
         self.lines += piece.lines
         self._chars += sum(map(len, piece.lines))
-        self._pages += none if piece.pages is None else piece.pages
-        self._slots += none if piece.slots is None else piece.slots
-        self._at_ms += none if piece.at_ms is None else piece.at_ms
+        self.pages += none if piece.pages is None else piece.pages
+        self.slots += none if piece.slots is None else piece.slots
+        self.at_ms += none if piece.at_ms is None else piece.at_ms
 
     def batch(self, names: Sequence[str]) -> pa.RecordBatch:
         arrays = [_MADE[name](self) for name in names]
@@ -188,30 +188,15 @@ class Block:
         return mask
 
     def cursors(self) -> pa.Array:
-        if self._pages and self._pages[0] is None:
+        if self.pages and self.pages[0] is None:
             return pa.nulls(len(self.lines), pa.string())
         texts, known, begin = [], None, ""
-        for page, at_ms, slot in zip(self._pages, self._at_ms, self._slots, strict=True):
+        for page, at_ms, slot in zip(self.pages, self.at_ms, self.slots, strict=True):
             assert page is not None and at_ms is not None and slot is not None
             if page != known:
                 known, begin = page, prefix(page, at_ms // 1000)
             texts.append(begin + _SLOTS[slot])
         return pa.array(texts, pa.string())
-
-    def pages(self) -> pa.Array:
-        return pa.array(self._pages, pa.int64())
-
-    def slots(self) -> pa.Array:
-        return pa.array(self._slots, pa.int32())
-
-    def moments(self) -> pa.Array:
-        return pa.array(self._at_ms, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_MOMENT)
-
-    def timestamps(self) -> pa.Array:
-        return self.column("timestamp").cast(_MOMENT)
-
-    def events(self) -> pa.Array:
-        return pc.utf8_slice_codeunits(self.text, *_EVENT)
 
     def data(self) -> pa.Array:
         if not any(_DATA in line for line in self.lines):
@@ -235,18 +220,17 @@ def _kind(name: str) -> Any:
     return _KINDS[SCHEMA[name].dataType]
 
 
-def _parsed_column(name: str) -> Callable[[Block], pa.Array]:
-    return lambda block: block.column(name)
-
-
 _MADE: dict[str, Callable[[Block], pa.Array]] = {
     "cursor": Block.cursors,
-    "page": Block.pages,
-    "slot": Block.slots,
-    "at": Block.moments,
-    "event": Block.events,
-    "timestamp": Block.timestamps,
+    "page": lambda block: pa.array(block.pages, pa.int64()),
+    "slot": lambda block: pa.array(block.slots, pa.int32()),
+    "at": lambda block: pa.array(block.at_ms, pa.timestamp("ms", tz="UTC")).cast(_MOMENT),
+    "event": lambda block: pc.utf8_slice_codeunits(block.text, *_EVENT),
+    "timestamp": lambda block: block.column("timestamp").cast(_MOMENT),
     "data": Block.data,
     "line": lambda block: block.text,
-    **{name: _parsed_column(name) for name in ("type", "id", "parents", "tags", "changed")},
+    **{
+        name: partial(Block.column, name=name)
+        for name in ("type", "id", "parents", "tags", "changed")
+    },
 }

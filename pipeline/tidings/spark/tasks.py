@@ -8,11 +8,10 @@ from itertools import pairwise
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import InputPartition
-from tidings.core import limits
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.filters import Filter
 from tidings.spark import columns
-from tidings.spark.backends.backend import Reads, Stretch, within
+from tidings.spark.backends.backend import Backend, Stretch, within
 from tidings.spark.columns import Piece
 
 
@@ -38,7 +37,7 @@ Task = LogTask | RowsTask
 class Work:
     """What every task is told: how to read, and what of it."""
 
-    backend: Reads
+    backend: Backend
     names: tuple[str, ...]
     wanted: Filter
 
@@ -69,9 +68,3 @@ def of_rows(copy: Replication, end: int, count: int, *, resets: bool = False) ->
         RowsTask(replace(copy, bucket=first), last, resets and first == copy.bucket)
         for first, last in pairwise(cuts)
     ]
-
-
-def of_state(projected: int, count: int) -> list[RowsTask]:
-    """Every object that lives."""
-    copy = Replication(0, projected, 0, tombstones=False)
-    return of_rows(copy, limits.BUCKETS, count)

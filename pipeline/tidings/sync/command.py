@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.client.cli.main import EXIT_CODES
@@ -50,15 +50,13 @@ class Lags(click.ClickException):
     exit_code = LAGS
 
 
-class Run(Protocol):
-    def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
-        """Everything, in *folder*, which is given up afterwards; *outcome* is filled on the way."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A run on this machine. *plan* is where the plan is kept, None where it is not."""
+    """
+    A run on this machine. *plan* is where the plan is kept, None where it is not.
+
+    `run` works in *folder*, which is given up afterwards, and fills *outcome* on the way.
+    """
 
     place: Feed
     dump: str
@@ -105,7 +103,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class CloudSync:
-    """A run by a stage's state machine. *request* is what it is asked, but for the dump."""
+    """As `Sync`, by a stage's state machine. *request* is its input, but for the dump."""
 
     machine: Machine
     dump: str
@@ -178,7 +176,7 @@ def sync(
     """
     if cloud and (not named.stage or plan is not None):
         raise click.UsageError("--cloud needs --stage, and takes no --plan")
-    wanted: Run
+    wanted: Sync | CloudSync
     if cloud:
         wanted = _cloud_sync(dump, named.feed, named.stage, wishes)
     else:
@@ -215,7 +213,7 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
         return CloudSync(on_stage(stage), dump, request)
 
 
-def _report(ctx: click.Context, wanted: Run, as_json: bool) -> None:
+def _report(ctx: click.Context, wanted: Sync | CloudSync, as_json: bool) -> None:
     from tidings.sync.plan import Stopped
 
     outcome = Outcome()
@@ -234,7 +232,7 @@ def _report(ctx: click.Context, wanted: Run, as_json: bool) -> None:
     _show(outcome, as_json)
 
 
-def _run(wanted: Run, outcome: Outcome, *, silent: bool) -> None:
+def _run(wanted: Sync | CloudSync, outcome: Outcome, *, silent: bool) -> None:
     from tidings.sync.bad_input import BadFile
     from tidings.sync.job import BadDump
     from tidings.sync.spark_session import NoJava

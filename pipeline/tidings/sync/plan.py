@@ -72,9 +72,9 @@ def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS)
 
     *events* are those that occur.
     """
-    spelled = F.udf(_spelled, StringType())
+    encoded = F.udf(lambda event, text, at: encode(made(event, bytes(text), at)), StringType())
     for event in events:
-        lines = changes.where(F.col("event") == event).select(spelled("event", "text", "at"))
+        lines = changes.where(F.col("event") == event).select(encoded("event", "text", "at"))
         writer = lines.write.mode("overwrite").option("compression", "gzip")
         writer.option("maxRecordsPerFile", PART_LINES).text(f"{folder}/{subfolder(event)}")
 
@@ -84,18 +84,12 @@ def subfolder(event: str) -> str:
     return f"{EVENTS.index(event) + 1}-{event}"
 
 
-def _spelled(event: str, text: bytearray, at: str) -> str:
-    return encode(made(event, bytes(text), at))
-
-
 def made(event: str, text: bytes, at: str) -> Correction:
     """From the line of the dump; for a delete from that of the state."""
-    line = text.decode() if event == "delete" else _described(text).line
+    line = text.decode()
+    if event != "delete":
+        described = read_line(text)
+        assert isinstance(described, Described)  # a line that was compared is one
+        line = described.line
     position = Position(int(at[:10] or "0", 16), int(at[10:] or "0", 16))
     return correction(as_event(line, event), position)
-
-
-def _described(text: bytes) -> Described:
-    found = read_line(text)
-    assert isinstance(found, Described)  # a line that was compared is one
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,23 +38,17 @@ class RowReader(Protocol):
         ...
 
 
-class StateMaker(Protocol):
-    """Builds it in the task that reads: a client cannot be sent to another process."""
-
-    def __call__(self) -> RowReader: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Buckets:
     """
     Reads the state of *feed*, every bucket in one piece, many side by side.
 
     Strongly consistent, as the port is: every row shows at least what the follower `state` had
-    handled when the reading began. *make* is sent to the tasks.
+    handled when the reading began. *make* is sent to the tasks: a client cannot be.
     """
 
     feed: str
-    make: StateMaker
+    make: Callable[[], RowReader]
 
     def table(self, spark: SparkSession) -> DataFrame:
         context = spark.sparkContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.client.cli.main import EXIT_CODES
@@ -34,15 +34,7 @@ DEFAULT_BULK = 500
 @click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
 @click.option("--sse", is_flag=True, help="Read by Server-Sent Events.")
 @place_options
-def consume(
-    name: str,
-    command: tuple[str, ...],
-    bulk: int,
-    worker: str,
-    ws_url: str | None,
-    sse: bool,
-    place: Place,
-) -> None:
+def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **options: Any) -> None:
     """
     Work for the consumer NAME until Ctrl-C: print its messages, or give them to COMMAND.
 
@@ -66,10 +58,8 @@ def consume(
             feed=place.feed,
             password=place.password,
             transport="sse" if sse else "ws",
-            ws_url=ws_url,
-            bulk=bulk,
-            worker=worker,
             on_lost=_on_lost,
+            **options,
         ) as made,
     ):
         stop_on_signals(made.stop)

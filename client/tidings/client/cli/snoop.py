@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.client.cli.main import EXIT_CODES
@@ -30,12 +30,11 @@ SERVICE = "tidings-snoop"
 @click.pass_context
 def snoop(
     ctx: click.Context,
+    /,
     resource: str | None,
     sub_resources: str | None,
     url: str,
-    ws_url: str | None,
-    feed: str,
-    password: str,
+    **options: Any,
 ) -> None:
     """
     Print every item of a change feed that matches, one line of JSON each, until Ctrl-C.
@@ -62,10 +61,8 @@ def snoop(
             instance=secrets.token_hex(16),
             service=SERVICE,
             resources=wanted,
-            feed=feed,
-            password=password,
-            ws_url=ws_url,
             fetch=lambda bootstrap: (),
+            **options,
         ) as listener,
     ):
         _print(listener)

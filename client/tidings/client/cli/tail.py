@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Any
 
 import click
 from tidings.client.cli import render
@@ -100,18 +100,7 @@ class Interrupts:
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N operations.")
 @click.argument("address", required=False, metavar="[URL]")
 def tail(
-    url: str,
-    ws_url: str | None,
-    feed: str,
-    cursor: str | None,
-    wanted: dict[str, list[str]],
-    leave: bool,
-    password: str,
-    state_file: Path | None,
-    allow_replication: bool,
-    transport: Literal["ws", "sse"],
-    as_json: bool,
-    count: int | None,
+    url: str, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
 ) -> None:
     """
     Show the feed at URL (or --url) as it moves: one line per event, until Ctrl-C.
@@ -129,21 +118,7 @@ def tail(
       tidings tail --from 0 --count 10                ten operations, then stop
     """
     with render.failures(usage=WrongUrl):
-        consumer = Consumer(
-            url,
-            transport=transport,
-            feed=feed,
-            types=wanted.get("types", ()),
-            parents=wanted.get("parents", ()),
-            ids=wanted.get("ids", ()),
-            leave=leave,
-            password=password,
-            cursor=cursor,
-            state_file=state_file,
-            allow_replication=allow_replication,
-            ws_url=ws_url,
-            on_lost=render.retrying,
-        )
+        consumer = Consumer(url, **wanted, **options, on_lost=render.retrying)
         _show(consumer, count, as_json)
 
 

@@ -46,7 +46,7 @@ class Session(Closing):
         self.fence: int = answer["fence"]
         self.cursor: str = answer["cursor"]
         self._copying: bool = answer["copying"]
-        self.filter: dict[str, list[str]] = {
+        self.filter: dict[str, Any] = {
             name: answer.get(name, []) for name in ("types", "parents", "ids")
         }
         self.single_through: str = answer["single_through"] or ""

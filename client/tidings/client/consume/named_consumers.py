@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-from tidings.client.errors import FellOff, Refused
 from tidings.client.transport.feed_api import Answer, FeedApi
-
-_FELL_OFF = "fell_off"
 
 
 class NamedConsumers(FeedApi):
@@ -44,12 +40,6 @@ class NamedConsumers(FeedApi):
     def log(self, query: Mapping[str, str] | None = None) -> Answer:
         """The ends of the log, or the entries that *query* asks for."""
         return self.ask("GET", "log", query=query)
-
-    def _refusal(self, answer: httpx.Response) -> Exception:
-        error = super()._refusal(answer)
-        if isinstance(error, Refused) and error.code == _FELL_OFF:
-            return FellOff(error.message, status=error.status, code=error.code)
-        return error
 
 
 def _path(name: str, below: str = "") -> str:

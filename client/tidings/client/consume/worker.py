@@ -12,6 +12,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from tidings.client.backoff import Backoff
@@ -78,14 +79,15 @@ class Worker(Closing):
         self._name, self._bulk = name, bulk
         self._on_lost, self._on_held = on_lost, on_held
         self._worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._source = {
-            "url": url,
-            "feed": feed,
-            "password": password,
-            "transport": transport,
-            "ws_url": ws_url,
-            "on_lost": on_lost,
-        }
+        self._consumer = partial(
+            Consumer,
+            url,
+            feed=feed,
+            password=password,
+            transport=transport,
+            ws_url=ws_url,
+            on_lost=on_lost,
+        )
         self.fence = 0
         self._closed, self._stopped = threading.Event(), threading.Event()
         self._stopped.set()
@@ -131,7 +133,7 @@ class Worker(Closing):
             if self._closed.is_set() or not self._send_again(session, write):
                 session.release()
                 return
-            with self._reading(session) as consumer:
+            with self._consumer(**session.filter, cursor=session.cursor) as consumer:
                 _Turn(session, consumer, write, self._bulk).run(self._interrupted)
             session.release()
 
@@ -150,15 +152,6 @@ class Worker(Closing):
                 self._on_held(refused.message)
                 self._closed.wait(STAND_BY_S)
         return None
-
-    def _reading(self, session: Session) -> Consumer:
-        return Consumer(
-            **self._source,  # type: ignore[arg-type]
-            types=session.filter["types"],
-            parents=session.filter["parents"],
-            ids=session.filter["ids"],
-            cursor=session.cursor,
-        )
 
     def _interrupted(self, session: Session) -> bool:
         """Whether there is something else to do than to read on."""

@@ -55,11 +55,8 @@ class FeedApi(Closing):
         with connection.translated(self._url):
             answer = self._client.request(method, target, **sent)
         if answer.status_code not in _BELOW_300:
-            raise self._refusal(answer)
+            raise error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
         return _read(answer)
-
-    def _refusal(self, answer: httpx.Response) -> Exception:
-        return error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
 
 
 def _read(answer: httpx.Response) -> Answer:

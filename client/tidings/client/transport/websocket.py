@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidings.client.errors import Lost, Refused, WrongUrl
-from tidings.client.events import LIVE, RESET, Event, Moved
+from tidings.client.events import LIVE, RESET, Event, Moved, parsed
 from tidings.client.retry_policy import error_of, error_of_code
 from tidings.client.subscription import Subscription
-from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
@@ -129,7 +128,7 @@ class Ascent:
 
 def _rank_of(text: str) -> tuple[int, bool, int] | None:
     """None where it is no place, and nothing can be said of it."""
-    place = _parsed(text)
+    place = parsed(text)
     if isinstance(place, cursors.Place):
         return place.page, True, place.slot
     if isinstance(place, cursors.Replication):
@@ -138,14 +137,7 @@ def _rank_of(text: str) -> tuple[int, bool, int] | None:
 
 
 def _is_copied(event_id: str) -> bool:
-    return isinstance(_parsed(event_id), cursors.Replication)
-
-
-def _parsed(text: str) -> cursors.Cursor | None:
-    try:
-        return cursors.parse(text)
-    except InvalidCursor:
-        return None
+    return isinstance(parsed(event_id), cursors.Replication)
 
 
 class Reader:

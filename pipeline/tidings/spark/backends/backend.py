@@ -30,8 +30,8 @@ class Ends:
     projected: int
 
 
-class Plans(Protocol):
-    """What is asked where a read is planned."""
+class Backend(Protocol):
+    """The first four are asked where a read is planned, the others by its tasks."""
 
     def ends(self) -> Ends: ...
 
@@ -46,10 +46,6 @@ class Plans(Protocol):
     def fallen(self, place: Place) -> Replication | Place:
         """What to copy where the log does not go on behind *place*; *place* where it does."""
         ...
-
-
-class Reads(Protocol):
-    """What the tasks of a read ask."""
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         """
@@ -68,9 +64,6 @@ class Reads(Protocol):
             Gone: the feed tells another copy.
         """
         ...
-
-
-class Backend(Plans, Reads, Protocol): ...
 
 
 def even(after: Place, last: Place, count: int) -> list[Stretch]:

@@ -22,7 +22,7 @@ CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user 
 RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
 PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
 CORS_HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", "prefer")
-_ALWAYS = {
+ALWAYS = {
     "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
     "cache-control": "no-cache, no-store, must-revalidate",
 }
@@ -91,7 +91,7 @@ def _error_headers(status: int) -> dict[str, str]:
 
 def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
     """What every answer to a page from *origin* carries, whatever it says."""
-    return {**_ALWAYS, **cors_headers(origin, origins)}
+    return {**ALWAYS, **cors_headers(origin, origins)}
 
 
 def preflight_headers(
