@@ -145,7 +145,8 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
       python -m tidings.local.demo.demo --repo ~/src/project --rate 200
     """
     # A shell that starts it in the background has it ignore Ctrl-C; its parent means it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         if made_up:
             _make_up(url, feed)

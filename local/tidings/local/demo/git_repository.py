@@ -1,21 +1,22 @@
 """
 A git repository as operations on files: its history, and its working tree as it changes.
 
-The object is a path, of type `file`. Whoever folds all operations of `history` has exactly the
-files of that commit, and after those of `WorkingTree` the files on disk. Submodules are no
-files and are left out, as are names that are not UTF-8 or longer than an id may be.
+The object is a path, of type `file`. The operations of `history` fold into exactly the files of the
+head, and with those of `WorkingTree` into the files on disk. Submodules are left out, as are names
+that are not UTF-8 or longer than an id may be.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
-import stat
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidings.core import limits
 from tidings.core.model import timestamps
@@ -24,9 +25,13 @@ Operation = dict[str, Any]
 Warn = Callable[[str], None]
 _HEADER = "%H%x00%ct%x00%an%x00%s%x00"
 _READ_BYTES = 64 * 1024
-_HASHED_AT_ONCE = 100  # paths on one command line, far below what the kernel takes
 _SUBJECT_CHARS_MAX = 200  # a message is shown on one line
 _NO_FILE = ("000000", "160000")  # nothing there, and a submodule
+# What git compares, whatever the user's settings are.
+_COMPARED = (
+    *("--raw", "-r", "-z", "--no-renames", "--no-abbrev", "--no-relative", "--no-ext-diff"),
+    "--ignore-submodules=none",
+)
 
 
 class NoRepository(Exception):
@@ -41,8 +46,26 @@ class Commit:
     subject: str
 
 
+class Change(NamedTuple):
+    """A path that differs between two trees, as `git diff --raw` prints it."""
+
+    old_mode: str
+    new_mode: str
+    old_blob: str
+    new_blob: str
+    path: bytes
+
+    @property
+    def event(self) -> str | None:
+        """None for what is no file on either side: a submodule."""
+        was, is_now = self.old_mode not in _NO_FILE, self.new_mode not in _NO_FILE
+        if was:
+            return "update" if is_now else "delete"
+        return "insert" if is_now else None
+
+
 def ignore(warning: str) -> None:
-    """For callers who do not want to be told."""
+    """For callers who want no warnings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,49 +133,43 @@ def history(
     """
     Each commit of the first-parent line, oldest first, with what it did to files.
 
-    A merge is told as the difference to its first parent, a renamed file as deleted and
-    inserted. Nothing for a repository without a commit.
+    A merge is the difference to its first parent, a renamed file is deleted and inserted. Nothing
+    for a repository without a commit.
 
     Raises:
         NoRepository: see `open_repository`; or git failed on the way.
     """
-    found = open_repository(repo) if isinstance(repo, Path) else repo
-    if found.head is None:
+    opened = open_repository(repo) if isinstance(repo, Path) else repo
+    if opened.head is None:
         return
     names = Names(warn)
-    for commit, changes in _commits(_log(found)):
+    for commit, changes in _commits(_log(opened)):
         operations = []
-        for old_mode, new_mode, blob, path in changes:
-            event = _event(old_mode, new_mode)
-            name = names.decoded(path) if event else None
-            if event and name is not None:
-                operations.append(_committed(found, commit, event, name, blob))
+        for change in changes:
+            if change.event and (name := names.decoded(change.path)) is not None:
+                operations.append(_committed(opened, commit, change, name))
         yield commit, operations
 
 
-def files(repo: Repository, *, warn: Warn = ignore) -> dict[str, str]:
-    """The files of the head and their blobs: what the fold of `history` holds."""
-    if repo.head is None:
-        return {}
-    names = Names(warn)
-    found: dict[str, str] = {}
-    for entry in _split(_git(repo.root, "ls-tree", "-r", "-z", "--full-tree", repo.head)):
-        about, _, path = entry.partition(b"\t")
-        mode, _, blob = about.decode().split(" ")
-        name = names.decoded(path) if mode not in _NO_FILE else None
-        if name is not None:
-            found[name] = blob
-    return found
-
-
 class WorkingTree:
-    """The files on disk, tracked or untracked but not ignored, compared again and again."""
+    """
+    The files on disk, tracked or untracked but not ignored, compared again and again.
+
+    Each time git writes them as a tree, with an index and an object store in a folder for temporary
+    files; the repository's own are only read.
+    """
 
     def __init__(self, repo: Repository, *, warn: Warn = ignore) -> None:
-        self._repo = repo
-        self._names = Names(warn)
-        self._blobs = files(repo)
-        self._marks: dict[str, tuple[int, ...]] = {}
+        self._repo, self._names = repo, Names(warn)
+        self._folder = tempfile.TemporaryDirectory(prefix="tidings-")
+        index, objects = (self._in_repository(name) for name in ("index", "objects"))
+        own = Path(self._folder.name)
+        self._settings = ("env", f"GIT_INDEX_FILE={own / 'index'}", f"GIT_OBJECT_DIRECTORY={own}")
+        (own / "info").mkdir()
+        (own / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
+        if os.path.exists(index):  # it tells which files are as in the head: git reads the others
+            shutil.copyfile(index, own / "index")
+        self._tree = f"{repo.head}^{{tree}}" if repo.head else self._git("mktree").decode().strip()
 
     def changes(self) -> list[Operation]:
         """
@@ -161,112 +178,37 @@ class WorkingTree:
         Raises:
             NoRepository: git failed.
         """
-        marks = self._scan()
-        fresh = [name for name, mark in marks.items() if self._marks.get(name) != mark]
-        if not self._marks:
-            fresh = self._unlike_head(fresh)
-        blobs = self._hashed(fresh)
+        self._git("add", "--all", "--ignore-errors", check=False)  # a file may vanish meanwhile
+        before, self._tree = self._tree, self._git("write-tree").decode().strip()
+        compared = iter(_split(self._git("diff-tree", *_COMPARED, before, self._tree)))
         operations = []
-        for name in [name for name in self._blobs if name not in marks]:
-            del self._blobs[name]
-            operations.append(self._seen("delete", name, None))
-        for name, blob in blobs.items():
-            before = self._blobs.get(name)
-            if blob != before:
-                self._blobs[name] = blob
-                operations.append(self._seen("update" if before else "insert", name, blob))
-        # A file that vanished before it could be hashed is looked at again.
-        self._marks = {name: mark for name, mark in marks.items() if name in self._blobs}
+        for entry in compared:
+            change = _change(entry, next(compared))
+            name = self._names.decoded(change.path) if change.event else None
+            if change.event and name is not None and change.old_blob != change.new_blob:
+                blob = {} if change.event == "delete" else {"blob": change.new_blob}
+                data = {"message": "working tree", **blob}
+                operations.append(_operation(change.event, name, _parents(self._repo, name), data))
         return operations
 
-    def _scan(self) -> dict[str, tuple[int, ...]]:
-        """A mark for each file that changes when the file does."""
-        listed = _git(self._repo.root, "ls-files", "-z", "-c", "-o", "--exclude-standard")
-        marks: dict[str, tuple[int, ...]] = {}
-        for path in _split(listed):
-            try:
-                status = os.lstat(os.path.join(os.fsencode(self._repo.root), path))
-            except OSError:
-                continue
-            if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-                continue
-            name = self._names.decoded(path)
-            if name is not None:
-                marks[name] = (status.st_mtime_ns, status.st_size, status.st_mode, status.st_ino)
-        return marks
+    def _git(self, *arguments: str, check: bool = True) -> bytes:
+        return _git(self._repo.root, *arguments, settings=self._settings, check=check)
 
-    def _unlike_head(self, names: Sequence[str]) -> list[str]:
-        """Those git itself does not know to be as in the head: the others need no reading."""
-        if self._repo.head is None:
-            return list(names)
-        changed = _git(
-            self._repo.root,
-            "diff",
-            "--name-only",
-            "-z",
-            "--no-renames",
-            "--no-relative",
-            "--no-ext-diff",
-            self._repo.head,
-        )
-        unlike = {os.fsdecode(path) for path in _split(changed)}
-        return [name for name in names if name in unlike or name not in self._blobs]
-
-    def _hashed(self, names: Sequence[str]) -> dict[str, str]:
-        blobs: dict[str, str] = {}
-        regular = []
-        for name in names:
-            path = self._repo.root / name
-            if path.is_symlink():  # git keeps where it points to, not what is there
-                blobs |= self._hashed_link(name, path)
-            else:
-                regular.append(name)
-        for at in range(0, len(regular), _HASHED_AT_ONCE):
-            blobs |= self._hashed_together(regular[at : at + _HASHED_AT_ONCE])
-        return blobs
-
-    def _hashed_link(self, name: str, path: Path) -> dict[str, str]:
-        try:
-            target = os.fsencode(os.readlink(path))
-        except OSError:
-            return {}
-        hashed = _git(self._repo.root, "hash-object", "--stdin", stdin=target)
-        return {name: hashed.decode().strip()}
-
-    def _hashed_together(self, names: Sequence[str]) -> dict[str, str]:
-        """One file that vanished fails all of them; then each is tried by itself."""
-        try:
-            hashed = _git(self._repo.root, "hash-object", "--", *names).decode().split()
-        except NoRepository:
-            if len(names) == 1:
-                return {}
-            return {k: v for name in names for k, v in self._hashed_together([name]).items()}
-        return dict(zip(names, hashed, strict=True))
-
-    def _seen(self, event: str, name: str, blob: str | None) -> Operation:
-        data = {"message": "working tree", **({"blob": blob} if blob else {})}
-        return _operation(event, name, _parents(self._repo, name), data)
+    def _in_repository(self, name: str) -> str:
+        path = _git(self._repo.root, "rev-parse", "--git-path", name).removesuffix(b"\n")
+        return os.path.join(self._repo.root, os.fsdecode(path))
 
 
-def _event(old_mode: str, new_mode: str) -> str | None:
-    """From no file to a file, and so on; a submodule is none."""
-    return {
-        (False, True): "insert",
-        (True, True): "update",
-        (True, False): "delete",
-    }.get((old_mode not in _NO_FILE, new_mode not in _NO_FILE))
-
-
-def _committed(repo: Repository, commit: Commit, event: str, name: str, blob: str) -> Operation:
+def _committed(repo: Repository, commit: Commit, change: Change, name: str) -> Operation:
     parents = _parents(repo, name)
     if commit.author:
         parents.append(f"author/{commit.author}")
     data = {"commit": commit.hash[:12], "message": commit.subject}
-    if event != "delete":
-        data["blob"] = blob
-    made = _operation(event, name, parents, data)
+    if change.event != "delete":
+        data["blob"] = change.new_blob
+    operation = _operation(str(change.event), name, parents, data)
     moment = _timestamp(commit.time_s)
-    return {**made, "timestamp": moment} if moment else made
+    return {**operation, "timestamp": moment} if moment else operation
 
 
 def _operation(event: str, name: str, parents: list[str], data: dict[str, str]) -> Operation:
@@ -285,21 +227,25 @@ def _timestamp(time_s: int) -> str | None:
         return None
 
 
-def _commits(tokens: Iterator[bytes]) -> Iterator[tuple[Commit, list[tuple[str, str, str, bytes]]]]:
+def _commits(tokens: Iterator[bytes]) -> Iterator[tuple[Commit, list[Change]]]:
     """The fields of `git log -z`: four of a header, then mode-and-blob and path of each file."""
     commit: Commit | None = None
-    changes: list[tuple[str, str, str, bytes]] = []
+    changes: list[Change] = []
     for token in tokens:
         token = token.lstrip(b"\n")
         if token.startswith(b":"):
-            old_mode, new_mode, _, blob, _ = token[1:].decode().split(" ")
-            changes.append((old_mode, new_mode, blob, next(tokens)))
+            changes.append(_change(token, next(tokens)))
         elif token:
             if commit:
                 yield commit, changes
             commit, changes = _header(token, next(tokens), next(tokens), next(tokens)), []
     if commit:
         yield commit, changes
+
+
+def _change(entry: bytes, path: bytes) -> Change:
+    old_mode, new_mode, old_blob, new_blob, _ = entry[1:].decode().split(" ")
+    return Change(old_mode, new_mode, old_blob, new_blob, path)
 
 
 def _header(commit_hash: bytes, time_s: bytes, author: bytes, subject: bytes) -> Commit:
@@ -315,9 +261,8 @@ def _header(commit_hash: bytes, time_s: bytes, author: bytes, subject: bytes) ->
 def _log(repo: Repository) -> Iterator[bytes]:
     """Its fields as they come: a long history is never held as a whole."""
     command = [
-        "git", "-c", "log.showSignature=false", "log", "--first-parent", "-m", "--raw", "-r", "-z",
-        "--no-renames", "--reverse", "--root", "--no-abbrev", "--no-relative", "--no-ext-diff",
-        "--ignore-submodules=none", "--encoding=UTF-8", f"--format=tformat:{_HEADER}",
+        "git", "-c", "log.showSignature=false", "log", "--first-parent", "-m", *_COMPARED,
+        "--reverse", "--root", "--encoding=UTF-8", f"--format=tformat:{_HEADER}",
         str(repo.head), "--",
     ]  # fmt: skip
     with subprocess.Popen(command, cwd=repo.root, stdout=subprocess.PIPE) as process:
@@ -330,13 +275,13 @@ def _log(repo: Repository) -> Iterator[bytes]:
         raise NoRepository(f"git log failed in {repo.root} ({process.returncode})")
 
 
-def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
+def _git(folder: Path, *arguments: str, settings: Sequence[str] = (), check: bool = True) -> bytes:
     try:
         done = subprocess.run(
             # Without locks: whoever works in the repository is not disturbed.
-            ["git", "--no-optional-locks", *arguments],
+            [*settings, "git", "--no-optional-locks", *arguments],
             cwd=folder,
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
         )
@@ -344,7 +289,7 @@ def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
         raise NoRepository(
             "git is not installed here, and the demo reads a git repository"
         ) from None
-    if done.returncode:
+    if check and done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
         raise NoRepository(f"{folder}: {said.removeprefix('fatal: ') or 'git failed'}")
     return done.stdout
