@@ -7,14 +7,9 @@ expires like the connection.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
 from tidings.aws.dynamodb.items.listeners import filter
 from tidings.core.websocket.connections import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def kind(feed: str) -> str:
@@ -36,7 +31,7 @@ def encode(feed: str, change: Change, *, expires_ms: int) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Change:
+def decode(item: Item) -> Change:
     return Change(
         connection_id=text_of(item, "name"),
         joins=item["joins"]["BOOL"],

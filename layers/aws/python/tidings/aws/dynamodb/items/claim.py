@@ -7,8 +7,6 @@ takes its time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     expiry,
@@ -19,9 +17,6 @@ from tidings.aws.dynamodb.items.attributes import (
     text_of,
 )
 from tidings.core.log.idempotency import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def key(feed: str, name: str) -> Item:
@@ -38,7 +33,7 @@ def encode(feed: str, claim: Claim) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Claim:
+def decode(item: Item) -> Claim:
     return Claim(
         key=text_of(item, "name"),
         fingerprint=text_of(item, "fingerprint"),

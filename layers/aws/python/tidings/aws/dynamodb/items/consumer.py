@@ -8,8 +8,6 @@ nothing was ever acknowledged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     expiry,
@@ -25,9 +23,6 @@ from tidings.core import limits
 from tidings.core.consumers import ack_ranges, position
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
 from tidings.core.model import filters
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PREFIX = "consumer#"
 
@@ -67,7 +62,7 @@ def encode(consumer: Consumer) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Consumer:
+def decode(item: Item) -> Consumer:
     return Consumer(
         feed=text_of(item, "kind").removeprefix(_PREFIX),
         name=text_of(item, "name"),
@@ -105,7 +100,7 @@ def encode_parked(feed: str, name: str, parked: Parked) -> Item:
     }
 
 
-def decode_parked(item: Mapping[str, Any]) -> Parked:
+def decode_parked(item: Item) -> Parked:
     return Parked(
         text_of(item, "name"),
         text_of(item, "line"),
@@ -129,7 +124,7 @@ def encode_note(feed: str, name: str, note: Note, unique: str) -> Item:
     }
 
 
-def decode_note(item: Mapping[str, Any]) -> Note:
+def decode_note(item: Item) -> Note:
     return Note(
         number_of(item, "at"),
         text_of(item, "who"),
@@ -149,7 +144,7 @@ def _failure(failure: Failure) -> Item:
     }
 
 
-def _failure_of(value: Mapping[str, Any] | None) -> Failure | None:
+def _failure_of(value: Item | None) -> Failure | None:
     if value is None:
         return None
     fields = value["M"]

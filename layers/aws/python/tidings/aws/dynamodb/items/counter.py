@@ -8,13 +8,13 @@ at the latest by its expiry.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import Item, number_of, text, text_of
 from tidings.core.counters import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 REFUSED, SERVED = "refused", "served"
 _AT = "at#"
@@ -33,7 +33,7 @@ def presence(feed: str, place: str) -> Item:
     return key(feed, _AT + place)
 
 
-def decode(items: Iterable[Mapping[str, Any]], *, now_ms: int) -> Totals:
+def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
     """Of all items of a feed, in any order."""
     counts, clients = {REFUSED: 0, "connections": 0, "sent": 0}, 0
     for item in items:

@@ -7,13 +7,8 @@ expires as the page was to, when it was written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, body, body_of, expiry, text
 from tidings.core.state.removed_parents import RemovedParents
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def partition(feed: str) -> str:
@@ -33,5 +28,5 @@ def encode(feed: str, departures: RemovedParents) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> RemovedParents:
+def decode(item: Item) -> RemovedParents:
     return RemovedParents(int(item["key"]["S"], 16), body_of(item["body"]))

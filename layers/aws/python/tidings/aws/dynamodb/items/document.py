@@ -6,8 +6,6 @@ Key: `sheet#<feed>`, name. `text` is left out where it is empty.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     number,
@@ -17,9 +15,6 @@ from tidings.aws.dynamodb.items.attributes import (
     without_empty,
 )
 from tidings.core.changeagent.documents import OperatorDocument
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def key(feed: str, name: str) -> Item:
@@ -34,6 +29,6 @@ def encode(feed: str, name: str, operator_document: OperatorDocument) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> OperatorDocument:
+def decode(item: Item) -> OperatorDocument:
     """An empty one where there is no item."""
     return OperatorDocument(text_of(item, "text"), number_of(item, "version"))

@@ -9,13 +9,8 @@ on, and at what: a fence, a beat, and a minute.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text, text_of
 from tidings.core.followers.leases import Lease
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PREFIX = "follower#"
 
@@ -41,7 +36,7 @@ def encode(lease: Lease) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Lease:
+def decode(item: Item) -> Lease:
     return Lease(
         feed=text_of(item, "kind").removeprefix(_PREFIX),
         name=text_of(item, "name"),

@@ -12,8 +12,6 @@ whose time is over are not read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     expiry,
@@ -29,9 +27,6 @@ from tidings.aws.dynamodb.items.listeners import filter
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NUMBERS = {
     "until": "expires_ms",
@@ -80,7 +75,7 @@ def encode(feed: str, found: Key) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Key:
+def decode(item: Item) -> Key:
     return Key(
         id=text_of(item, "name"),
         digest=text_of(item, "digest"),

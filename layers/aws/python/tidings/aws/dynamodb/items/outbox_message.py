@@ -8,13 +8,8 @@ Key: feed, id; the id begins with the time, so that a query has them in order. O
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of
 from tidings.core.ingest.outbox import OutboxMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def key(feed: str, message_id: str) -> Item:
@@ -29,5 +24,5 @@ def encode_refused(feed: str, message: OutboxMessage, reason: str) -> Item:
     return {**encode(f"refused#{feed}", message), "reason": text(reason)}
 
 
-def decode(item: Mapping[str, Any]) -> OutboxMessage:
+def decode(item: Item) -> OutboxMessage:
     return OutboxMessage(text_of(item, "id"), text_of(item, "kind"), text_of(item, "body"))

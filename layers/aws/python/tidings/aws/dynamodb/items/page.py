@@ -7,7 +7,7 @@ it is, `at` is the commit time in ms. `slots` are those of its entries, where so
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import (
     Item,
@@ -24,7 +24,7 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.core.model.pages import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 def key(feed: str, page: int) -> Item:
@@ -42,7 +42,7 @@ def encode(feed: str, page: Page) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Page:
+def decode(item: Item) -> Page:
     """A page from a whole item or from the attributes that readers ask for."""
     return Page(
         int(item["page"]["N"]),

@@ -7,8 +7,6 @@ passwords are hashes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     Value,
@@ -23,9 +21,6 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def key(feed: str) -> Item:
@@ -46,7 +41,7 @@ def encode(feed: str, profile: Profile) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Profile:
+def decode(item: Item) -> Profile:
     """The defaults where there is no item."""
     return Profile(
         object_url=text_of(item, "object_url"),

@@ -7,13 +7,8 @@ round; `began` is in ms.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text
 from tidings.core.log.renewal import Round
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def key(feed: str) -> Item:
@@ -25,6 +20,6 @@ def encode(round_: Round) -> Item:
     return {"page": number(round_.page), "began": number(round_.began_ms)}
 
 
-def decode(item: Mapping[str, Any]) -> Round:
+def decode(item: Item) -> Round:
     """`Round()` where there is no item."""
     return Round(number_of(item, "page"), number_of(item, "began"))

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text_of, without_empty
 from tidings.core.settings.revocations import FOR_GOOD, Admission
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def encode(admission: Admission) -> Item:
@@ -17,6 +12,6 @@ def encode(admission: Admission) -> Item:
     return {**without_empty({"key": admission.key}), **until, **rate}
 
 
-def decode(item: Mapping[str, Any]) -> Admission:
+def decode(item: Item) -> Admission:
     found = Admission(text_of(item, "key"), number_of(item, "until"), number_of(item, "rate"))
     return found if found.may_end else FOR_GOOD

@@ -7,13 +7,8 @@ commit time of its page in ms; a deleted object expires, one that lives does not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, expiry, expiry_ms, number, text, text_of
 from tidings.core.state.rows import ABSENT, Row, bucket_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NUMBERS = ("page", "slot", "at")
 ATTRIBUTES = (*_NUMBERS, "line", "expires")  # beside the key
@@ -50,7 +45,7 @@ def values(row: Row) -> Item:
     return {name: each for name, each in found.items() if each not in (number(ABSENT), text(""))}
 
 
-def decode(item: Mapping[str, Any]) -> Row:
+def decode(item: Item) -> Row:
     try:
         return Row(
             item["key"]["S"],
@@ -64,7 +59,7 @@ def decode(item: Mapping[str, Any]) -> Row:
         return _not_whole(item)
 
 
-def _not_whole(item: Mapping[str, Any]) -> Row:
+def _not_whole(item: Item) -> Row:
     """An item that lacks what every row has."""
     page, slot, at = (int(item[name]["N"]) if name in item else ABSENT for name in _NUMBERS)
     return Row(item["key"]["S"], page, slot, at, text_of(item, "line"), expiry_ms(item))

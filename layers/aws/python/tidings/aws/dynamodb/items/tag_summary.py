@@ -7,13 +7,8 @@ a Bloom filter. It expires as the last page was to, when it was written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, body_of, expiry, number, number_of, text
 from tidings.core.changeagent.tag_index import Summary
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def partition(feed: str) -> str:
@@ -34,11 +29,11 @@ def encode(feed: str, summary: Summary) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Summary:
+def decode(item: Item) -> Summary:
     bits = body_of(item["bits"])
     assert isinstance(bits, bytes)
     return Summary(number_of(item, "first"), page_of(item), bits)
 
 
-def page_of(item: Mapping[str, Any]) -> int:
+def page_of(item: Item) -> int:
     return int(item["key"]["S"], 16)

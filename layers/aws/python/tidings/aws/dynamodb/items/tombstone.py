@@ -6,13 +6,8 @@ Key: `remembered#<feed>`, `-`. The fields are those of `tombstones.Remembered`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text
 from tidings.core.state.tombstones import Remembered
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FIELDS = ("life_ms", "least_ms", "since_ms")
 
@@ -26,5 +21,5 @@ def values(remembered: Remembered, prefix: str) -> Item:
     return {f"{prefix}{name}": number(getattr(remembered, name)) for name in FIELDS}
 
 
-def decode(item: Mapping[str, Any]) -> Remembered:
+def decode(item: Item) -> Remembered:
     return Remembered(*(number_of(item, name) for name in FIELDS))

@@ -7,8 +7,6 @@ ends; should that be missed, it expires `SAFETY_MS` after it was opened.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items import revocation
 from tidings.aws.dynamodb.items.attributes import (
     Item,
@@ -22,9 +20,6 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.aws.dynamodb.items.listeners import filter, listener
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SAFETY_MS = 3 * 3600 * 1000  # API Gateway ends every connection after two hours
 PREFIX = "connection#"
@@ -56,7 +51,7 @@ def encode(connection: Connection) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Connection:
+def decode(item: Item) -> Connection:
     return Connection(
         id=text_of(item, "kind").removeprefix(PREFIX),
         opened_ms=number_of(item, "opened"),

@@ -8,13 +8,10 @@ wanted.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidings.aws.dynamodb.items.attributes import Item, text
 from tidings.core.model.filters import EVERYTHING, Filter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NAME = "filter"
 
@@ -30,7 +27,7 @@ def encode(wanted: Filter) -> Item:
     return {_NAME: text(json.dumps(given, separators=(",", ":")))} if given else {}
 
 
-def decode(item: Mapping[str, Any]) -> Filter:
+def decode(item: Item) -> Filter:
     if _NAME not in item:
         return EVERYTHING
     given = json.loads(item[_NAME]["S"])

@@ -5,13 +5,9 @@ A listener as an attribute of its connection: JSON in ASCII; none for other clie
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 from tidings.aws.dynamodb.items.attributes import Item, text
 from tidings.core.triton.registration import Kind, Listener
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NAME = "listener"
 
@@ -29,7 +25,7 @@ def encode(listener: Listener | None) -> Item:
     return {_NAME: text(json.dumps(fields, separators=(",", ":")))}
 
 
-def decode(item: Mapping[str, Any]) -> Listener | None:
+def decode(item: Item) -> Listener | None:
     if _NAME not in item:
         return None
     fields = json.loads(item[_NAME]["S"])

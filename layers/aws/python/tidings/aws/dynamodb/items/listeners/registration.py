@@ -7,13 +7,8 @@ should that be missed, it expires like one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import Item, expiry, text, text_of, without_empty
 from tidings.core.triton.registration import Kind, Listener, Registered
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def kind(feed: str) -> str:
@@ -36,7 +31,7 @@ def encode(
     }
 
 
-def decode(item: Mapping[str, Any]) -> Registered:
+def decode(item: Item) -> Registered:
     instance, _, resource = text_of(item, "name").partition("\0")
     return Registered(
         connection_id=text_of(item, "connection"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KEY: Item = {"kind": text("roster"), "name": text("-")}
 
 
-def place(last: Mapping[str, Any]) -> str:
+def place(last: Item) -> str:
     """The place behind the item with the key *last*; of no key the end."""
     return json.dumps([last["kind"]["S"], last["name"]["S"]]) if last else ""
 
@@ -42,7 +42,7 @@ def encode(round_: Round) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Round:
+def decode(item: Item) -> Round:
     """`Round()` where there is no item."""
     counted, told = _numbers_of(item, "counted"), _numbers_of(item, "told")
     return Round(text_of(item, "at"), counted, told)
@@ -52,6 +52,6 @@ def _numbers(values: Mapping[str, int]) -> Item:
     return {"M": {name: number(value) for name, value in values.items()}}
 
 
-def _numbers_of(item: Mapping[str, Any], name: str) -> dict[str, int]:
+def _numbers_of(item: Item, name: str) -> dict[str, int]:
     found = item.get(name, {"M": {}})["M"]
     return {each: int(value["N"]) for each, value in found.items()}

@@ -8,15 +8,10 @@ subscription; should that be missed, it expires like the connection.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items import revocation
 from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
 from tidings.aws.dynamodb.items.listeners import filter
 from tidings.core.websocket.connections import Subscription
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def kind(feed: str) -> str:
@@ -47,7 +42,7 @@ def encode(feed: str, filter_key: str, watch: Subscription, *, expires_ms: int) 
     }
 
 
-def decode(item: Mapping[str, Any]) -> Subscription:
+def decode(item: Item) -> Subscription:
     _, _, connection_id = text_of(item, "name").partition("\0")
     since = number_of(item, "since")
     return Subscription(connection_id, filter.decode(item), since, revocation.decode(item))

@@ -7,8 +7,6 @@ for ever, because their terms must not begin again; who is not heard of is forgo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     expiry,
@@ -21,9 +19,6 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.core import limits
 from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.source import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SEAT, _MEMBER = "seat#", "member#"
 
@@ -42,7 +37,7 @@ def encode(seat: LeaderLease) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> LeaderLease:
+def decode(item: Item) -> LeaderLease:
     return LeaderLease(
         text_of(item, "kind").removeprefix(_SEAT),
         int(text_of(item, "name")),
@@ -68,7 +63,7 @@ def encode_member(member: Member) -> Item:
     }
 
 
-def decode_member(item: Mapping[str, Any]) -> Member:
+def decode_member(item: Item) -> Member:
     return Member(
         text_of(item, "kind").removeprefix(_MEMBER),
         text_of(item, "name"),

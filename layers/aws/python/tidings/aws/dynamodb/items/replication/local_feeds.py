@@ -7,12 +7,12 @@ is what TIDINGS_SOURCES would say of the chained ones, left out where there is n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of, without_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 
 def key() -> Item:
@@ -27,10 +27,10 @@ def encode(feeds: Iterable[str], sources: str = "") -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> frozenset[str]:
+def decode(item: Item) -> frozenset[str]:
     """Empty where there is no item."""
     return frozenset(text_of(item, "feeds").split(",")) - {""}
 
 
-def sources_of(item: Mapping[str, Any]) -> str:
+def sources_of(item: Item) -> str:
     return text_of(item, "sources")

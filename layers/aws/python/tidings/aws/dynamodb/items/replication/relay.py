@@ -11,15 +11,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text, text_of
 from tidings.core.errors import BrokenRelay
 from tidings.core.replication.replica import Condition, Copy, Counts, Relay, Wanted
 from tidings.core.replication.source import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KIND = "relay"
 _ENUMS = {"wanted": Wanted, "condition": Condition, "role": Role}
@@ -40,7 +37,7 @@ def encode(relay: Relay) -> Item:
     }
 
 
-def decode(item: Mapping[str, Any]) -> Relay:
+def decode(item: Item) -> Relay:
     """
     Raises:
         BrokenRelay: it is none that `encode` made.
