@@ -36,12 +36,12 @@ class Seats(Construct):
     def allow(self, role: iam.Role) -> None:
         """Look who leads, and take a seat."""
         role.add_to_policy(
-            iam.PolicyStatement(actions=list(deployment.SEAT_ACTIONS), resources=[self.arn])
+            iam.PolicyStatement(actions=list(deployment.COORDINATION_ACTIONS), resources=[self.arn])
         )
 
     def _table(self, stage: Stage) -> dynamodb.Table:
         """Under a key that AWS owns: other accounts could not use one of this account's."""
-        table = deployment.SEATS
+        table = deployment.COORDINATION_TABLE
         made = dynamodb.Table(
             self,
             "Table",
@@ -66,7 +66,7 @@ class Seats(Construct):
 def _of_account(account: str) -> iam.PolicyStatement:
     """Who in that account may is said there; a policy of a table cannot name its own ARN."""
     return iam.PolicyStatement(
-        actions=list(deployment.SEAT_ACTIONS),
+        actions=list(deployment.COORDINATION_ACTIONS),
         principals=[iam.AccountPrincipal(account)],
         resources=["*"],
     )

@@ -10,7 +10,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
 from tidings.aws.config import sources
-from tidings.aws.config.deployment import SEAT_ACTIONS
+from tidings.aws.config.deployment import COORDINATION_ACTIONS
 from tidings.aws.config.stages import SOURCES_OUTPUT
 
 from infra import settings
@@ -82,7 +82,9 @@ def test_a_table_of_another_account_is_named_by_its_arn() -> None:
     url = told(template, "follow-relay")["TIDINGS_COORDINATOR"]
     assert sources.coordinator(url) == sources.CoordinatorUrl(ARN, "eu-west-1")
     allowed = template.statements(template.role_of("follow-relay"))
-    assert [each["Action"] for each in allowed if each["Resource"] == ARN] == [list(SEAT_ACTIONS)]
+    assert [each["Action"] for each in allowed if each["Resource"] == ARN] == [
+        list(COORDINATION_ACTIONS)
+    ]
 
 
 def test_chained_feeds_have_alarms(leading: Template) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from botocore.exceptions import EndpointConnectionError  # noqa: TID251 the twin creates tables
-from tidings.aws.config.deployment import SEATS
+from tidings.aws.config.deployment import COORDINATION_TABLE
 from tidings.aws.config.sources import RESTART_OFFSET_MAX, CoordinatorUrl
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.core.model.feeds import DEFAULT_FEED
@@ -84,7 +84,7 @@ def create_leases(url: str, coordinator: CoordinatorUrl | None) -> None:
         return
     client = engine.tables_client(coordinator.endpoint or url)
     with contextlib.suppress(EndpointConnectionError):
-        tables.create_one(client, coordinator.table, SEATS)
+        tables.create_one(client, coordinator.table, COORDINATION_TABLE)
 
 
 def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> None:

@@ -41,7 +41,7 @@ class Grant:
 @dataclass(frozen=True, slots=True)
 class Function:
     """
-    One deployed Lambda function, `functions/<folder>/handler.py`.
+    One deployed Lambda function, `functions/<folder>/handler.py`; *folder* defaults to the name.
 
     *sockets* may post to WebSocket connections; *invokes* names functions it may wake.
     *streams* answers by response streaming (an ASGI app) instead of a handler. *endless*: so long
@@ -53,10 +53,10 @@ class Function:
     """
 
     name: str
-    folder: str
     timeout_s: int
-    memory_mb: int
     grants: tuple[Grant, ...]
+    folder: str = ""
+    memory_mb: int = 512
     sockets: bool = False
     invokes: tuple[str, ...] = ()
     streams: bool = False
@@ -65,6 +65,9 @@ class Function:
     archive: str = ""
     coordinates: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", self.folder or self.name)
 
 
 KINDS = ("INSERT", "MODIFY", "REMOVE")  # of records, as a stream names them
@@ -76,7 +79,7 @@ class StreamSource:
     A DynamoDB stream that invokes a function.
 
     Reads from TRIM_HORIZON, splits a failing batch, reports single items, gives a record up
-    after *age_max_s* or *retries_max* and sends it to S3: a doorbell is safe to lose. Records of
+    after *age_max_s* or *retries_max* and sends it to S3: a wake-up is safe to lose. Records of
     other *kinds* invoke nothing.
     """
 
@@ -102,12 +105,19 @@ _PUT = ("dynamodb:PutItem",)
 _UPDATE = ("dynamodb:UpdateItem",)
 _DELETE = ("dynamodb:DeleteItem",)
 _SCAN = ("dynamodb:Scan",)
+_BATCH_GET = ("dynamodb:BatchGetItem",)
+_BATCH_WRITE = ("dynamodb:BatchWriteItem",)
+
+
+def _grants(**tables: tuple[str, ...]) -> tuple[Grant, ...]:
+    return tuple(Grant(table, actions) for table, actions in tables.items())
+
 
 # What the job of a sync may do: `tidings.sync.emr`.
-JOB_GRANTS = (Grant("log", _READ), Grant("state", _READ), Grant("control", _READ))
+JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 # What that of the tables may do, beside the archive: `tidings.lake.emr`.
-LAKE_GRANTS = (Grant("control", _READ),)
+LAKE_GRANTS = _grants(control=_READ)
 
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
@@ -118,57 +128,42 @@ TABLES = (
 )
 
 # Where leaders of chained feeds are elected: one table for all who may lead (docs/CHAINING.md).
-SEATS = Table("seats", "", "kind", ("name", "S"), "expires")
-SEAT_ACTIONS = (*_READ, *_PUT)
+COORDINATION_TABLE = Table("seats", "", "kind", ("name", "S"), "expires")
+COORDINATION_ACTIONS = (*_READ, *_PUT)
 
-# Whoever is asked by clients also counts what keys with a rate have used, in `control`.
-
-# What takes a number, keeps a claim, and puts a page.
-_APPENDS = (Grant("log", _QUERY + _PUT), Grant("control", _UPDATE + _PUT + _GET))
+# To append: take a number, keep a claim, put a page. Functions that serve clients also count what
+# keys with a rate have used, in `control`.
+_APPENDS = _grants(log=_QUERY + _PUT, control=_UPDATE + _PUT + _GET)
 
 # What the app that streams reads; it counts its streams and their events.
-_STREAMS = (
-    Grant("log", _QUERY),
-    Grant("state", _QUERY),
-    Grant("control", _READ + _UPDATE + _DELETE),
-)
+_STREAMS = _grants(log=_QUERY, state=_QUERY, control=_READ + _UPDATE + _DELETE)
 
 FUNCTIONS = (
     Function(
         "ingest",
-        "ingest",
         timeout_s=10,
-        memory_mb=512,
         # For keys bounded by parents it looks at the objects that they would change.
-        grants=(
-            Grant("log", _QUERY + _PUT),
-            Grant("control", _READ + _UPDATE + _PUT),
-            Grant("state", ("dynamodb:BatchGetItem",)),
-        ),
+        grants=_grants(log=_QUERY + _PUT, control=_READ + _UPDATE + _PUT, state=_BATCH_GET),
     ),
     Function(
         "follow-state",
-        "follow",
+        folder="follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        grants=(
-            Grant("log", _QUERY + _PUT),
-            Grant("state", ("dynamodb:BatchGetItem", "dynamodb:PutItem")),
-            Grant("control", _READ + _UPDATE),
-        ),
+        grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET + _PUT, control=_READ + _UPDATE),
         invokes=("follow-state", "follow-push"),
         environment={"TIDINGS_FOLLOWER": "state"},
     ),
     Function(
         "follow-push",
-        "follow",
+        folder="follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        grants=(
-            Grant("log", _QUERY + _PUT),
-            Grant("state", _QUERY),
-            Grant("control", _READ + _UPDATE),
-            Grant("connections", _READ + _PUT + _DELETE),
+        grants=_grants(
+            log=_QUERY + _PUT,
+            state=_QUERY,
+            control=_READ + _UPDATE,
+            connections=_READ + _PUT + _DELETE,
         ),
         sockets=True,
         invokes=("follow-push",),
@@ -176,211 +171,117 @@ FUNCTIONS = (
     ),
     Function(
         "follow-archive",
-        "follow",
+        folder="follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        grants=(Grant("log", _QUERY), Grant("control", _READ + _UPDATE)),
+        grants=_grants(log=_QUERY, control=_READ + _UPDATE),
         invokes=("follow-archive",),
         archive="write",
         environment={"TIDINGS_FOLLOWER": "archive"},
     ),
     Function(
         "follow-relay",
-        "relay",
+        folder="relay",
         timeout_s=limits.RELAY_TIMEOUT_S,
-        memory_mb=512,
-        grants=(
-            Grant("log", _QUERY + _PUT),
-            Grant("state", _QUERY + _PUT),
-            Grant("control", _GET + _PUT + _UPDATE),
-        ),
+        grants=_grants(log=_QUERY + _PUT, state=_QUERY + _PUT, control=_GET + _PUT + _UPDATE),
         invokes=("follow-relay", "follow-state", "follow-push"),
         coordinates=True,
     ),
+    Function("connect", timeout_s=5, memory_mb=256, grants=_grants(connections=_PUT)),
+    Function("disconnect", timeout_s=5, memory_mb=256, grants=_grants(connections=_GET + _DELETE)),
     Function(
-        "connect",
-        "connect",
-        timeout_s=5,
-        memory_mb=256,
-        grants=(Grant("connections", _PUT),),
-    ),
-    Function(
-        "disconnect",
-        "disconnect",
-        timeout_s=5,
-        memory_mb=256,
-        grants=(Grant("connections", _GET + _DELETE),),
-    ),
-    Function(
-        "receive",
         "receive",
         timeout_s=10,
-        memory_mb=512,
-        grants=(
-            Grant("log", _QUERY),
-            Grant("control", _READ + _UPDATE),
-            Grant("connections", _GET + _PUT + _DELETE),
-        ),
+        grants=_grants(log=_QUERY, control=_READ + _UPDATE, connections=_GET + _PUT + _DELETE),
         sockets=True,
         invokes=("replay", "follow-push"),
         archive="read",
     ),
     Function(
-        "replay",
         "replay",
         timeout_s=limits.REPLAY_TIMEOUT_S,
         memory_mb=1024,
-        grants=(
-            Grant("log", _QUERY),
-            Grant("state", _QUERY),
-            Grant("control", _READ + _UPDATE),
-            Grant("connections", _GET + _PUT + _DELETE),
+        grants=_grants(
+            log=_QUERY, state=_QUERY, control=_READ + _UPDATE, connections=_GET + _PUT + _DELETE
         ),
         sockets=True,
         invokes=("replay", "follow-push"),
         archive="read",
     ),
-    Function(
-        "stream",
-        "stream",
-        timeout_s=900,
-        memory_mb=512,
-        grants=_STREAMS,
-        streams=True,
-        endless=True,
-        archive="read",
-    ),
+    Function("stream", timeout_s=900, grants=_STREAMS, streams=True, endless=True, archive="read"),
     # The same app once more: instances of `stream` are held by readers who may have left, and what
     # is answered within half a minute must not wait for them.
     Function(
         "list",
-        "stream",
+        folder="stream",
         timeout_s=limits.LIST_TIMEOUT_S,
-        memory_mb=512,
         grants=_STREAMS,
         streams=True,
         archive="read",
     ),
     Function(
         "correct",
-        "correct",
         timeout_s=limits.CORRECT_TIMEOUT_S,
         memory_mb=1024,
-        grants=(
-            Grant("log", _QUERY + _PUT),
-            Grant("state", ("dynamodb:BatchGetItem",)),
-            Grant("control", _READ + _UPDATE),
-        ),
+        grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET, control=_READ + _UPDATE),
         reads=(PLANS,),
     ),
     Function(
-        "amend",
         "amend",
         timeout_s=limits.AMEND_TIMEOUT_S,
         memory_mb=1024,
-        grants=(
-            Grant("log", _QUERY + _PUT),
-            Grant("state", ("dynamodb:BatchGetItem",)),
-            Grant("control", _READ + _UPDATE),
-        ),
+        grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET, control=_READ + _UPDATE),
     ),
+    Function("steer", timeout_s=30, grants=_grants(control=_READ), reads=(PLANS,)),
     Function(
-        "steer",
-        "steer",
-        timeout_s=30,
-        memory_mb=512,
-        grants=(Grant("control", _READ),),
-        reads=(PLANS,),
-    ),
-    Function(
-        "propose",
         "propose",
         timeout_s=20,  # its webhooks have ten seconds
-        memory_mb=512,
         grants=_APPENDS,
     ),
+    Function("publish", timeout_s=10, grants=_APPENDS),
     Function(
-        "publish",
-        "publish",
-        timeout_s=10,
-        memory_mb=512,
-        grants=_APPENDS,
-    ),
-    Function(
-        "forward",
         "forward",
         timeout_s=55,
-        memory_mb=512,
-        grants=(
-            Grant("log", _QUERY + _PUT),
-            Grant("control", _UPDATE + _PUT + _GET),
-            Grant("outbox", _QUERY + _PUT + _DELETE),
+        grants=_grants(
+            log=_QUERY + _PUT, control=_UPDATE + _PUT + _GET, outbox=_QUERY + _PUT + _DELETE
         ),
     ),
     Function(
-        "browse",
         "browse",
         timeout_s=20,
-        memory_mb=512,
-        grants=(
-            Grant("state", ("dynamodb:Query", "dynamodb:BatchGetItem")),
-            Grant("control", _GET + _UPDATE),
-            Grant("connections", ("dynamodb:Query",)),
-        ),
+        grants=_grants(state=_QUERY + _BATCH_GET, control=_GET + _UPDATE, connections=_QUERY),
     ),
     Function(
         "administer",
-        "administer",
         timeout_s=10,
         memory_mb=256,
-        grants=(Grant("log", _QUERY), Grant("control", _READ + _PUT + _UPDATE)),
+        grants=_grants(log=_QUERY, control=_READ + _PUT + _UPDATE),
     ),
     Function(
         "consume",
-        "consume",
         timeout_s=10,
         memory_mb=256,
-        grants=(
-            Grant("log", _QUERY),
-            Grant("control", _READ + _PUT + _UPDATE + _DELETE),
-        ),
+        grants=_grants(log=_QUERY, control=_READ + _PUT + _UPDATE + _DELETE),
     ),
     Function(
         "supervise",
-        "supervise",
         timeout_s=10,
         memory_mb=256,
-        grants=(Grant("log", _QUERY), Grant("control", _GET + _PUT + _UPDATE)),
+        grants=_grants(log=_QUERY, control=_GET + _PUT + _UPDATE),
         invokes=("follow-relay",),
         coordinates=True,
     ),
     Function(
         "index",
-        "index",
         timeout_s=limits.INDEX_TIMEOUT_S,
-        memory_mb=512,
-        grants=(
-            Grant("log", _QUERY),
-            Grant("state", ("dynamodb:Query", "dynamodb:BatchWriteItem")),
-            Grant("control", _READ),
-        ),
+        grants=_grants(log=_QUERY, state=_QUERY + _BATCH_WRITE, control=_READ),
     ),
+    Function("report", timeout_s=10, memory_mb=256, grants=_grants(log=_QUERY, control=_READ)),
     Function(
-        "report",
-        "report",
-        timeout_s=10,
-        memory_mb=256,
-        grants=(Grant("log", _QUERY), Grant("control", _READ)),
-    ),
-    Function(
-        "sweep",
         "sweep",
         timeout_s=55,
-        memory_mb=512,
-        grants=(
-            Grant("log", _QUERY + _UPDATE),
-            Grant("control", _READ + _UPDATE),
-            Grant("connections", _GET + _PUT + _DELETE + _SCAN),
+        grants=_grants(
+            log=_QUERY + _UPDATE, control=_READ + _UPDATE, connections=_GET + _PUT + _DELETE + _SCAN
         ),
         sockets=True,
         invokes=("follow-state", "follow-push", "follow-archive", "follow-relay", "replay"),
@@ -388,23 +289,17 @@ FUNCTIONS = (
 )
 
 # Deployed once for each table that produces (docs/TABLES.md), under a name of its own.
-CAPTURE = Function(
-    "capture",
-    "capture",
-    timeout_s=55,
-    memory_mb=512,
-    grants=(*_APPENDS, Grant("outbox", _PUT + _DELETE)),
-)
+CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PUT + _DELETE))
 
-# A page is news once: it is never changed, and its end by TTL is none. A letter may be put again.
+# A page is written once, and its expiry is no news. A message of the outbox may be put again.
 STREAM_SOURCES = (
     StreamSource("log", "follow-state", 100, 0, 3600, 10, kinds=("INSERT",)),
     StreamSource("log", "follow-push", 100, 0, 3600, 10, kinds=("INSERT",)),
     StreamSource("outbox", "forward", 100, 0, 3600, 10, kinds=("INSERT", "MODIFY")),
 )
 
-# A record is no doorbell here but the only word of a write. One that nothing can be made of is put
-# aside at once, so what fails is the weather: it is tried for half of the day that a stream keeps.
+# Here a record is not just a wake-up: it alone tells of a write. One that no operation can be made
+# of is put aside at once, so a failure is transient: it is retried for half of a stream's day.
 CAPTURE_SOURCE = StreamSource(
     "", CAPTURE.name, batch_size=1000, window_s=0, age_max_s=12 * 3600, retries_max=10_000
 )
