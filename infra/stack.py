@@ -18,26 +18,21 @@ from tidings.aws.config.stages import (
 from infra import circles, suppressions
 from infra.environment import addresses, chained, told
 from infra.parts.alarms import Alarms
-from infra.parts.archive_bucket import ArchiveBucket
+from infra.parts.buckets import ArchiveBucket, SyncBucket
 from infra.parts.dashboard import FeedDashboard
-from infra.parts.function import TidingsFunction
-from infra.parts.gateway_logging import GatewayLogging
+from infra.parts.function import StreamFunction, TidingsFunction
 from infra.parts.http_api import FeedHttpApi
-from infra.parts.key import stage_key
 from infra.parts.lake import Lake
 from infra.parts.layers import Layers
+from infra.parts.logs import GatewayLogging
 from infra.parts.pipeline_job import PipelineJob
 from infra.parts.schedules import Clock
-from infra.parts.seats import Seats
 from infra.parts.socket_api import FeedSocketApi
-from infra.parts.stream_function import StreamFunction
 from infra.parts.stream_source import GivenUp, StreamSource
-from infra.parts.sync_bucket import SyncBucket
 from infra.parts.sync_job import SyncJob
-from infra.parts.sync_machine import SyncMachine
-from infra.parts.sync_starts import SyncStarts
+from infra.parts.sync_machine import SyncMachine, SyncStarts
 from infra.parts.table_producer import Reach, TableProducer, export
-from infra.parts.tables import Tables
+from infra.parts.tables import Coordination, Tables, stage_key
 from infra.settings import Stage
 
 
@@ -56,7 +51,7 @@ class TidingsStack(cdk.Stack):
         self.sockets = FeedSocketApi(self, "Sockets", stage=stage)
         self.sockets.deployed.node.add_dependency(GatewayLogging(self, "GatewayLogging"))
         elected = stage.seats or stage.coordinator
-        self.seats = Seats(self, "Seats", stage=stage) if elected else None
+        self.coordination = Coordination(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
         self.layers = Layers(self, "Layers", tokens=bool(self.values["TIDINGS_OIDC"]))
         self.functions = {each.name: self._function(each) for each in deployment.FUNCTIONS}
@@ -89,7 +84,7 @@ class TidingsStack(cdk.Stack):
             "TIDINGS_OIDC": self.stage.environment.get("TIDINGS_OIDC", ""),
             "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
             "TIDINGS_ARCHIVE": self.archive.url if self.archive else "",
-            **chained(self.stage, self.seats.url if self.seats else ""),
+            **chained(self.stage, self.coordination.url if self.coordination else ""),
         }
 
     def _function(self, function: deployment.Function) -> TidingsFunction:
@@ -112,8 +107,8 @@ class TidingsStack(cdk.Stack):
             self.syncs.allow_reading(made.role, below)
         if self.archive and function.archive:
             self.archive.allow(made.role, function.archive)
-        if self.seats and function.coordinates:
-            self.seats.allow(made.role)
+        if self.coordination and function.coordinates:
+            self.coordination.allow(made.role)
         if function.name in circles.WOKEN:
             made.forget_missed_wakes()
         return made

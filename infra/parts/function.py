@@ -1,4 +1,4 @@
-"""One Lambda function of the blueprint, with what all of them share."""
+"""Lambda functions of the blueprint, with what all of them share; those that stream, too."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from constructs import Construct
 from tidings.aws.config import deployment
 
 from infra import circles
-from infra.names import prefix
+from infra.names import STREAM_HANDLER, prefix
 from infra.parts.layers import ARCHITECTURE, RUNTIME
-from infra.parts.log_group import log_group
+from infra.parts.logs import log_group
+from infra.parts.policies import allow
 from infra.paths import FUNCTIONS, NOT_DEPLOYED
 from infra.settings import Stage
 
@@ -77,19 +78,15 @@ class TidingsFunction(Construct):
 
     def allow_sockets(self, arns: Sequence[str]) -> None:
         """Post to, and cut, the connections of one stage of one WebSocket API."""
-        self._allow("execute-api:ManageConnections", arns)
+        if arns:
+            allow(self.role, ["execute-api:ManageConnections"], arns)
 
     def allow_wakes(self, stage: Stage) -> None:
         """Call the functions it wakes, by their constructed names: they may wake each other."""
-        names = [prefix(stage) + name for name in self.blueprint.invokes]
-        stack = cdk.Stack.of(self)
-        self._allow("lambda:InvokeFunction", [_function_arn(stack, name) for name in names])
-
-    def _allow(self, action: str, resources: Sequence[str]) -> None:
-        if resources:
-            self.role.add_to_policy(
-                iam.PolicyStatement(actions=[action], resources=list(resources))
-            )
+        stack, invoked = cdk.Stack.of(self), self.blueprint.invokes
+        if invoked:
+            arns = [_function_arn(stack, prefix(stage) + name) for name in invoked]
+            allow(self.role, ["lambda:InvokeFunction"], arns)
 
 
 def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:
@@ -104,3 +101,57 @@ def _function_arn(stack: cdk.Stack, name: str) -> str:
         resource_name=name,
         arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
     )
+
+
+PORT = 8080
+ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial regions
+ADAPTER_LAYER = "LambdaAdapterLayerArm64"
+ADAPTER_VERSION = 27  # its release 1.0.0
+
+ADAPTER_ENVIRONMENT = {
+    "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",
+    "AWS_LWA_INVOKE_MODE": "response_stream",
+    "AWS_LWA_PORT": str(PORT),
+    # An HTTP check would open a feed; the app is ready when its port is.
+    "AWS_LWA_READINESS_CHECK_PROTOCOL": "tcp",
+    # The adapter starts a plain Python: nothing but this tells it of the layers.
+    "PYTHONPATH": "/opt/python:/var/runtime",
+}
+
+
+class StreamFunction(TidingsFunction):
+    """
+    `url` is where its routes are served. The app asks for the feed's password, and answers
+    preflights: were CORS configured here too, an answer would carry its header twice.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        stage: Stage,
+        function: deployment.Function,
+        layers: Sequence[lambda_.ILayerVersion],
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            scope,
+            name,
+            stage=stage,
+            function=function,
+            layers=[*layers, _adapter(scope, f"{name}Adapter")],
+            environment={**environment, **ADAPTER_ENVIRONMENT},
+            handler=STREAM_HANDLER,
+            concurrency_max=stage.streams_max if function.endless else None,
+        )
+        self.url = self.function.add_function_url(
+            auth_type=lambda_.FunctionUrlAuthType.NONE,
+            invoke_mode=lambda_.InvokeMode.RESPONSE_STREAM,
+        )
+
+
+def _adapter(scope: Construct, name: str) -> lambda_.ILayerVersion:
+    layer = f"layer:{ADAPTER_LAYER}:{ADAPTER_VERSION}"
+    arn = f"arn:{cdk.Aws.PARTITION}:lambda:{cdk.Aws.REGION}:{ADAPTER_ACCOUNT}:{layer}"
+    return lambda_.LayerVersion.from_layer_version_arn(scope, name, arn)

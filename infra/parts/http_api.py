@@ -1,22 +1,53 @@
-"""The HTTP API: every HTTP route of the blueprint whose answer is not endless."""
+"""The HTTP API: every HTTP route of the blueprint whose answer is not endless, and its domain."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 import aws_cdk as cdk
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_integrations as integrations
+from aws_cdk import aws_certificatemanager as acm
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.core.auth.origins import EXPOSED
 from tidings.web.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
-from infra.parts.access_log import HTTP_FIELDS, AccessLog
-from infra.parts.domain import FeedDomain
-from infra.parts.function import TidingsFunction
-from infra.parts.stream_function import StreamFunction
-from infra.settings import Stage
+from infra.parts.function import StreamFunction, TidingsFunction
+from infra.parts.logs import HTTP_FIELDS, AccessLog
+from infra.settings import Domain, Stage
+
+
+class FeedDomain(Construct):
+    """
+    `options` maps the name to a stage of an API.
+
+    With a trust store clients need a certificate one of its authorities has signed (mutual TLS).
+    """
+
+    def __init__(self, scope: Construct, name: str, *, domain: Domain) -> None:
+        super().__init__(scope, name)
+        certificate = acm.Certificate.from_certificate_arn(
+            self, "Certificate", domain.certificate_arn
+        )
+        self.name = apigateway.DomainName(
+            self,
+            "Name",
+            domain_name=domain.name,
+            certificate=certificate,
+            mtls=self._trusted(domain.truststore) if domain.truststore else None,
+        )
+        self.options = apigateway.DomainMappingOptions(
+            domain_name=self.name, mapping_key=domain.prefix or None
+        )
+
+    def _trusted(self, truststore: str) -> apigateway.MTLSConfig:
+        """*truststore* is `s3://bucket/key` of a file of certificates in PEM."""
+        place = urlsplit(truststore)
+        bucket = s3.Bucket.from_bucket_name(self, "TrustStore", place.netloc)
+        return apigateway.MTLSConfig(bucket=bucket, key=place.path.lstrip("/"))
 
 
 class FeedHttpApi(Construct):

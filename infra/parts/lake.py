@@ -9,20 +9,18 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
-from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
 from infra import build_job
 from infra.names import prefix
-from infra.parts.archive_bucket import BELOW, UPLOAD_DAYS, ArchiveBucket
-from infra.parts.bucket import closed_bucket
-from infra.parts.machine import LOG_DELIVERY, logged_machine, principal, start_by_clock
-from infra.parts.rights import allow, allow_job_role
+from infra.parts.buckets import BELOW, UPLOAD_DAYS, ArchiveBucket, closed_bucket
+from infra.parts.machine import LOG_DELIVERY, logged_machine, start_by_clock
+from infra.parts.policies import allow_all, allow_job_role, allow_key, principal
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_machine import job_rule
-from infra.parts.tables import Tables, allow_key
+from infra.parts.tables import Tables
 from infra.settings import Stage
 
 MINUTES = 6 * 60  # of a run: far above what a week of a busy feed takes
@@ -67,21 +65,28 @@ class Lake(Construct):
         self._allow_job(tables, archive)
         self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
         self._allow_machine()
-        self.arn = self._machine(stage, archive).attr_arn
+        self.arn = logged_machine(
+            self,
+            stage,
+            called=self.called,
+            role=self.role,
+            definition=self._definition(archive),
+            logs_data=True,  # a feed's name and tables: nothing secret
+        ).attr_arn
         start_by_clock(self, stage.lake, self.arn)
 
     def _allow_job(self, tables: Tables, archive: ArchiveBucket) -> None:
         role, objects = self.job_role, self.bucket.arn_for_objects(f"{TABLES}/*")
         for what in ("read", "write"):
             archive.allow(role, what)
-        for actions, resources in (
+        allow_all(
+            role,
             (("s3:DeleteObject",), [archive.bucket.arn_for_objects(f"{BELOW}*")]),
             (("s3:GetObject", "s3:PutObject", "s3:DeleteObject"), [objects]),
             (("s3:AbortMultipartUpload",), [objects]),
             (("s3:ListBucket",), [self.bucket.bucket_arn]),
             (_GLUE, self._catalog()),
-        ):
-            allow(role, actions, resources)
+        )
         self._job.allow_start(role, self.entry, *self.jars)
         if self._key is not None:
             allow_key(role, self._key.key_arn, ["kms:Decrypt", "kms:GenerateDataKey"], "s3")
@@ -96,24 +101,14 @@ class Lake(Construct):
 
     def _allow_machine(self) -> None:
         runs = f"{self._job.application.attr_arn}/jobruns/*"
-        for actions, resources in (
+        allow_all(
+            self.role,
             (("emr-serverless:StartJobRun",), [self._job.application.attr_arn]),
             (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
             (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
             (LOG_DELIVERY, ["*"]),
-        ):
-            allow(self.role, actions, resources)
-        allow_job_role(self.role, self.job_role)
-
-    def _machine(self, stage: Stage, archive: ArchiveBucket) -> stepfunctions.CfnStateMachine:
-        return logged_machine(
-            self,
-            stage,
-            called=self.called,
-            role=self.role,
-            definition=self._definition(archive),
-            logs_data=True,  # a feed's name and tables: nothing secret
         )
+        allow_job_role(self.role, self.job_role)
 
     def _definition(self, archive: ArchiveBucket) -> dict[str, Any]:
         run = self._job.run(entry=self.entry, role=self.job_role, settings=self._spark())

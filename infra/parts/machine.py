@@ -10,8 +10,8 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
-from infra.parts.log_group import log_group
-from infra.parts.rights import allow
+from infra.parts.logs import log_group
+from infra.parts.policies import allow, principal
 from infra.settings import Stage
 
 # CloudWatch Logs takes no resource for the delivery of logs.
@@ -25,12 +25,6 @@ LOG_DELIVERY = (
     "logs:DescribeResourcePolicies",
     "logs:DescribeLogGroups",
 )
-
-
-def principal(service: str) -> iam.ServicePrincipal:
-    """*service*, on behalf of this account."""
-    account: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
-    return iam.ServicePrincipal(service, conditions=account)
 
 
 def logged_machine(

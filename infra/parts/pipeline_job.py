@@ -15,15 +15,14 @@ import aws_cdk as cdk
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
-from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
 from infra import build_job, build_pipeline
 from infra.names import prefix
-from infra.parts.log_group import log_group
-from infra.parts.machine import LOG_DELIVERY, logged_machine, principal, start_by_clock
-from infra.parts.rights import allow, allow_job_role
-from infra.parts.sync_job import IDLE_MINUTES, RELEASE, python_settings
+from infra.parts.logs import log_group
+from infra.parts.machine import LOG_DELIVERY, logged_machine, start_by_clock
+from infra.parts.policies import allow, allow_all, allow_job_role, principal
+from infra.parts.sync_job import spark_application, submit_parameters
 from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
 
@@ -42,7 +41,6 @@ SPARK = {
     "spark.dynamicAllocation.enabled": "false",
 }
 BUS = "default"
-_ENVIRONMENT = "environment"  # the folder the archive becomes
 _UNDER_WAY = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING")
 
 
@@ -62,37 +60,38 @@ class PipelineJob(Construct):
         self._allow_job(run)
         self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
         self._allow_machine()
-        self.arn = self._machine(stage).attr_arn
+        self.arn = logged_machine(
+            self,
+            stage,
+            called=self.called,
+            role=self.role,
+            definition=self._definition(),
+            logs_data=True,  # ids of runs: nothing secret
+        ).attr_arn
         start_by_clock(self, LOOK, self.arn)
 
     def _application(self, run: PipelineRun) -> emr.CfnApplication:
         network = emr.CfnApplication.NetworkConfigurationProperty(
             subnet_ids=list(run.subnets), security_group_ids=list(run.security_groups)
         )
-        return emr.CfnApplication(
+        return spark_application(
             self,
-            "Application",
-            name=self.called,
-            type="SPARK",
-            release_label=RELEASE,
-            architecture="ARM64",
-            auto_start_configuration={"enabled": True},
-            auto_stop_configuration={"enabled": True, "idleTimeoutMinutes": IDLE_MINUTES},
-            maximum_capacity=CAPACITY,
+            self.called,
+            CAPACITY,
             network_configuration=network if run.subnets else None,
         )
 
     def _allow_job(self, run: PipelineRun) -> None:
         ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in self._assets()]
         bus = cdk.Stack.of(self).format_arn(service="events", resource=f"event-bus/{BUS}")
-        for actions, resources in (
+        allow_all(
+            self.job_role,
             (("s3:GetObject",), ours),
             (("events:PutEvents",), [bus]),
             (("logs:CreateLogStream", "logs:PutLogEvents"), [self.logs.log_group_arn]),
             (("logs:DescribeLogStreams",), [self.logs.log_group_arn]),
             (("logs:DescribeLogGroups",), ["*"]),
-        ):
-            allow(self.job_role, actions, resources)
+        )
         if run.secrets:
             allow(self.job_role, ("secretsmanager:GetSecretValue",), run.secrets)
 
@@ -101,23 +100,13 @@ class PipelineJob(Construct):
 
     def _allow_machine(self) -> None:
         application = self.application.attr_arn
-        for actions, resources in (
+        allow_all(
+            self.role,
             (("emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"), [application]),
             (("emr-serverless:CancelJobRun",), [f"{application}/jobruns/*"]),
             (LOG_DELIVERY, ["*"]),
-        ):
-            allow(self.role, actions, resources)
-        allow_job_role(self.role, self.job_role)
-
-    def _machine(self, stage: Stage) -> stepfunctions.CfnStateMachine:
-        return logged_machine(
-            self,
-            stage,
-            called=self.called,
-            role=self.role,
-            definition=self._definition(),
-            logs_data=True,  # ids of runs: nothing secret
         )
+        allow_job_role(self.role, self.job_role)
 
     def _definition(self) -> dict[str, Any]:
         application, version = self.application.attr_application_id, self.archive.asset_hash
@@ -158,9 +147,7 @@ class PipelineJob(Construct):
         submitted = {
             "EntryPoint": self.entry.s3_object_url,
             "EntryPointArguments": ["--events-bus", BUS, build_pipeline.FILE],
-            "SparkSubmitParameters": " ".join(
-                f"--conf {key}={value}" for key, value in self._settings().items()
-            ),
+            "SparkSubmitParameters": submit_parameters(SPARK, self.archive),
         }
         logged = {"Enabled": True, "LogGroupName": self.logs.log_group_name}
         return {
@@ -175,10 +162,6 @@ class PipelineJob(Construct):
                 "MonitoringConfiguration": {"CloudWatchLoggingConfiguration": logged}
             },
         }
-
-    def _settings(self) -> dict[str, str]:
-        archive = f"{self.archive.s3_object_url}#{_ENVIRONMENT}"
-        return SPARK | {"spark.archives": archive} | python_settings(f"./{_ENVIRONMENT}")
 
 
 def _packed(run: PipelineRun) -> Path:

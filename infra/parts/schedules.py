@@ -10,6 +10,7 @@ from constructs import Construct
 from tidings.aws.config import deployment
 
 from infra.parts.function import TidingsFunction
+from infra.parts.policies import allow
 
 EVENT_AGE_S = 60  # the shortest Scheduler takes
 
@@ -43,11 +44,7 @@ class FunctionSchedule(Construct):
     ) -> None:
         super().__init__(scope, name)
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com"))
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["lambda:InvokeFunction"], resources=[target.function.function_arn]
-            )
-        )
+        allow(role, ["lambda:InvokeFunction"], [target.function.function_arn])
         minutes = schedule.every_minutes
         scheduler.CfnSchedule(
             self,

@@ -11,8 +11,8 @@ from constructs import Construct
 from tidings.aws.config import deployment
 
 from infra.names import SOCKET_STAGE
-from infra.parts.access_log import SOCKET_FIELDS, AccessLog
 from infra.parts.function import TidingsFunction
+from infra.parts.logs import SOCKET_FIELDS, AccessLog
 from infra.settings import Stage
 
 METHODS = ("POST", "DELETE")  # send a message, cut a connection

@@ -10,8 +10,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from tidings.aws.config import deployment
 
-from infra.parts.bucket import private_bucket
+from infra.parts.buckets import private_bucket
 from infra.parts.function import TidingsFunction
+from infra.parts.policies import allow_all
 from infra.settings import Stage
 
 KEY_PREFIX = "aws/lambda"  # where Lambda writes it: aws/lambda/<mapping>/<shard>/<date>/...
@@ -73,11 +74,11 @@ def _filter(source: deployment.StreamSource) -> dict[str, object] | None:
 
 
 def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.Bucket) -> None:
-    for actions, resource in (
-        (_READ, stream_arn),
+    allow_all(
+        role,
+        (_READ, [stream_arn]),
         # Authorised against all streams of the table; there is nothing narrower.
-        (("dynamodb:ListStreams",), f"{table_arn}/stream/*"),
-        (("s3:ListBucket",), bucket.bucket_arn),
-        (("s3:PutObject",), bucket.arn_for_objects(f"{KEY_PREFIX}/*")),
-    ):
-        role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[resource]))
+        (("dynamodb:ListStreams",), [f"{table_arn}/stream/*"]),
+        (("s3:ListBucket",), [bucket.bucket_arn]),
+        (("s3:PutObject",), [bucket.arn_for_objects(f"{KEY_PREFIX}/*")]),
+    )

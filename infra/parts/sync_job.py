@@ -16,8 +16,8 @@ from tidings.core.sync import workflow
 
 from infra import build_job
 from infra.names import prefix
-from infra.parts.rights import allow
-from infra.parts.sync_bucket import SyncBucket
+from infra.parts.buckets import SyncBucket
+from infra.parts.policies import allow_all
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
@@ -43,12 +43,39 @@ _ENVIRONMENT = "environment"  # the folder the archive becomes
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
-def python_settings(path: str) -> dict[str, str]:
+def _python_settings(path: str) -> dict[str, str]:
     """Which Python runs driver and executors, and that it imports from *path*."""
     told = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
     driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in told.items()}
     driver["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] = PYTHON
     return driver | {f"spark.executorEnv.{name}": value for name, value in told.items()}
+
+
+def spark_application(
+    scope: Construct, name: str, capacity: dict[str, str], **others: Any
+) -> emr.CfnApplication:
+    """The application *name*, which starts with a job and stops when it is idle."""
+    return emr.CfnApplication(
+        scope,
+        "Application",
+        name=name,
+        type="SPARK",
+        release_label=RELEASE,
+        architecture="ARM64",
+        auto_start_configuration={"enabled": True},
+        auto_stop_configuration={"enabled": True, "idleTimeoutMinutes": IDLE_MINUTES},
+        maximum_capacity=capacity,
+        **others,
+    )
+
+
+def submit_parameters(
+    settings: Mapping[str, str], archive: assets.Asset, more: Mapping[str, str] = _NO_MORE
+) -> str:
+    """Of a job that imports what is in *archive*."""
+    unpacked = {"spark.archives": f"{archive.s3_object_url}#{_ENVIRONMENT}"}
+    given = {**settings, **unpacked, **_python_settings(f"./{_ENVIRONMENT}"), **more}
+    return " ".join(f"--conf {key}={value}" for key, value in given.items())
 
 
 class SyncJob(Construct):
@@ -58,17 +85,7 @@ class SyncJob(Construct):
         self, scope: Construct, name: str, *, stage: Stage, tables: Tables, syncs: SyncBucket
     ) -> None:
         super().__init__(scope, name)
-        self.application = emr.CfnApplication(
-            self,
-            "Application",
-            name=f"{prefix(stage)}sync",
-            type="SPARK",
-            release_label=RELEASE,
-            architecture="ARM64",
-            auto_start_configuration={"enabled": True},
-            auto_stop_configuration={"enabled": True, "idleTimeoutMinutes": IDLE_MINUTES},
-            maximum_capacity=CAPACITY,
-        )
+        self.application = spark_application(self, f"{prefix(stage)}sync", CAPACITY)
         self.role = iam.Role(
             self, "Role", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
         )
@@ -100,10 +117,7 @@ class SyncJob(Construct):
             "JobDriver": {
                 "SparkSubmit": {
                     "EntryPoint": (entry or self.entry).s3_object_url,
-                    "SparkSubmitParameters": " ".join(
-                        f"--conf {key}={value}"
-                        for key, value in (self._settings() | dict(settings)).items()
-                    ),
+                    "SparkSubmitParameters": submit_parameters(SPARK, self.archive, settings),
                 }
             },
             "ConfigurationOverrides": {
@@ -111,25 +125,20 @@ class SyncJob(Construct):
             },
         }
 
-    def _settings(self) -> dict[str, str]:
-        archive = f"{self.archive.s3_object_url}#{_ENVIRONMENT}"
-        return SPARK | {"spark.archives": archive} | python_settings(f"./{_ENVIRONMENT}")
-
     def allow_start(self, role: iam.Role, *files: assets.Asset) -> None:
         """What a job needs before it has begun: its entry, its jars; and to write its log."""
         ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (*files, self.archive)]
         logs = self.bucket.arn_for_objects(f"{LOGS}*")
-        for action, resources in (("s3:GetObject", ours), ("s3:PutObject", [logs])):
-            allow(role, [action], resources)
+        allow_all(role, (("s3:GetObject",), ours), (("s3:PutObject",), [logs]))
 
     def _allow_objects(self) -> None:
         """Read dumps and exports, keep the plan."""
         objects = self.bucket.arn_for_objects
         self.allow_start(self.role, self.entry)
-        for actions, resources in (
+        allow_all(
+            self.role,
             (("s3:GetObject",), [objects(f"{each}*") for each in _READ]),
             (("s3:ListBucket",), [self.bucket.bucket_arn]),
             (("s3:PutObject", "s3:AbortMultipartUpload"), [objects(f"{workflow.PLANS}*")]),
             (("s3:DeleteObject",), [objects(f"{workflow.PLANS}*")]),
-        ):
-            allow(self.role, actions, resources)
+        )

@@ -1,25 +1,29 @@
-"""The state machine of syncs: its role, its log, and the topic that tells how they end."""
+"""The state machine of syncs: its role, its log, its topic, and what starts it."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import aws_cdk as cdk
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 from tidings.core.sync import workflow
 
 from infra.names import prefix
 from infra.parts import sync_states
+from infra.parts.buckets import SyncBucket
 from infra.parts.function import TidingsFunction
-from infra.parts.machine import LOG_DELIVERY, logged_machine, principal
-from infra.parts.rights import allow, allow_job_role
-from infra.parts.sync_bucket import SyncBucket
+from infra.parts.machine import LOG_DELIVERY, logged_machine
+from infra.parts.policies import allow, allow_all, allow_job_role, principal
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_states import MAP_LABEL, Wiring
 from infra.parts.tables import Tables
-from infra.settings import Stage
+from infra.settings import Stage, SyncSchedule
 
 # Step Functions hears of the end of a job by a rule of this name, which it makes itself.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
@@ -60,24 +64,21 @@ class SyncMachine(Construct):
         )
         self._allow(syncs, job, tables)
         tables.allow_key(self.role)
-        self.machine = self._machine(stage)
-        self.arn = self.machine.attr_arn
-
-    def _machine(self, stage: Stage) -> stepfunctions.CfnStateMachine:
-        return logged_machine(
+        self.arn = logged_machine(
             self,
             stage,
             called=self.called,
             role=self.role,
             definition=sync_states.definition(self._wiring),
             logs_data=False,  # a token would let its readers answer for somebody else
-        )
+        ).attr_arn
 
     def _allow(self, syncs: SyncBucket, job: SyncJob, tables: Tables) -> None:
         """One statement for each kind of step."""
         objects = syncs.bucket.arn_for_objects
         runs = f"{job.application.attr_arn}/jobruns/*"
-        for actions, resources in (
+        allow_all(
+            self.role,
             (("lambda:InvokeFunction",), self._functions),
             (("dynamodb:DescribeTable",), [self._wiring.state_table_arn]),
             (("dynamodb:ExportTableToPointInTime",), [self._wiring.state_table_arn]),
@@ -96,8 +97,7 @@ class SyncMachine(Construct):
             (("states:StartExecution",), [self._named("stateMachine")]),
             (("states:DescribeExecution", "states:StopExecution"), self._executions()),
             (LOG_DELIVERY, ["*"]),
-        ):
-            allow(self.role, actions, resources)
+        )
         allow_job_role(self.role, job.role)
         if self._key is not None:
             allow(self.role, ("kms:Decrypt", "kms:GenerateDataKey"), [self._key.key_arn])
@@ -120,3 +120,63 @@ def job_rule(scope: Construct) -> str:
     return cdk.Stack.of(scope).format_arn(
         service="events", resource="rule", resource_name=_JOB_RULE
     )
+
+
+class SyncStarts(Construct):
+    def __init__(
+        self, scope: Construct, name: str, *, stage: Stage, syncs: SyncBucket, machine: SyncMachine
+    ) -> None:
+        super().__init__(scope, name)
+        self._machine = machine
+        self._on_upload(syncs)
+        if stage.syncs:
+            role = self._role("Clock", "scheduler.amazonaws.com")
+            for number, schedule in enumerate(stage.syncs, 1):
+                self._by_clock(f"Schedule{number}", schedule, role)
+
+    def _on_upload(self, syncs: SyncBucket) -> None:
+        """The function `steer` tells a dump from a part of one; a rule cannot."""
+        started: dict[str, Any] = {
+            "source": ["aws.s3"],
+            "detail-type": ["Object Created"],
+            "detail": {
+                "bucket": {"name": [syncs.bucket.bucket_name]},
+                "object": {"key": [{"prefix": workflow.DUMPS}]},
+            },
+        }
+        events.CfnRule(
+            self,
+            "Uploads",
+            description="An uploaded dump starts a sync",
+            event_pattern=started,
+            targets=[
+                events.CfnRule.TargetProperty(
+                    id="sync",
+                    arn=self._machine.arn,
+                    role_arn=self._role("Upload", "events.amazonaws.com").role_arn,
+                    input_transformer=events.CfnRule.InputTransformerProperty(
+                        input_paths_map={"key": "$.detail.object.key"},
+                        input_template='{"key": <key>}',
+                    ),
+                )
+            ],
+        )
+
+    def _by_clock(self, name: str, schedule: SyncSchedule, role: iam.Role) -> None:
+        scheduler.CfnSchedule(
+            self,
+            name,
+            schedule_expression=schedule.expression,
+            flexible_time_window={"mode": "OFF"},
+            target={
+                "arn": self._machine.arn,
+                "roleArn": role.role_arn,
+                "input": json.dumps(schedule.request),
+            },
+        )
+
+    def _role(self, name: str, service: str) -> iam.Role:
+        """May start this machine and nothing else."""
+        role = iam.Role(self, f"{name}Role", assumed_by=principal(service))
+        allow(role, ["states:StartExecution"], [self._machine.arn])
+        return role

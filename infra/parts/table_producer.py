@@ -22,8 +22,8 @@ from infra.environment import told
 from infra.parts.alarms import Alarms
 from infra.parts.function import TidingsFunction
 from infra.parts.layers import Layers
+from infra.parts.policies import allow, allow_key
 from infra.parts.stream_source import GivenUp, StreamSource
-from infra.parts.tables import allow, allow_key
 from infra.settings import Producer, Stage
 
 # What the stack of a stage exports for producers in other stacks; none of it changes by a deploy.
@@ -121,7 +121,7 @@ class TableProducer(Construct):
 
     def _grant(self, producer: Producer, reach: Reach) -> None:
         for grant in deployment.CAPTURE.grants:
-            allow(self.target.role, reach.tables[grant.table], grant)
+            allow(self.target.role, grant.actions, [reach.tables[grant.table].table_arn])
         if reach.key is not None:
             allow_key(self.target.role, reach.key.key_arn)
         if producer.key_arn:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
 
 import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
@@ -12,9 +13,9 @@ from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import table_name
 
+from infra.parts.policies import allow, allow_key, kept, protected
 from infra.settings import Stage
 
-KEY_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey")
 RECOVERY_DAYS = 35  # as far back as DynamoDB can restore
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
@@ -30,7 +31,7 @@ class Tables(Construct):
 
     def allow(self, role: iam.Role, grant: deployment.Grant) -> None:
         """Exactly the actions of *grant* on exactly its table."""
-        allow(role, self.by_name[grant.table], grant)
+        allow(role, grant.actions, [self.by_name[grant.table].table_arn])
 
     def allow_key(self, role: iam.Role) -> None:
         """The stage's own key, for DynamoDB's use only; nothing where AWS manages the keys."""
@@ -38,65 +39,100 @@ class Tables(Construct):
             allow_key(role, self.key.key_arn)
 
     def _table(self, table: deployment.Table, stage: Stage) -> dynamodb.Table:
-        sort_name, sort_type = table.sort_key
-        return dynamodb.Table(
+        encryption = dynamodb.TableEncryption
+        return _table(
             self,
             f"{table.name.capitalize()}{stage.tables}",
+            table,
+            stage,
             table_name=table_name(stage.name, table.name, stage.tables) if stage.tables else None,
-            partition_key=dynamodb.Attribute(
-                name=table.partition_key, type=dynamodb.AttributeType.STRING
-            ),
-            sort_key=dynamodb.Attribute(name=sort_name, type=_TYPES[sort_type]),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            encryption=(
-                dynamodb.TableEncryption.CUSTOMER_MANAGED
-                if self.key
-                else dynamodb.TableEncryption.AWS_MANAGED
-            ),
+            encryption=encryption.CUSTOMER_MANAGED if self.key else encryption.AWS_MANAGED,
             encryption_key=self.key,
-            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True, recovery_period_in_days=RECOVERY_DAYS
-            ),
-            time_to_live_attribute=table.ttl_attribute,
-            # A record is a doorbell: whoever hears it reads the table.
+            # A record is a wake-up: whoever receives it reads the table.
             stream=dynamodb.StreamViewType.KEYS_ONLY if table.stream else None,
-            deletion_protection=stage.keep_data,
-            removal_policy=protected(stage),
         )
 
 
-def allow(role: iam.Role, table: dynamodb.ITable, grant: deployment.Grant) -> None:
-    """The actions of *grant* on *table*, which is the one it names."""
-    role.add_to_policy(
-        iam.PolicyStatement(actions=list(grant.actions), resources=[table.table_arn])
+def _table(
+    scope: Construct, name: str, table: deployment.Table, stage: Stage, **others: Any
+) -> dynamodb.Table:
+    sort_name, sort_type = table.sort_key
+    return dynamodb.Table(
+        scope,
+        name,
+        partition_key=dynamodb.Attribute(
+            name=table.partition_key, type=dynamodb.AttributeType.STRING
+        ),
+        sort_key=dynamodb.Attribute(name=sort_name, type=_TYPES[sort_type]),
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True, recovery_period_in_days=RECOVERY_DAYS
+        ),
+        time_to_live_attribute=table.ttl_attribute,
+        deletion_protection=stage.keep_data,
+        removal_policy=protected(stage),
+        **others,
     )
 
 
-def allow_key(
-    role: iam.Role, arn: str, actions: Sequence[str] = KEY_ACTIONS, service: str = "dynamodb"
-) -> None:
-    """The KMS key *arn*, for the use of one *service* only."""
-    through = {"kms:ViaService": f"{service}.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"}
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=list(actions), resources=[arn], conditions={"StringEquals": through}
-        )
+def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
+    """
+    A rotated key for tables and alarms; None where AWS manages the keys.
+
+    CloudWatch must be able to use it, or its alarms never reach an encrypted topic.
+    """
+    if not stage.customer_key:
+        return None
+    key = kms.Key(
+        scope,
+        name,
+        description=f"Tidings {stage.name}: tables and alarms",
+        enable_key_rotation=True,
+        removal_policy=kept(stage),
     )
+    key.grant(
+        iam.ServicePrincipal("cloudwatch.amazonaws.com"), "kms:Decrypt", "kms:GenerateDataKey"
+    )
+    return key
 
 
-def kept(stage: Stage) -> cdk.RemovalPolicy:
+class Coordination(Construct):
     """
-    What becomes of stored data when its stack is deleted.
+    The table where leaders of chained feeds are elected: one for all deployments that may lead.
 
-    A first deploy that is rolled back leaves nothing: the next would find its names taken.
+    It belongs to one stage; the others name it by its ARN, from any Region and account. *url* is
+    for TIDINGS_COORDINATOR.
     """
-    policies = cdk.RemovalPolicy
-    return policies.RETAIN_ON_UPDATE_OR_DELETE if stage.keep_data else policies.DESTROY
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
+        super().__init__(scope, name)
+        if stage.coordinator:
+            region = cdk.Arn.split(stage.coordinator, cdk.ArnFormat.SLASH_RESOURCE_NAME).region
+            self.arn = stage.coordinator
+            self.url = f"dynamodb://{quote(self.arn, safe='')}?region={region}"
+            return
+        table = self._table(stage)
+        self.arn = table.table_arn
+        self.url = f"dynamodb://{table.table_name}"
+        cdk.CfnOutput(cdk.Stack.of(self), "SeatsTable", value=self.arn)
+
+    def allow(self, role: iam.Role) -> None:
+        """Read who leads, and take a leadership lease."""
+        allow(role, deployment.COORDINATION_ACTIONS, [self.arn])
+
+    def _table(self, stage: Stage) -> dynamodb.Table:
+        """Under a key that AWS owns: other accounts could not use one of this account's."""
+        default = dynamodb.TableEncryption.DEFAULT
+        table = _table(self, "Table", deployment.COORDINATION_TABLE, stage, encryption=default)
+        for account in stage.seat_accounts:
+            table.add_to_resource_policy(_of_account(account))
+        return table
 
 
-def protected(stage: Stage) -> cdk.RemovalPolicy:
-    """
-    The same of a table. One that is protected refuses to be deleted, by a rollback too, which would
-    fail of it: empty tables stay behind instead, under names that AWS made up.
-    """
-    return cdk.RemovalPolicy.RETAIN if stage.keep_data else cdk.RemovalPolicy.DESTROY
+def _of_account(account: str) -> iam.PolicyStatement:
+    """Who in that account may is said there; a policy of a table cannot name its own ARN."""
+    return iam.PolicyStatement(
+        actions=list(deployment.COORDINATION_ACTIONS),
+        principals=[iam.AccountPrincipal(account)],
+        resources=["*"],
+    )

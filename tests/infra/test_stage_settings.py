@@ -12,7 +12,7 @@ from tidings.aws.config import deployment, metrics
 
 from infra import prices, runbooks, settings
 from infra.parts.alarms import Alarms
-from infra.parts.stream_function import StreamFunction
+from infra.parts.function import StreamFunction
 from infra.parts.tables import Tables
 from tests.infra.templates import Template, text
 

@@ -1,11 +1,10 @@
-"""The archive of a feed as an operator finds it: on a stage, or at an address."""
+"""The archive of a feed as an operator names it, what is in it, and how far its follower is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from tidings.aws.config.archive_url import WrongArchive
@@ -13,10 +12,17 @@ from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.s3.archives import open_archive
 from tidings.operate.state_target import StateTarget
 from tidings.operate.state_target import find as find_tables
+from dataclasses import asdict, dataclass
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.archive.reader import ArchiveReader, all_spans, holes
+from tidings.core.followers.follower import ARCHIVE
 
 if TYPE_CHECKING:
     from tidings.aws.s3.archive import S3Archive
     from tidings.aws.s3.folder_archive import FolderArchive
+    from collections.abc import Iterator, Sequence
+    from tidings.core.model.pages import Page
+    from tidings.operate.archive_target import ArchiveTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +76,74 @@ def store_at(url: str) -> S3Archive | FolderArchive:
         return open_archive(url, lambda: boto3.client("s3"))
     except WrongArchive as error:
         raise click.UsageError(f"--archive {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """*page* is the last one that the follower kept; *ms* the age of the oldest that it did not."""
+
+    checkpoint: int
+    pages: int
+    ms: int
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """*gaps* are first and last page of what no part holds, between the first and the last one."""
+
+    feed: str
+    archive: str
+    parts: int
+    bytes: int
+    first: int | None
+    last: int | None
+    gaps: Sequence[tuple[int, int]]
+    lag: Lag | None
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    def as_lines(self) -> Iterator[str]:
+        yield f"{self.feed} in {self.archive}"
+        reach = "" if self.first is None else f", pages {self.first:,} to {self.last:,}"
+        yield f"  {self.parts:,} parts of {self.bytes:,} bytes{reach}"
+        for first, last in self.gaps:
+            yield f"  missing: pages {first:,} to {last:,}"
+        if self.lag is not None:
+            behind = f"{self.lag.pages:,} pages behind, {self.lag.ms / 1000:,.0f} s"
+            yield f"  the follower is at page {self.lag.checkpoint:,}, {behind}"
+            yield f"  the log begins with page {self.lag.floor:,}"
+
+
+def look(target: ArchiveTarget) -> Found:
+    spans = list(all_spans(target.store, target.feed))
+    return Found(
+        target.feed,
+        target.url,
+        parts=len(spans),
+        bytes=target.store.size(target.feed),
+        first=min((span.first for span in spans), default=None),
+        last=max((span.last for span in spans), default=None),
+        gaps=holes(spans),
+        lag=_lag(target),
+    )
+
+
+def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
+    """What the archive has of the pages *first* to *last*, as far as there is no hole."""
+    reader = ArchiveReader(target.store, lambda metric, value: None)
+    while first <= last and (found := reader.read(target.feed, first - 1, last)):
+        yield from found
+        first = found[-1].number + 1
+
+
+def _lag(target: ArchiveTarget) -> Lag | None:
+    followers, tables = target.followers, target.tables
+    if followers is None or tables is None:
+        return None
+    checkpoint = followers.checkpoints(target.feed).get(ARCHIVE, 0)
+    log = tables.log()
+    waiting = log.read(target.feed, checkpoint, 1)
+    ms = max(0, now_ms() - waiting[0].at_ms) if waiting else 0
+    return Lag(checkpoint, log.head(target.feed) - checkpoint, ms, log.floor(target.feed))

@@ -1,19 +1,24 @@
-"""What a verification found, counted and told. Pure."""
+"""What a verification found, counted and shown."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
 from tidings.core.maintenance.verify import differing
 from tidings.core.model.operations import event_of
 from tidings.core.state.differences import Kind
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from tidings.core.maintenance.verify import Compared
     from tidings.core.state.differences import Difference
     from tidings.core.state.rows import Row
+    from .findings import Findings
+
 
 SHOWN_MAX = 20  # differences in the table: a person wants to know of what kind they are
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}
@@ -116,3 +121,32 @@ def _place(row: Row | None) -> dict[str, object] | None:
 
 def _said(row: Row | None) -> str:
     return NOTHING if row is None else f"{event_of(row.line)} at {row.page}/{row.slot}"
+
+
+def progress() -> Progress:
+    """A bar for each phase on a terminal; nothing elsewhere."""
+    console = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<18}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def show(found: Findings, feed: str, floor: int) -> None:
+    """The first differences as a table, and a sentence."""
+    console = Console(highlight=False, soft_wrap=True)
+    if found.first:
+        table = Table()
+        for name in ("difference", "object", "in the state", "in the log"):
+            table.add_column(name, overflow="fold")
+        for difference in found.first:
+            table.add_row(*map(Text, findings.cells(difference)))
+        console.print(table)
+    hidden = found.differences - len(found.first)
+    if hidden:
+        console.print(f"and {hidden:,} more: --json tells all")
+    console.print(f"{findings.sentence(found, feed, floor)}.")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from botocore.config import Config  # noqa: TID251 see above
@@ -18,13 +17,14 @@ from tidings.client.cli.options import endpoint_option, feed_option, stage_optio
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.settings.feed import Profile, checked
+from tidings.aws.config import stages
 
 if TYPE_CHECKING:
     from tidings.core.settings.stores import Profiles
-
     Change = Callable[[Profile], Profile]
     Command = Callable[..., None]
     Find = Callable[[str, str | None, str | None], object]
+
 
 SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the same tenth of a second
 _TWIN = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={})
@@ -116,3 +116,12 @@ def twin_client(endpoint_url: str, config: Config = _TWIN) -> Any:
     """With the key of the twin: none of yours are sent to it."""
     shown = twin_keys.credentials(endpoint_url)
     return boto3.client("dynamodb", endpoint_url=endpoint_url, config=config, **shown)
+
+
+def addresses(stage: str) -> stages.Addresses:
+    """
+    Raises:
+        ClickException: there is no such stage, or AWS cannot be asked.
+    """
+    with told():
+        return stages.addresses(stage, boto3.client("cloudformation"))

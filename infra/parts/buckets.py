@@ -1,4 +1,4 @@
-"""The bucket of the archive: the pages of every feed, for as long as somebody pays for them."""
+"""Buckets nobody else sees: of stream records that were given up, of syncs, of the archive."""
 
 from __future__ import annotations
 
@@ -8,10 +8,53 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.parts.bucket import closed_bucket
-from infra.parts.rights import allow
-from infra.parts.tables import allow_key
+from infra.parts.policies import allow, allow_key, kept
 from infra.settings import Stage
+
+KEEP_DAYS = 30  # long enough for somebody to look at what was given up, or at a plan's summary
+
+
+def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
+    """One whose objects go by themselves."""
+    gone = s3.LifecycleRule(expiration=cdk.Duration.days(KEEP_DAYS))
+    return closed_bucket(scope, stage, rule=gone)
+
+
+def closed_bucket(
+    scope: Construct, stage: Stage, *, rule: s3.LifecycleRule, key: kms.IKey | None = None
+) -> s3.Bucket:
+    """Encrypted, by *key* where there is one; closed to the public, over TLS only."""
+    return s3.Bucket(
+        scope,
+        "Bucket",
+        encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+        encryption_key=key,
+        bucket_key_enabled=True if key else None,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        enforce_ssl=True,
+        lifecycle_rules=[rule],
+        removal_policy=kept(stage),
+    )
+
+
+class SyncBucket(Construct):
+    def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
+        super().__init__(scope, name)
+        self.bucket = private_bucket(self, stage)
+        # The CDK's own way makes a function with rights on every bucket.
+        bucket = self.bucket.node.default_child
+        assert isinstance(bucket, s3.CfnBucket)
+        bucket.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
+                event_bridge_enabled=True
+            )
+        )
+
+    def allow_reading(self, role: iam.Role, prefix: str) -> None:
+        """The objects below *prefix*, and nothing else of the bucket."""
+        allow(role, ["s3:GetObject"], [self.bucket.arn_for_objects(f"{prefix}*")])
+
 
 BELOW = "archive/"  # where every part is
 UPLOAD_DAYS = 1  # of a job that was killed in the middle of one; it would be paid for unseen
