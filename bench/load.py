@@ -153,7 +153,7 @@ def _place(
 
 def _deployed(stage: str, feed: str, *secret: str) -> Place:
     """Where the stack of *stage* says that it is; AWS is not imported without one."""
-    from tidings.operate.stage_addresses import addresses
+    from tidings.operate.target import addresses
 
     found = addresses(stage)
     return Place(found.feed, found.stream, found.sockets, feed, *secret)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from tidings.client.cli.log import described
@@ -16,16 +17,12 @@ from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
 from tidings.core.model.feeds import check_name
 from tidings.core.model.numbers import whole
-from tidings.operate import archive_findings
-from tidings.operate.archive_target import ArchiveTarget, find
+from tidings.core.model.pages import Page
+from tidings.operate.archive_target import ArchiveTarget, find, look, pages
 from tidings.operate.target import told
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Command = Callable[..., None]
 
-    from tidings.core.model.pages import Page
-
-    Command = Callable[..., None]
 
 PAGE_MAX = 2**40 - 1  # what ten hex digits of an id can name
 
@@ -70,7 +67,7 @@ def status(target: ArchiveTarget, as_json: bool) -> None:
       tidings archive status --stage prod
       tidings archive status --archive ./feed    of a twin that runs with --data ./feed
     """
-    found = archive_findings.look(target)
+    found = look(target)
     click.echo(json.dumps(found.as_json()) if as_json else "\n".join(found.as_lines()))
 
 
@@ -94,7 +91,7 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     begun = page_of(first)
     end = (page_of(last) if last else PAGE_MAX) if dots else begun
     seen = False
-    for page in archive_findings.pages(target, begun, end):
+    for page in pages(target, begun, end):
         seen = True
         for entry in _entries(page):
             shown = json.dumps(entry, separators=(",", ":")) if as_json else described(entry)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from tidings.aws.config.archive_url import WrongArchive
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.s3.archives import open_archive
-from tidings.operate.state_target import StateTarget
-from tidings.operate.state_target import find as find_tables
-from dataclasses import asdict, dataclass
 from tidings.aws.runtime.clock import now_ms
+from tidings.aws.s3.archive import S3Archive
+from tidings.aws.s3.archives import open_archive
+from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.followers.follower import ARCHIVE
-
-if TYPE_CHECKING:
-    from tidings.aws.s3.archive import S3Archive
-    from tidings.aws.s3.folder_archive import FolderArchive
-    from collections.abc import Iterator, Sequence
-    from tidings.core.model.pages import Page
-    from tidings.operate.archive_target import ArchiveTarget
+from tidings.core.model.pages import Page
+from tidings.operate.state_target import StateTarget
+from tidings.operate.state_target import find as find_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ArchiveStatus:
     """*gaps* are first and last page of what no part holds, between the first and the last one."""
 
     feed: str
@@ -116,9 +112,9 @@ class Found:
             yield f"  the log begins with page {self.lag.floor:,}"
 
 
-def look(target: ArchiveTarget) -> Found:
+def look(target: ArchiveTarget) -> ArchiveStatus:
     spans = list(all_spans(target.store, target.feed))
-    return Found(
+    return ArchiveStatus(
         target.feed,
         target.url,
         parts=len(spans),

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
+from tidings.core.settings.feed import Profile
+from tidings.core.settings.resources import Resource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Change = Callable[[Profile], Profile]
 
-    from tidings.core.settings.feed import Profile
-    from tidings.core.settings.resources import Resource
-
-    Change = Callable[[Profile], Profile]
 
 CLOSED = "none: closed, unless the stage is open"
 

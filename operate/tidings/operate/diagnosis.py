@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tidings.aws.config.account import Concurrency
+from tidings.aws.config.account import Concurrency
 
 LEFT_MIN = 100  # what Lambda keeps for functions that nothing is set aside for
 # Each reader of a stream holds one, each follower, replay and request too; a new account has 10.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
@@ -16,10 +17,6 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.operate import diagnosis
 from tidings.operate.diagnosis import Finding, Verdict
 from tidings.operate.target import told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 _KINDS = {
     "functions": (Account.functions, diagnosis.names),

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import marshal
-from collections import defaultdict
-from typing import TYPE_CHECKING
-from tidings.core.state.rows import Row
 import re
 import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-import click
-from tidings.core import limits
-from tidings.operate import shown
-from tidings.operate.findings import Findings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from collections.abc import Callable, Collection, Iterator
-    from rich.progress import Progress
-    from tidings.core.archive.reader import ArchiveReader
-    from tidings.core.maintenance.verify import Verifier
-    from tidings.core.state.differences import Difference
-    from tidings.operate.state_target import StateTarget
+import click
+from rich.progress import Progress
+from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.maintenance.verify import Verifier
+from tidings.core.state.differences import Difference
+from tidings.core.state.rows import Row
+from tidings.operate import findings
+from tidings.operate.findings import Findings
+from tidings.operate.state_target import StateTarget
 
 
 class FileSpill:
@@ -87,7 +83,7 @@ def run_over(
     reader = None if archive is None else _reader(target, archive)
     with (
         tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,
-        shown.progress() as progress,
+        findings.progress() as progress,
     ):
         spill = FileSpill(Path(folder))
         yield target.verifier(spill, frozenset(buckets), reader), progress

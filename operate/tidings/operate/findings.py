@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-from tidings.core.maintenance.verify import differing
-from tidings.core.model.operations import event_of
-from tidings.core.state.differences import Kind
+
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from tidings.core.maintenance.verify import Compared
-    from tidings.core.state.differences import Difference
-    from tidings.core.state.rows import Row
-    from .findings import Findings
-
+from tidings.core.maintenance.verify import Compared, differing
+from tidings.core.model.operations import event_of
+from tidings.core.state.differences import Difference, Kind
+from tidings.core.state.rows import Row
 
 SHOWN_MAX = 20  # differences in the table: a person wants to know of what kind they are
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}
@@ -144,9 +138,9 @@ def show(found: Findings, feed: str, floor: int) -> None:
         for name in ("difference", "object", "in the state", "in the log"):
             table.add_column(name, overflow="fold")
         for difference in found.first:
-            table.add_row(*map(Text, findings.cells(difference)))
+            table.add_row(*map(Text, cells(difference)))
         console.print(table)
     hidden = found.differences - len(found.first)
     if hidden:
         console.print(f"and {hidden:,} more: --json tells all")
-    console.print(f"{findings.sentence(found, feed, floor)}.")
+    console.print(f"{sentence(found, feed, floor)}.")

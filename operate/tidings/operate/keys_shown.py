@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from tidings.core import limits
+from tidings.core.auth.keys import Key
 from tidings.core.model.timestamps import from_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tidings.core.auth.keys import Key
 
 HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
 _WIDTHS = (12, 8, 18, 28, 20, 6, 12, 0)

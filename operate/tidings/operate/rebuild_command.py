@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
+from rich.progress import Progress
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
 from tidings.core.sync import safety
-from tidings.operate import findings, shown
+from tidings.operate import findings
 from tidings.operate.examining import archive_option, examine, run_over
 from tidings.operate.findings import Findings
 from tidings.operate.state_target import StateTarget, state_options, tables_option
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 STOPPED = 3
 _EVERY = range(limits.BUCKETS)
@@ -80,6 +77,6 @@ def _show(found: Findings, done: Repaired | None, feed: str, floor: int, as_json
     if as_json:
         click.echo(json.dumps(findings.as_json(found, feed, floor) | counts))
         return
-    shown.show(found, feed, floor)
+    findings.show(found, feed, floor)
     if done is not None and found.differences:
         click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed meanwhile.")

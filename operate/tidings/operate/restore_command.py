@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING
 
 import click
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
@@ -13,14 +12,11 @@ from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
-from tidings.core.maintenance.restore import Restorer
+from tidings.core.archive.stores import ArchiveStore
+from tidings.core.maintenance.restore import Plan, Restored, Restorer
 from tidings.operate.archive_command import page_of
 from tidings.operate.archive_target import store_at, url_of
 from tidings.operate.state_target import StateTarget, state_options, tables_option
-
-if TYPE_CHECKING:
-    from tidings.core.archive.stores import ArchiveStore
-    from tidings.core.maintenance.restore import Plan, Restored
 
 STOPPED = 3
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
@@ -13,18 +14,15 @@ from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.runtime.clock import now_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.auth.guard import Role, passwords_of
+from tidings.core.auth.keys import Key
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
+from tidings.core.settings.feed import Profile
 from tidings.operate import keys_shown
 from tidings.operate.target import told
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+Stage = dict[str, Any]
 
-    from tidings.core.auth.keys import Key
-    from tidings.core.settings.feed import Profile
-
-    Stage = dict[str, Any]
 
 DAYS = 90  # as most rules for passwords have it
 _DAY_MS = 24 * 3600 * 1000

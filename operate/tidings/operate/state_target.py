@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from botocore.config import Config  # noqa: TID251 see above
 from tidings.aws.config import stages
+from tidings.aws.config.settings import Settings
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms
+from tidings.core.archive.reader import ArchiveReader
 from tidings.core.log.reader import Reader
+from tidings.core.maintenance.stores import Spill
 from tidings.core.maintenance.verify import Verifier
 from tidings.core.model.feeds import check_known
 from tidings.operate.target import feed_options, twin_client
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+Command = Callable[..., None]
 
-    from tidings.aws.config.settings import Settings
-    from tidings.core.archive.reader import ArchiveReader
-    from tidings.core.maintenance.stores import Spill
-
-    Command = Callable[..., None]
 
 _TWIN = "local"
 _READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection

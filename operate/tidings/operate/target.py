@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from botocore.config import Config  # noqa: TID251 see above
@@ -17,14 +18,11 @@ from tidings.client.cli.options import endpoint_option, feed_option, stage_optio
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.settings.feed import Profile, checked
-from tidings.aws.config import stages
+from tidings.core.settings.stores import Profiles
 
-if TYPE_CHECKING:
-    from tidings.core.settings.stores import Profiles
-    Change = Callable[[Profile], Profile]
-    Command = Callable[..., None]
-    Find = Callable[[str, str | None, str | None], object]
-
+Change = Callable[[Profile], Profile]
+Command = Callable[..., None]
+Find = Callable[[str, str | None, str | None], object]
 
 SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the same tenth of a second
 _TWIN = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={})

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.core.changeagent import users as core
 from tidings.core.changeagent.documents import USERS, OperatorDocument
+from tidings.core.changeagent.stores import OperatorDocuments
 from tidings.operate.target import SAVE_ATTEMPTS_MAX, control_table, feed_options
-
-if TYPE_CHECKING:
-    from tidings.core.changeagent.stores import OperatorDocuments
 
 
 @dataclass(frozen=True, slots=True)

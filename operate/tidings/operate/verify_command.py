@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import click
 from tidings.client.cli.main import EXIT_CODES
-from tidings.operate import findings, shown
+from tidings.core.state.differences import Difference
+from tidings.operate import findings
 from tidings.operate.examining import ALL, archive_option, buckets_of, examine, run_over
 from tidings.operate.state_target import StateTarget, state_options, tables_option
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from tidings.core.state.differences import Difference
 
 DIFFERENT = 3
 
@@ -50,7 +46,7 @@ def verify(
     if as_json:
         click.echo(json.dumps(findings.as_json(found, target.feed, verifier.floor)))
     else:
-        shown.show(found, target.feed, verifier.floor)
+        findings.show(found, target.feed, verifier.floor)
     if found.differences:
         ctx.exit(DIFFERENT)
 

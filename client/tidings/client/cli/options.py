@@ -32,7 +32,7 @@ Command = Callable[..., None]
 
 LOCAL = "local"  # the twin at its own port: nobody has to be asked
 _KNOWN = ("dev", "staging", "prod", LOCAL)  # what a shell completes; others are taken, too
-_LOOKED_UP = "tidings.operate.stage_addresses"  # imported where a stage is named: it needs AWS
+_LOOKED_UP = "tidings.operate.target"  # imported where a stage is named: it needs AWS
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
 
 feed_option = click.option("--feed", default=DEFAULT_FEED, show_default=True, help="Which feed.")
