@@ -20,8 +20,8 @@ def test_one_option_chains_a_feed() -> None:
     assert chaining.chained(Options(chain_from=URL)) == {DEFAULT_FEED: f"{URL}/feeds/main"}
     orders = Options(chain_from=f"{URL}/feeds/orders/")
     assert chaining.chained(orders) == {"orders": f"{URL}/feeds/orders"}
-    assert environment.feeds(orders) == {"main", "orders"}
-    assert set(environment.sources(orders)) == {"orders"}
+    assert environment.parsed(orders).feeds == {"main", "orders"}
+    assert set(environment.parsed(orders).sources) == {"orders"}
 
 
 def test_D1_local_feeds_stay_beside_chained_ones() -> None:
@@ -32,8 +32,8 @@ def test_D1_local_feeds_stay_beside_chained_ones() -> None:
         source=("types=a,b", "fall_off=wait", "restart_offset=3"),
     )
     environment.check(options)
-    sources = environment.sources(options)
-    assert environment.feeds(options) == {"main", "mine", "theirs", "more"}
+    sources = environment.parsed(options).sources
+    assert environment.parsed(options).feeds == {"main", "mine", "theirs", "more"}
     assert {feed: source.url for feed, source in sources.items()} == {
         "theirs": f"{URL}/feeds/main",
         "more": f"{URL}/feeds/x",
@@ -48,9 +48,9 @@ def test_an_elected_twin_is_at_the_address_where_it_listens() -> None:
     options = Options(
         port=8052, chain_from=URL, source=("role=elected",), coordinator="dynamodb://seats"
     )
-    (source,) = environment.sources(options).values()
+    (source,) = environment.parsed(options).sources.values()
     assert (source.role, source.address) == (Role.ELECTED, "http://127.0.0.1:8052/feeds/main")
-    assert environment.coordinator(options) is not None
+    assert environment.parsed(options).coordinator is not None
 
 
 @pytest.mark.parametrize(

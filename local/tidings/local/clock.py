@@ -16,6 +16,15 @@ def moment(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
+def iso(ms: int) -> str:
+    return moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def access_time(ms: int) -> str:
+    """As API Gateway writes it in events."""
+    return moment(ms).strftime("%d/%b/%Y:%H:%M:%S +0000")
+
+
 def new_uuid() -> str:
     return str(uuid.uuid4())  # noqa: TID251 see now_ms
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.aws.config import deployment, metrics, settings, twin_keys
-from tidings.aws.config.sources import CoordinatorUrl
 from tidings.core import errors
 from tidings.core.model.feeds import check_known
-from tidings.core.replication.source import Sources
 from tidings.local import chaining, installed
 from tidings.local.gateway.visitors import Visitors
 from tidings.local.lambdas.workers import Program
@@ -55,9 +53,9 @@ def check(options: Options) -> None:
     for function in functions(options):
         program(function, options, _NOWHERE)
     try:
-        settings.parse(_settings(options, _NOWHERE, None))
+        feeds = parsed(options).feeds
         for producer in table_producers.wanted(options):
-            check_known(producer.feed, feeds(options))
+            check_known(producer.feed, feeds)
     except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
         raise Problem(str(error)) from None
 
@@ -73,35 +71,15 @@ def functions(options: Options) -> tuple[deployment.Function, ...]:
     return (*deployment.FUNCTIONS, *(each.function for each in producers))
 
 
-def feeds(options: Options) -> frozenset[str]:
-    """The feeds this twin has."""
-    return settings.parse(_settings(options, _NOWHERE, None)).feeds
-
-
-def sources(options: Options) -> Sources:
-    """The chained ones among them."""
-    return settings.parse(_settings(options, _NOWHERE, None)).sources
-
-
-def coordinator(options: Options) -> CoordinatorUrl | None:
-    """Where they elect leaders."""
-    return settings.parse(_settings(options, _NOWHERE, None)).coordinator
-
-
-def origins(options: Options) -> tuple[str, ...]:
-    """The origins a browser may read from."""
-    return settings.parse(_settings(options, _NOWHERE, None)).cors_origins
+def parsed(options: Options) -> settings.Settings:
+    """The settings that this twin's functions share."""
+    return settings.parse(_settings(options, _NOWHERE, None))
 
 
 def visitors(options: Options) -> Visitors:
-    """Under which names this twin answers, and whose pages."""
+    """The host names that this twin answers to, and the origins whose pages may call it."""
     names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
-    return Visitors(names, origins(options))
-
-
-def url_prefix(options: Options) -> str:
-    """The path below which this twin serves the feed too."""
-    return settings.parse(_settings(options, _NOWHERE, None)).url_prefix
+    return Visitors(names, parsed(options).cors_origins)
 
 
 def program(function: deployment.Function, options: Options, places: Places) -> Program:

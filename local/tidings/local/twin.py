@@ -19,9 +19,8 @@ from tidings.aws.config.deployment import StreamSource
 from tidings.local import chaining, environment, installed, owner, processes
 from tidings.local.environment import Places
 from tidings.local.gateway import listening, public_server
-from tidings.local.gateway.connections_api import ConnectionsApi
 from tidings.local.gateway.http_gateway import HttpGateway
-from tidings.local.gateway.internal_apis import InternalApis
+from tidings.local.gateway.internal_apis import ConnectionsApi, InternalApis
 from tidings.local.gateway.socket_gateway import PATH, SocketGateway
 from tidings.local.lambdas import schedules
 from tidings.local.lambdas.lambda_api import LambdaApi
@@ -87,9 +86,8 @@ async def _compose(
     deployed = environment.functions(options)
     programs = {f.name: environment.program(f, options, places) for f in deployed}
     pace = Pace()
-    functions, streams = _functions(
-        programs, log, pace, chaining.workers(environment.sources(options))
-    )
+    settings = environment.parsed(options)
+    functions, streams = _functions(programs, log, pace, chaining.workers(settings.sources))
     stack.push_async_callback(functions.stop)
     for function in deployed:
         if function.streams:
@@ -105,8 +103,8 @@ async def _compose(
         functions.invoke,
         streams,
         console=installed.find().console,
-        origins=environment.origins(options),
-        prefix=environment.url_prefix(options),
+        origins=settings.cors_origins,
+        prefix=settings.url_prefix,
     )
     visitors = environment.visitors(options)
     await stack.enter_async_context(public_server.serving(http, sockets, listener, visitors))
@@ -116,7 +114,7 @@ async def _compose(
         give_up = _giving_up(folder / "discarded", programs[source.function])
         following = _follow(dynamodb_url, table, source, functions, give_up, pace)
         await stack.enter_async_context(_background(following))
-    for feed in environment.sources(options):
+    for feed in settings.sources:
         await stack.enter_async_context(_background(chaining.begin(feed, functions.invoke)))
     for schedule in deployment.SCHEDULES:
         await stack.enter_async_context(_background(schedules.run(schedule, functions.invoke)))
@@ -187,13 +185,14 @@ async def _store(
 def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
     client = engine.tables_client(url)
     tables.create(client)
-    chaining.create_leases(url, environment.coordinator(options))
-    tables.tell_feeds(client, environment.feeds(options), environment.sources(options))
+    settings = environment.parsed(options)
+    chaining.create_leases(url, settings.coordinator)
+    tables.tell_feeds(client, settings.feeds, settings.sources)
     if options.endpoint_url is None:
-        tables.free_leases(client, environment.feeds(options))
-        chaining.free_leases(client, environment.sources(options))
+        tables.free_leases(client, settings.feeds)
+        chaining.free_leases(client, settings.sources)
     if change is not None:
-        owner.apply(client, environment.feeds(options), change)
+        owner.apply(client, settings.feeds, change)
 
 
 async def _demo(

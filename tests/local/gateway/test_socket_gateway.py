@@ -11,9 +11,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from tidings.aws.config import deployment
 from tidings.local.gateway import listening, public_server
-from tidings.local.gateway.connections_api import ConnectionsApi
 from tidings.local.gateway.http_gateway import HttpGateway
-from tidings.local.gateway.internal_apis import InternalApis
+from tidings.local.gateway.internal_apis import ConnectionsApi, InternalApis
 from tidings.local.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 from tidings.local.gateway.visitors import Visitors
 from tidings.local.lambdas.runtime_api import Answer, failure

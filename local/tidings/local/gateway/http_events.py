@@ -16,8 +16,6 @@ API_ID = "local"
 # What API Gateway hands over as text; every other body is base64.
 _TEXT_TYPES = ("application/json", "application/xml", "application/javascript")
 
-_TIME_FORMAT = "%d/%b/%Y:%H:%M:%S +0000"
-
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
@@ -147,6 +145,6 @@ def _context(
         "requestId": request_id,
         "routeKey": request.route,
         "stage": "$default",
-        "time": clock.moment(now_ms).strftime(_TIME_FORMAT),
+        "time": clock.access_time(now_ms),
         "timeEpoch": now_ms,
     }

@@ -28,19 +28,17 @@ BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes
 BODY_S = 60.0  # to send it: the largest one at 170 KB a second; who trickles is refused
 INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
 
-_NOT_HANDLED = HttpResponse(
-    500, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
-)
-_NOT_FOUND = HttpResponse(404, [("content-type", "application/json")], b'{"message":"Not Found"}')
-_TOO_SLOW = HttpResponse(
-    503, [("content-type", "application/json")], b'{"message":"Service Unavailable"}'
-)
+
+def _message(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
+    body = json.dumps({"message": text}, separators=(",", ":")).encode()
+    return HttpResponse(status, [("content-type", "application/json"), *headers], body)
+
+
+_NOT_HANDLED = _message(500, "Internal Server Error")
+_NOT_FOUND = _message(404, "Not Found")
+_TOO_SLOW = _message(503, "Service Unavailable")
 # The rest of the body may still come: nothing else is read from this connection.
-_BODY_TOO_SLOW = HttpResponse(
-    408,
-    [("content-type", "application/json"), ("connection", "close")],
-    b'{"message":"Request Timeout"}',
-)
+_BODY_TOO_SLOW = _message(408, "Request Timeout", ("connection", "close"))
 
 
 class _Gone(Exception):

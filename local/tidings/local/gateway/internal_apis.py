@@ -8,11 +8,17 @@ open to every program on the machine, and to every page that somebody visits the
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
-from tidings.local import clock
-from tidings.local.gateway.loopback import LoopbackServer, Request, Response, aws_error
 import re
-from tidings.local.gateway.loopback import Request, Response, aws_error, json_response
+from collections.abc import Awaitable, Callable
+
+from tidings.local import clock
+from tidings.local.gateway.loopback import (
+    LoopbackServer,
+    Request,
+    Response,
+    aws_error,
+    json_response,
+)
 from tidings.local.gateway.socket_gateway import (
     MESSAGE_BYTES_MAX,
     NORMAL,
@@ -20,7 +26,6 @@ from tidings.local.gateway.socket_gateway import (
     SocketGateway,
 )
 from tidings.local.options import STAGE
-
 
 TOKEN_BYTES = 24  # random ones: nobody guesses 192 bits
 
@@ -67,7 +72,7 @@ _PATH = re.compile(rf"(?:/{STAGE})?/@connections/([^/]+)")
 
 
 class ConnectionsApi:
-    """Reaches the connections of *gateway*."""
+    """`@connections`: what boto3's `apigatewaymanagementapi` client calls to reach a client."""
 
     def __init__(self, gateway: SocketGateway) -> None:
         self._gateway = gateway
@@ -104,12 +109,8 @@ def _describe(connection: Connection) -> Response:
     return json_response(
         200,
         {
-            "connectedAt": _iso(caller.connected_ms),
-            "lastActiveAt": _iso(connection.active_ms),
+            "connectedAt": clock.iso(caller.connected_ms),
+            "lastActiveAt": clock.iso(connection.active_ms),
             "identity": {"sourceIp": caller.source_ip, "userAgent": caller.user_agent},
         },
     )
-
-
-def _iso(ms: int) -> str:
-    return clock.moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -13,7 +13,6 @@ from tidings.local.options import STAGE
 API_ID = "localws"
 CONNECT, DEFAULT, DISCONNECT = "$connect", "$default", "$disconnect"
 
-_TIME_FORMAT = "%d/%b/%Y:%H:%M:%S +0000"
 _EVENT_TYPES = {CONNECT: "CONNECT", DEFAULT: "MESSAGE", DISCONNECT: "DISCONNECT"}
 
 
@@ -67,7 +66,7 @@ def _event(caller: Caller, route: str, now_ms: int, **more: object) -> dict[str,
         "routeKey": route,
         "eventType": _EVENT_TYPES[route],
         "extendedRequestId": new_id(),
-        "requestTime": clock.moment(now_ms).strftime(_TIME_FORMAT),
+        "requestTime": clock.access_time(now_ms),
         "messageDirection": "IN",
         "stage": STAGE,
         "connectedAt": caller.connected_ms,

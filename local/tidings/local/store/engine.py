@@ -21,18 +21,10 @@ _CONFIG = Config(
 
 
 def tables_client(endpoint_url: str) -> DynamoDBClient:
-    return boto3.client(
-        "dynamodb",
-        endpoint_url=endpoint_url,
-        config=_CONFIG,
-        **twin_keys.credentials(endpoint_url),
-    )
+    key = twin_keys.credentials(endpoint_url)
+    return boto3.client("dynamodb", endpoint_url=endpoint_url, config=_CONFIG, **key)
 
 
 def streams_client(endpoint_url: str) -> DynamoDBStreamsClient:
-    return boto3.client(
-        "dynamodbstreams",
-        endpoint_url=endpoint_url,
-        config=_CONFIG,
-        **twin_keys.credentials(endpoint_url),
-    )
+    key = twin_keys.credentials(endpoint_url)
+    return boto3.client("dynamodbstreams", endpoint_url=endpoint_url, config=_CONFIG, **key)

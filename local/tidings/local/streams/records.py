@@ -73,19 +73,15 @@ def _given_up(
             "functionError": "Unhandled",
         },
         "version": "1.0",
-        "timestamp": _iso(now_ms),
+        "timestamp": clock.iso(now_ms),
         "DDBStreamBatchInfo": {
             "shardId": shard.shard_id,
             "startSequenceNumber": first.sequence,
             "endSequenceNumber": last.sequence,
-            "approximateArrivalOfFirstRecord": _iso(first.created_ms),
-            "approximateArrivalOfLastRecord": _iso(last.created_ms),
+            "approximateArrivalOfFirstRecord": clock.iso(first.created_ms),
+            "approximateArrivalOfLastRecord": clock.iso(last.created_ms),
             "batchSize": len(batch.records),
             "streamArn": shard.stream_arn,
         },
         "payload": event_of(batch.records).decode(),
     }
-
-
-def _iso(ms: int) -> str:
-    return clock.moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
