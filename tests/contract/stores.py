@@ -17,6 +17,7 @@ from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws.config.deployment import TABLES, Table
+from tidings.aws.dynamodb import outbox as messages
 from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
 from tidings.aws.dynamodb.connections import (
@@ -28,10 +29,8 @@ from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
 from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.items import outbox_message as messages
 from tidings.aws.dynamodb.keys import DynamoDBKeyCounts, DynamoDBKeyHolds, DynamoDBKeys
-from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.numbers import DynamoDBNumbers
+from tidings.aws.dynamodb.log import DynamoDBLog, DynamoDBNumbers
 from tidings.aws.dynamodb.outbox import DynamoDBOutbox
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.dynamodb.registry import DynamoDBRegistry

@@ -11,7 +11,7 @@ from botocore.exceptions import ConnectionClosedError
 from moto import mock_aws
 from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
-from tidings.aws.dynamodb.items.replication import relay as relays
+from tidings.aws.dynamodb.items import relay as relays
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
 from tidings.core.errors import BrokenRelay, Unavailable

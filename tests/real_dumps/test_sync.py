@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
-from tidings.aws.dynamodb.items.replication import local_feeds
+from tidings.aws.dynamodb.items import local_feeds
 from tidings.client.cli.main import main
 from tidings.client.produce.post import Poster
 from tidings.core import limits

@@ -7,7 +7,7 @@ import secrets
 
 import click
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-from tidings.aws.dynamodb.numbers import DynamoDBNumbers
+from tidings.aws.dynamodb.log import DynamoDBNumbers
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.client.cli.main import EXIT_CODES

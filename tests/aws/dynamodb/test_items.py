@@ -7,23 +7,27 @@ from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tidings.aws.dynamodb import (
+    claims,
+    departures,
+    documents,
+    followers,
+    profiles,
+    tags,
+    tallies,
+)
 from tidings.aws.dynamodb.items import (
     attributes,
     change,
-    claim,
-    counter,
-    departures,
-    document,
+    connection,
     floor,
-    follower,
     head,
+    local_feeds,
     page,
-    profile,
+    roster,
     row,
-    tag_summary,
+    subscription,
 )
-from tidings.aws.dynamodb.items.listeners import connection, roster, subscription
-from tidings.aws.dynamodb.items.replication import local_feeds
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.counters import Taken, Totals
@@ -109,13 +113,13 @@ def test_departures(written: RemovedParents, expires_ms: int) -> None:
 @given(st.builds(Lease, st.just(FEED), TEXTS, st.text(), NUMBERS, NUMBERS, NUMBERS, NUMBERS))
 def test_follower(written: Lease) -> None:
     """Held by somebody or by nobody."""
-    assert follower.decode(travelled(follower.encode(written))) == written
+    assert followers.decode(travelled(followers.encode(written))) == written
 
 
 @given(st.builds(Claim, TEXTS, TEXTS, TEXTS, NUMBERS, SECONDS))
 def test_claim(written: Claim) -> None:
     """Whatever the key."""
-    assert claim.decode(travelled(claim.encode(FEED, written))) == written
+    assert claims.decode(travelled(claims.encode(FEED, written))) == written
 
 
 PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
@@ -124,8 +128,8 @@ PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
 @given(st.builds(Profile, st.text(), st.text(), st.booleans(), PASSWORDS, PASSWORDS, NUMBERS))
 def test_profile(written: Profile) -> None:
     """What is not set is left out; no item at all is the defaults."""
-    assert profile.decode(travelled(profile.encode(FEED, written))) == written
-    assert profile.decode({}) == Profile()
+    assert profiles.decode(travelled(profiles.encode(FEED, written))) == written
+    assert profiles.decode({}) == Profile()
 
 
 COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
@@ -205,15 +209,19 @@ def test_nothing_expires_early(ms: int) -> None:
 
 def test_tallies_of_a_feed_in_any_order() -> None:
     """Counters add up, presences count until their time; what is not there is zero."""
-    served = {**counter.key(FEED, counter.SERVED), "connections": {"N": "2"}, "sent": {"N": "30"}}
-    refused = {**counter.key(FEED, counter.REFUSED), "refused": {"N": "4"}}
+    served = {
+        **tallies.item_key(FEED, tallies.SERVED),
+        "connections": {"N": "2"},
+        "sent": {"N": "30"},
+    }
+    refused = {**tallies.item_key(FEED, tallies.REFUSED), "refused": {"N": "4"}}
     there = [
-        {**counter.presence(FEED, place), "clients": {"N": "5"}, "until": {"N": until}}
+        {**tallies.presence(FEED, place), "clients": {"N": "5"}, "until": {"N": until}}
         for place, until in (("a", "1000"), ("served", "1001"), ("refused", "1002"))
     ]
     for items in ([served, refused, *there], [*there, refused, served]):
-        assert counter.decode(map(travelled, items), now_ms=1000) == Totals(4, 2, 30, 10)
-    assert counter.decode([], now_ms=0) == Totals()
+        assert tallies.decode(map(travelled, items), now_ms=1000) == Totals(4, 2, 30, 10)
+    assert tallies.decode([], now_ms=0) == Totals()
 
 
 def test_a_head_without_a_count() -> None:
@@ -225,12 +233,12 @@ def test_a_head_without_a_count() -> None:
 @given(st.builds(Summary, NUMBERS, st.integers(1, 2**40 - 1), st.binary(min_size=1), SECONDS))
 def test_summary(written: Summary) -> None:
     """Readers do not ask for the expiry."""
-    item = tag_summary.encode(FEED, written)
-    assert tag_summary.decode(item) == replace(written, expires_ms=0)
+    item = tags.encode(FEED, written)
+    assert tags.decode(item) == replace(written, expires_ms=0)
     assert item.get("expires", {"N": "0"}) == {"N": str(written.expires_ms // 1000)}
 
 
 @given(st.builds(OperatorDocument, st.text(st.characters(codec="utf-8")), NUMBERS))
 def test_sheet(written: OperatorDocument) -> None:
     """Also an empty one."""
-    assert document.decode(travelled(document.encode(FEED, "users", written))) == written
+    assert documents.decode(travelled(documents.encode(FEED, "users", written))) == written

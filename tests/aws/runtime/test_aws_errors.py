@@ -19,11 +19,11 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError
 from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_lambda import LambdaClient
+from tidings.aws.dynamodb import tags as summaries
 from tidings.aws.dynamodb.connections import DynamoDBConnections
+from tidings.aws.dynamodb.items import connection as connections
 from tidings.aws.dynamodb.items import row as rows
-from tidings.aws.dynamodb.items import tag_summary as summaries
 from tidings.aws.dynamodb.items.attributes import Item
-from tidings.aws.dynamodb.items.listeners import connection as connections
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tags import DynamoDBTags

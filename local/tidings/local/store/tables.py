@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.config import deployment
 from tidings.aws.config.sources import addresses
-from tidings.aws.dynamodb.items.replication import local_feeds
+from tidings.aws.dynamodb.items import local_feeds
 from tidings.local.options import PREFIX
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items import change as changes
+from tidings.aws.dynamodb.items import connection as connections
+from tidings.aws.dynamodb.items import roster as rosters
+from tidings.aws.dynamodb.items import subscription as subscriptions
 from tidings.aws.dynamodb.items.attributes import Item, text
-from tidings.aws.dynamodb.items.listeners import connection as connections
-from tidings.aws.dynamodb.items.listeners import roster as rosters
-from tidings.aws.dynamodb.items.listeners import subscription as subscriptions
 from tidings.aws.dynamodb.registry import DynamoDBRegistry
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated

@@ -1,11 +1,15 @@
-"""Departures on DynamoDB: beside the state, in a partition of each feed."""
+"""
+Departures on DynamoDB: beside the state, in a partition of each feed.
+
+Key: `<feed>#left`, page number in 10 hex digits. `body` is JSON (S) or deflated JSON (B). It
+expires as the page was to, when it was written.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import departures
-from tidings.aws.dynamodb.items.attributes import text
+from tidings.aws.dynamodb.items.attributes import Item, body, body_of, expiry, text
 from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.clock import sleep_ms
@@ -18,6 +22,28 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
+
+def partition(feed: str) -> str:
+    return f"{feed}#left"
+
+
+def page_key(page: int) -> str:
+    return f"{page:010x}"
+
+
+def encode(feed: str, departures: RemovedParents) -> Item:
+    return {
+        "bucket": text(partition(feed)),
+        "key": text(page_key(departures.page)),
+        "body": body(departures.body),
+        **expiry(departures.expires_ms),
+    }
+
+
+def decode(item: Item) -> RemovedParents:
+    return RemovedParents(int(item["key"]["S"], 16), body_of(item["body"]))
+
+
 _NEW = Condition("attribute_not_exists(#key)")
 
 
@@ -29,14 +55,14 @@ class DynamoDBRemovedParents:
         self._puts = Puts(client, table, sleep)
 
     def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
-        self._puts([Put(departures.encode(feed, each), _NEW) for each in removed])
+        self._puts([Put(encode(feed, each), _NEW) for each in removed])
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         values = {
-            ":bucket": text(departures.partition(feed)),
-            ":first": text(departures.page_key(first)),
-            ":last": text(departures.page_key(last)),
+            ":bucket": text(partition(feed)),
+            ":first": text(page_key(first)),
+            ":last": text(page_key(last)),
         }
         between = "#bucket = :bucket AND #key BETWEEN :first AND :last"
         items = self._table.items(between, values, "#key, #body", Limit=limits.READ_ITEMS_MAX)
-        return [departures.decode(item) for item in items]
+        return [decode(item) for item in items]

@@ -1,11 +1,17 @@
-"""Checkpoints and leases of followers on DynamoDB, in the control table."""
+"""
+Checkpoints and leases of followers on DynamoDB, in the control table.
+
+Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` what was handled up to it,
+`fence` counts the holders, `beat` their renewals, `bell` the marks left for them; a lease that was
+let go has no owner. `lease_until` is in ms by the clock of the holder, a hint. `look` is who looks
+on, and at what: a fence, a beat, and a minute.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import follower
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text, text_of
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
@@ -18,6 +24,46 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from tidings.core.followers.leases import Observation
+
+
+_PREFIX = "follower#"
+
+
+def item_kind(feed: str) -> str:
+    return f"{_PREFIX}{feed}"
+
+
+def item_key(feed: str, name: str) -> Item:
+    return {"kind": text(item_kind(feed)), "name": text(name)}
+
+
+def encode(lease: Lease) -> Item:
+    return {
+        **item_key(lease.feed, lease.name),
+        "owner": text(lease.owner),
+        "lease_until": number(lease.expires_ms),
+        "fence": number(lease.fence),
+        "bell": number(lease.bell),
+        "page": number(lease.checkpoint),
+        "operations": number(lease.operations),
+        "beat": number(lease.beat),
+    }
+
+
+def decode(item: Item) -> Lease:
+    return Lease(
+        feed=text_of(item, "kind").removeprefix(_PREFIX),
+        name=text_of(item, "name"),
+        owner=text_of(item, "owner"),
+        fence=number_of(item, "fence"),
+        bell=number_of(item, "bell"),
+        checkpoint=number_of(item, "page"),
+        expires_ms=number_of(item, "lease_until"),
+        operations=number_of(item, "operations"),
+        beat=number_of(item, "beat"),
+        look=text_of(item, "look"),
+    )
+
 
 _FREE = "attribute_not_exists(#owner) OR #owner = :nobody"
 _OURS = "#fence = :fence AND #owner = :owner"
@@ -48,11 +94,11 @@ class DynamoDBFollowers:
         update = "SET #owner = :owner, #lease_until = :until ADD #fence :one, #beat :one"
         try:
             item = self._table.update(
-                follower.key(feed, name), update, values, condition, returns="ALL_NEW"
+                item_key(feed, name), update, values, condition, returns="ALL_NEW"
             )
         except ConditionFailed as failed:
-            return follower.decode(failed.item)  # ours, where an answer was lost
-        return follower.decode(item)
+            return decode(failed.item)  # ours, where an answer was lost
+        return decode(item)
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         values = {":one": number(1), ":nobody": text("")}
@@ -61,7 +107,7 @@ class DynamoDBFollowers:
         update = f"{'SET #look = :look ' if look else ''}ADD #bell :one"
         try:
             before = self._table.update(
-                follower.key(feed, name), update, values, "#owner > :nobody", returns="ALL_OLD"
+                item_key(feed, name), update, values, "#owner > :nobody", returns="ALL_OLD"
             )
         except ConditionFailed:
             return None
@@ -77,11 +123,11 @@ class DynamoDBFollowers:
         update = f"SET {_DONE}, #lease_until = :until ADD #beat :one"
         try:
             item = self._table.update(
-                follower.key(lease.feed, lease.name), update, values, _OURS, returns="ALL_NEW"
+                item_key(lease.feed, lease.name), update, values, _OURS, returns="ALL_NEW"
             )
         except ConditionFailed:
             raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence) from None
-        return follower.decode(item)
+        return decode(item)
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         condition = _OURS
@@ -91,20 +137,20 @@ class DynamoDBFollowers:
             values[":bell"] = number(lease.bell)
         update = f"SET {_DONE}, #lease_until = :free, #owner = :nobody"
         try:
-            self._table.update(follower.key(lease.feed, lease.name), update, values, condition)
+            self._table.update(item_key(lease.feed, lease.name), update, values, condition)
         except ConditionFailed as failed:
-            held = follower.decode(failed.item)
+            held = decode(failed.item)
             return (held.fence, held.owner) != (lease.fence, lease.owner)
         return True
 
     def checkpoints(self, feed: str) -> dict[str, int]:
-        kind = {":kind": text(follower.kind(feed))}
+        kind = {":kind": text(item_kind(feed))}
         answer = self._table.page("#kind = :kind", kind, "#name, #page")
         return {text_of(item, "name"): number_of(item, "page") for item in answer["Items"]}
 
     def standings(self, feed: str) -> Sequence[Lease]:
-        answer = self._table.page("#kind = :kind", {":kind": text(follower.kind(feed))})
-        return [follower.decode(item) for item in answer["Items"]]
+        answer = self._table.page("#kind = :kind", {":kind": text(item_kind(feed))})
+        return [decode(item) for item in answer["Items"]]
 
 
 def _done(lease: Lease) -> Item:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items import floor, head, page
 from tidings.aws.dynamodb.items.attributes import number, text, text_of
+from tidings.aws.dynamodb.transport.batches import Batches
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core import limits
@@ -13,7 +14,12 @@ from tidings.core.counters import Taken
 from tidings.core.model.pages import Page, Pages
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.core.effects import Sleep
+    from tidings.core.model.pages import Page
+
 
 # What readers ask for: each attribute costs every reader of every page.
 _READ = "#page, #body, #at, #slots"
@@ -62,3 +68,19 @@ class DynamoDBLog:
 
     def raise_floor(self, feed: str, page_: int) -> None:
         self._control.raise_page(floor.key(feed), page_)
+
+
+class DynamoDBNumbers:
+    """Implements `Numbers`. A page put twice is the same, so *client* may repeat its requests."""
+
+    def __init__(
+        self, client: DynamoDBClient, log_table: str, control_table: str, sleep: Sleep
+    ) -> None:
+        self._control = Table(client, control_table)
+        self._pages = Batches(client, log_table, sleep)
+
+    def raise_head(self, feed: str, page: int) -> None:
+        self._control.raise_page(head.key(feed), page)
+
+    def fill(self, feed: str, pages: Sequence[Page]) -> None:
+        self._pages.put([page.encode(feed, each) for each in pages])

@@ -1,18 +1,39 @@
-"""The outbox on DynamoDB."""
+"""
+The outbox on DynamoDB.
+
+Key: feed, id; the id begins with the time, so that a query has them in order. Owners write it by
+`tidings.client.publish_with`. Removed once it is in the log. One that is refused lies under
+`refused#<feed>` with the reason, until somebody has looked.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import outbox_message as messages
-from tidings.aws.dynamodb.items.attributes import text
+from tidings.aws.dynamodb.items.attributes import Item, text, text_of
 from tidings.aws.dynamodb.transport.table import Table
+from tidings.core.ingest.outbox import OutboxMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.ingest.outbox import OutboxMessage
+
+
+def item_key(feed: str, message_id: str) -> Item:
+    return {"feed": text(feed), "id": text(message_id)}
+
+
+def encode(feed: str, message: OutboxMessage) -> Item:
+    return {**item_key(feed, message.id), "kind": text(message.kind), "body": text(message.body)}
+
+
+def encode_refused(feed: str, message: OutboxMessage, reason: str) -> Item:
+    return {**encode(f"refused#{feed}", message), "reason": text(reason)}
+
+
+def decode(item: Item) -> OutboxMessage:
+    return OutboxMessage(text_of(item, "id"), text_of(item, "kind"), text_of(item, "body"))
 
 
 class DynamoDBOutbox:
@@ -23,12 +44,12 @@ class DynamoDBOutbox:
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
         answer = self._table.page("#feed = :feed", {":feed": text(feed)})
-        return [messages.decode(item) for item in answer["Items"]]
+        return [decode(item) for item in answer["Items"]]
 
     def done(self, feed: str, message: OutboxMessage) -> None:
-        self._table.delete(messages.key(feed, message.id))
+        self._table.delete(item_key(feed, message.id))
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """Before it is removed: a crash in between does it again."""
-        self._table.put(messages.encode_refused(feed, message, reason))
+        self._table.put(encode_refused(feed, message, reason))
         self.done(feed, message)

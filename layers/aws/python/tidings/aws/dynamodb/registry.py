@@ -1,22 +1,56 @@
-"""Who is registered, on DynamoDB in the table of connections."""
+"""
+Who is registered, on DynamoDB in the table of connections.
+
+Key: `registered#<feed>`, instance NUL resource; neither holds a NUL. Removed with the connection;
+should that be missed, it expires like one.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import text, text_of
-from tidings.aws.dynamodb.items.listeners import registration as entries
-from tidings.aws.dynamodb.items.listeners.connection import SAFETY_MS
+from tidings.aws.dynamodb.items.attributes import Item, expiry, text, text_of, without_empty
+from tidings.aws.dynamodb.items.connection import SAFETY_MS
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.effects import Clock
+from tidings.core.triton.registration import Kind, Listener, Registered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.triton.registration import Listener, Registered
+
+
+def item_kind(feed: str) -> str:
+    return f"registered#{feed}"
+
+
+def item_key(feed: str, instance: str, resource: str) -> Item:
+    return {"kind": text(item_kind(feed)), "name": text(f"{instance}\0{resource}")}
+
+
+def encode(
+    feed: str, connection_id: str, listener: Listener, wanted: Kind, *, expires_ms: int
+) -> Item:
+    return {
+        **item_key(feed, listener.instance, wanted.resource),
+        "connection": text(connection_id),
+        **without_empty({"service": listener.service}),
+        "subs": {"L": [text(sub) for sub in wanted.subs]},
+        **expiry(expires_ms),
+    }
+
+
+def decode(item: Item) -> Registered:
+    instance, _, resource = text_of(item, "name").partition("\0")
+    return Registered(
+        connection_id=text_of(item, "connection"),
+        instance=instance,
+        service=text_of(item, "service"),
+        kind=Kind(resource, tuple(sub["S"] for sub in item["subs"]["L"])),
+    )
 
 
 class DynamoDBRegistry:
@@ -29,7 +63,7 @@ class DynamoDBRegistry:
         expires_ms = self._clock() + SAFETY_MS
         replaced = set()
         for kind in listener.kinds:
-            item = entries.encode(feed, connection_id, listener, kind, expires_ms=expires_ms)
+            item = encode(feed, connection_id, listener, kind, expires_ms=expires_ms)
             replaced.add(text_of(self._table.put(item, returns="ALL_OLD"), "connection"))
         return sorted(replaced - {"", connection_id})
 
@@ -39,11 +73,11 @@ class DynamoDBRegistry:
 
     def _take_out(self, feed: str, connection_id: str, instance: str, resource: str) -> None:
         try:
-            key = entries.key(feed, instance, resource)
+            key = item_key(feed, instance, resource)
             ours = {":connection": text(connection_id)}
             self._table.delete(key, "#connection = :connection", ours)
         except ConditionFailed:
             return  # it is another connection's by now, or nobody's
 
     def registered(self, feed: str) -> Sequence[Registered]:
-        return [entries.decode(item) for item in self._table.of_kind(entries.kind(feed))]
+        return [decode(item) for item in self._table.of_kind(item_kind(feed))]

@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from tidings.aws.dynamodb.items import head, page
+from tidings.aws.dynamodb.items import head, page, relay
 from tidings.aws.dynamodb.items.attributes import Item, number
-from tidings.aws.dynamodb.items.replication import relay
 from tidings.aws.dynamodb.transport.table import Table, expressions, of_version
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.core.errors import Unavailable

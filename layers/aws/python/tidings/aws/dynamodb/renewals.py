@@ -1,18 +1,37 @@
-"""When pages of the log expire, and how far their renewal is, on DynamoDB."""
+"""
+When pages of the log expire, and how far their renewal is, on DynamoDB.
+
+Key: `renewal#<feed>`, `-`. `page` is the last one that was looked at, 0 behind the end of the
+round; `began` is in ms.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import page, renewal
-from tidings.aws.dynamodb.items.attributes import expiry_ms, number, seconds, text
+from tidings.aws.dynamodb.items import page
+from tidings.aws.dynamodb.items.attributes import Item, expiry_ms, number, number_of, seconds, text
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core import limits
+from tidings.core.log.renewal import Round
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.log.renewal import Round
+
+
+def item_key(feed: str) -> Item:
+    return {"kind": text(f"renewal#{feed}"), "name": text("-")}
+
+
+def encode(round_: Round) -> Item:
+    """Without its key."""
+    return {"page": number(round_.page), "began": number(round_.began_ms)}
+
+
+def decode(item: Item) -> Round:
+    """`Round()` where there is no item."""
+    return Round(number_of(item, "page"), number_of(item, "began"))
 
 
 class DynamoDBRenewals:
@@ -46,8 +65,8 @@ class DynamoDBRenewals:
             return
 
     def round(self, feed: str) -> Round:
-        return renewal.decode(self._control.get(renewal.key(feed)) or {})
+        return decode(self._control.get(item_key(feed)) or {})
 
     def keep(self, feed: str, round_: Round) -> None:
-        values = {f":{name}": value for name, value in renewal.encode(round_).items()}
-        self._control.update(renewal.key(feed), "SET #page = :page, #began = :began", values)
+        values = {f":{name}": value for name, value in encode(round_).items()}
+        self._control.update(item_key(feed), "SET #page = :page, #began = :began", values)

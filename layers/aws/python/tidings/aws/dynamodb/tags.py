@@ -1,11 +1,15 @@
-"""Summaries of tags on DynamoDB: beside the state, in a partition of each feed."""
+"""
+Summaries of tags on DynamoDB: beside the state, in a partition of each feed.
+
+Key: `<feed>#tags`, the last of the pages in 10 hex digits. `first` is the first of them, `bits`
+a Bloom filter. It expires as the last page was to, when it was written.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import tag_summary
-from tidings.aws.dynamodb.items.attributes import text
+from tidings.aws.dynamodb.items.attributes import Item, body_of, expiry, number, number_of, text
 from tidings.aws.dynamodb.transport.batches import Batches
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.clock import sleep_ms
@@ -18,6 +22,34 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+def partition(feed: str) -> str:
+    return f"{feed}#tags"
+
+
+def page_key(page: int) -> str:
+    return f"{page:010x}"
+
+
+def encode(feed: str, summary: Summary) -> Item:
+    return {
+        "bucket": text(partition(feed)),
+        "key": text(page_key(summary.last)),
+        "first": number(summary.first),
+        "bits": {"B": summary.bits},
+        **expiry(summary.expires_ms),
+    }
+
+
+def decode(item: Item) -> Summary:
+    bits = body_of(item["bits"])
+    assert isinstance(bits, bytes)
+    return Summary(number_of(item, "first"), page_of(item), bits)
+
+
+def page_of(item: Item) -> int:
+    return int(item["key"]["S"], 16)
+
+
 class DynamoDBTags:
     """Implements `TagStore`. *table* is that of the state."""
 
@@ -26,13 +58,13 @@ class DynamoDBTags:
         self._batches = Batches(client, table, sleep)
 
     def write(self, feed: str, summaries: Sequence[Summary]) -> None:
-        self._batches.put([tag_summary.encode(feed, each) for each in summaries])
+        self._batches.put([encode(feed, each) for each in summaries])
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         """At half the price of a consistent read: what is not seen yet is read in the log."""
         bounds = {
-            ":bucket": text(tag_summary.partition(feed)),
-            ":after": text(tag_summary.page_key(after)),
+            ":bucket": text(partition(feed)),
+            ":after": text(page_key(after)),
         }
         answer = self._table.page(
             "#bucket = :bucket AND #key > :after",
@@ -41,11 +73,11 @@ class DynamoDBTags:
             consistent=False,
             Limit=limit,
         )
-        return [tag_summary.decode(item) for item in answer["Items"]]
+        return [decode(item) for item in answer["Items"]]
 
     def last(self, feed: str) -> int:
-        bucket = {":bucket": text(tag_summary.partition(feed))}
+        bucket = {":bucket": text(partition(feed))}
         answer = self._table.page(
             "#bucket = :bucket", bucket, "#key", ScanIndexForward=False, Limit=1
         )
-        return tag_summary.page_of(answer["Items"][0]) if answer["Items"] else 0
+        return page_of(answer["Items"][0]) if answer["Items"] else 0

@@ -1,18 +1,51 @@
-"""What `/status` counts, on DynamoDB, in the control table and away from the feed's counter."""
+"""
+What `/status` counts, on DynamoDB, in the control table and away from the feed's counter.
+
+Key: `tally#<feed>`, a name. `refused` and `served` are counters and live for ever;
+`at#<place>` is a presence that counts until `until` in ms and is deleted when nobody is there,
+at the latest by its expiry.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import counter
-from tidings.aws.dynamodb.items.attributes import Item, expiry, number
+from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.core.counters import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+REFUSED, SERVED = "refused", "served"
+_AT = "at#"
+
+
+def item_kind(feed: str) -> str:
+    return f"tally#{feed}"
+
+
+def item_key(feed: str, name: str) -> Item:
+    return {"kind": text(item_kind(feed)), "name": text(name)}
+
+
+def presence(feed: str, place: str) -> Item:
+    """The key of the presence at *place*."""
+    return item_key(feed, _AT + place)
+
+
+def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
+    """Of all items of a feed, in any order."""
+    counts, clients = {REFUSED: 0, "connections": 0, "sent": 0}, 0
+    for item in items:
+        if not text_of(item, "name").startswith(_AT):
+            counts = {name: counts[name] + number_of(item, name) for name in counts}
+        elif number_of(item, "until") > now_ms:
+            clients += number_of(item, "clients")
+    return Totals(**counts, clients=clients)
 
 
 class DynamoDBCounters:
@@ -31,13 +64,13 @@ class DynamoDBCounters:
         return Table(self._client(), self._name)
 
     def refuse(self, feed: str) -> None:
-        self._add(counter.key(feed, counter.REFUSED), {"refused": 1})
+        self._add(item_key(feed, REFUSED), {"refused": 1})
 
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
-        self._add(counter.key(feed, counter.SERVED), {"connections": connections, "sent": sent})
+        self._add(item_key(feed, SERVED), {"connections": connections, "sent": sent})
 
     def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
-        key = counter.presence(feed, place)
+        key = presence(feed, place)
         if not clients:
             self._table.delete(key)
             return
@@ -50,7 +83,7 @@ class DynamoDBCounters:
         self._table.update(key, update, values)
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:
-        return counter.decode(self._table.of_kind(counter.kind(feed)), now_ms=now_ms)
+        return decode(self._table.of_kind(item_kind(feed)), now_ms=now_ms)
 
     def _add(self, key: Item, counts: dict[str, int]) -> None:
         values = {f":{name}": number(count) for name, count in counts.items()}

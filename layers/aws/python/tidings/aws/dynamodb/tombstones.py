@@ -1,20 +1,39 @@
-"""Since when the deletions of feeds are remembered, on DynamoDB in the control table."""
+"""
+Since when the deletions of feeds are remembered, on DynamoDB in the control table.
+
+Key: `remembered#<feed>`, `-`. The fields are those of `tombstones.Remembered`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import tombstone as items
+from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
+from tidings.core.state.tombstones import Remembered
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.state.tombstones import Remembered
 
-_SET = ", ".join(f"#{name} = :{name}" for name in items.FIELDS)
-_STANDS = " AND ".join(f"#{name} = :old_{name}" for name in items.FIELDS)
-_NEW = f"attribute_not_exists(#{items.FIELDS[0]})"
+
+FIELDS = ("life_ms", "least_ms", "since_ms")
+_SET = ", ".join(f"#{name} = :{name}" for name in FIELDS)
+_STANDS = " AND ".join(f"#{name} = :old_{name}" for name in FIELDS)
+_NEW = f"attribute_not_exists(#{FIELDS[0]})"
+
+
+def item_key(feed: str) -> Item:
+    return {"kind": text(f"remembered#{feed}"), "name": text("-")}
+
+
+def _fields(remembered: Remembered, prefix: str) -> Item:
+    """The fields by their names behind *prefix*, as an expression takes them."""
+    return {f"{prefix}{name}": number(getattr(remembered, name)) for name in FIELDS}
+
+
+def decode(item: Item) -> Remembered:
+    return Remembered(*(number_of(item, name) for name in FIELDS))
 
 
 class DynamoDBTombstones:
@@ -24,16 +43,16 @@ class DynamoDBTombstones:
         self._table = Table(client, table)
 
     def remembered(self, feed: str) -> Remembered | None:
-        item = self._table.get(items.key(feed))
-        return items.decode(item) if item else None
+        item = self._table.get(item_key(feed))
+        return decode(item) if item else None
 
     def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
-        given = items.values(new, ":")
+        given = _fields(new, ":")
         if old is not None:
-            given |= items.values(old, ":old_")
+            given |= _fields(old, ":old_")
         try:
             condition = _STANDS if old is not None else _NEW
-            self._table.update(items.key(feed), f"SET {_SET}", given, condition)
+            self._table.update(item_key(feed), f"SET {_SET}", given, condition)
         except ConditionFailed:
             return self.remembered(feed) == new  # the answer to ours may have been lost
         return True

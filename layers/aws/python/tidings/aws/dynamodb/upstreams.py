@@ -1,15 +1,27 @@
-"""The passwords that chained feeds read their upstreams with, in the control table."""
+"""
+The passwords that chained feeds read their upstreams with, in the control table.
+
+Key: `upstream#<feed>`, `-`. It has to be sent, so it is kept as it is; the table is encrypted,
+and no route and no command tells it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import text_of
-from tidings.aws.dynamodb.items.replication import upstream
+from tidings.aws.dynamodb.items.attributes import Item, text, text_of
 from tidings.aws.dynamodb.transport.table import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def item_key(feed: str) -> Item:
+    return {"kind": text(f"upstream#{feed}"), "name": text("-")}
+
+
+def encode(feed: str, password: str) -> Item:
+    return {**item_key(feed), "password": text(password)}
 
 
 class DynamoDBUpstreams:
@@ -20,8 +32,8 @@ class DynamoDBUpstreams:
 
     def password(self, feed: str) -> str:
         """Empty where none was set."""
-        return text_of(self._table.get(upstream.key(feed)) or {}, "password")
+        return text_of(self._table.get(item_key(feed)) or {}, "password")
 
     def keep(self, feed: str, password: str) -> None:
         """Nothing is sent any more where it is empty."""
-        self._table.put(upstream.encode(feed, password))
+        self._table.put(encode(feed, password))

@@ -1,5 +1,6 @@
 """
-What is stored in DynamoDB, one module per kind of item: its key, lifetime, encoding.
+What is stored in DynamoDB, and how: key, lifetime, encoding. An item that only one store reads is
+encoded in the module of that store, others in a module here.
 
 Names and layouts are stored for years, so they must stay as they are. DynamoDB counts names
 as well as values, and bills a write per KB; attributes are few and short.

@@ -7,8 +7,8 @@ expires like the connection.
 
 from __future__ import annotations
 
+from tidings.aws.dynamodb.items import filter
 from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
-from tidings.aws.dynamodb.items.listeners import filter
 from tidings.core.websocket.connections import Change
 
 

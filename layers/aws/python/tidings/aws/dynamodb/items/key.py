@@ -12,6 +12,7 @@ whose time is over are not read.
 
 from __future__ import annotations
 
+from tidings.aws.dynamodb.items import filter
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     expiry,
@@ -23,7 +24,6 @@ from tidings.aws.dynamodb.items.attributes import (
     texts_of,
     without_empty,
 )
-from tidings.aws.dynamodb.items.listeners import filter
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key

@@ -7,7 +7,7 @@ ends; should that be missed, it expires `SAFETY_MS` after it was opened.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items import revocation
+from tidings.aws.dynamodb.items import filter, listener, revocation
 from tidings.aws.dynamodb.items.attributes import (
     Item,
     expiry,
@@ -17,7 +17,6 @@ from tidings.aws.dynamodb.items.attributes import (
     text_of,
     without_empty,
 )
-from tidings.aws.dynamodb.items.listeners import filter, listener
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
 

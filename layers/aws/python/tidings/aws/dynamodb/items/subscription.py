@@ -8,9 +8,8 @@ subscription; should that be missed, it expires like the connection.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items import revocation
+from tidings.aws.dynamodb.items import filter, revocation
 from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
-from tidings.aws.dynamodb.items.listeners import filter
 from tidings.core.websocket.connections import Subscription
 
 
