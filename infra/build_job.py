@@ -101,8 +101,8 @@ def packed(contents: Path) -> bytes:
     return packed.getvalue()
 
 
-def _plain(found: tarfile.TarInfo) -> tarfile.TarInfo:
-    found.mtime = found.uid = found.gid = 0
-    found.uname = found.gname = ""
-    found.mode = 0o755 if found.isdir() else 0o644
-    return found
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mtime = entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() else 0o644
+    return entry

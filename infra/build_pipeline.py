@@ -53,15 +53,15 @@ def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
 
 def packages() -> list[str]:
     """What a pipeline imports besides us, and what that needs."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [Requirement(each) for each in PACKAGES]
     while waiting:
         package = waiting.pop()
         name = canonicalize_name(package.name)
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             waiting += _needed(package)
-    return sorted(found - {_OURS})
+    return sorted(names - {_OURS})
 
 
 def _needed(package: Requirement) -> list[Requirement]:

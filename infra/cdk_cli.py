@@ -40,8 +40,8 @@ class Cdk:
         """Create or update *stack*; its outputs."""
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         self._run("deploy", stack, "--require-approval=never", f"--outputs-file={outputs}")
-        found: dict[str, Outputs] = json.loads(outputs.read_text())
-        return found[stack]
+        by_stack: dict[str, Outputs] = json.loads(outputs.read_text())
+        return by_stack[stack]
 
     def prepare(self, stack: str, change_set: str) -> None:
         """Leave the update as a change set to look at."""

@@ -28,12 +28,12 @@ def _woken_by(function: deployment.Function) -> frozenset[str]:
 
 
 def _reached(wakes: Mapping[str, frozenset[str]], start: str) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     ahead = set(wakes[start])
     while ahead:
-        found |= ahead
-        ahead = {after for name in ahead for after in wakes[name]} - found
-    return found
+        reached |= ahead
+        ahead = {after for name in ahead for after in wakes[name]} - reached
+    return reached
 
 
 WOKEN = frozenset(name for function in deployment.FUNCTIONS for name in function.invokes)

@@ -113,20 +113,20 @@ def _updated(account: Account, options: list[str]) -> int:
         outputs = account.old.deploy(stack)
     with (
         _step("passwords, operations, a cursor and a connection on it"),
-        stage_on_emulator.served(stage, outputs, account.aws, account.old.assembly) as found,
+        stage_on_emulator.served(stage, outputs, account.aws, account.old.assembly) as addresses,
     ):
-        drill.before(found)
+        drill.before(addresses)
     _update(account, stack)
     outputs = _outputs(account, stack)
-    with stage_on_emulator.served(stage, outputs, account.aws, account.new.assembly) as found:
+    with stage_on_emulator.served(stage, outputs, account.aws, account.new.assembly) as addresses:
         with _step("after the update"):
-            _say(drill.after(found))
-            drill.end(found)
+            _say(drill.after(addresses))
+            drill.end(addresses)
             tidings_cli.run(account.aws.environment, "feed", "set", "--stage", STAGE, *DECLARED)
         with _step("first and simple things"):
-            _say(smoke.run(found.base_url, found.stream_url, found.sockets_url))
+            _say(smoke.run(addresses.base_url, addresses.stream_url, addresses.sockets_url))
         with _step("conformance"):
-            return _conformance(found, options)
+            return _conformance(addresses, options)
 
 
 def _update(account: Account, stack: str) -> None:
@@ -151,11 +151,11 @@ def _check_change_set(aws: emulator.Emulator, stack: str) -> None:
     asked = {"StackName": stack, "ChangeSetName": CHANGE_SET}
     cloudformation = aws.client("cloudformation")
     while True:
-        found = cloudformation.describe_change_set(**asked)
-        changes += found["Changes"]
-        if "NextToken" not in found:
+        page = cloudformation.describe_change_set(**asked)
+        changes += page["Changes"]
+        if "NextToken" not in page:
             break
-        asked["NextToken"] = found["NextToken"]
+        asked["NextToken"] = page["NextToken"]
     cloudformation.delete_change_set(StackName=stack, ChangeSetName=CHANGE_SET)
     if not changes:
         raise upgrade.UpgradeFailed("the change set is empty: this is the last release")
@@ -166,27 +166,27 @@ def _check_change_set(aws: emulator.Emulator, stack: str) -> None:
 
 def _outputs(account: Account, stack: str) -> dict[str, str]:
     described = account.aws.client("cloudformation").describe_stacks(StackName=stack)
-    found = described["Stacks"][0]["Outputs"]
-    return {each["OutputKey"]: each["OutputValue"] for each in found}
+    outputs = described["Stacks"][0]["Outputs"]
+    return {each["OutputKey"]: each["OutputValue"] for each in outputs}
 
 
 def _destroyed(account: Account, stage: str) -> None:
     stack, assembly = stack_name(stage), account.new.assembly
     template = json.loads((assembly / f"{stack}.template.json").read_text())
-    found = remains.parts(account.aws, stack)
+    parts = remains.parts(account.aws, stack)
     with _step(f"cdk destroy of {stage}"):
         if stage == STAGE:  # prod's stay
-            remains.empty(account.aws, found)
+            remains.empty(account.aws, parts)
         account.new.destroy(stack)
-        _say([f"left behind: {remains.check(account.aws, template, found)}"])
+        _say([f"left behind: {remains.check(account.aws, template, parts)}"])
 
 
-def _conformance(found: stage_on_emulator.Addresses, options: list[str]) -> int:
+def _conformance(addresses: stage_on_emulator.Addresses, options: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", "-q", str(CONFORMANCE)]
     command += [
-        f"--base-url={found.base_url}",
-        f"--stream-url={found.stream_url}",
-        f"--ws-url={found.sockets_url}",
+        f"--base-url={addresses.base_url}",
+        f"--stream-url={addresses.stream_url}",
+        f"--ws-url={addresses.sockets_url}",
     ]
     law = f"{CONFORMANCE.relative_to(ROOT)}/test_conformance.py::test_law"
     command += [f"--deselect={law}[{case}]" for case in stage_on_emulator.NOT_HERE]

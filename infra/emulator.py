@@ -78,8 +78,8 @@ def running(folder: Path) -> Iterator[Emulator]:
     for part in ("state", "s3", "tmp"):
         (folder / part).mkdir(parents=True)
     port = free_port()
-    found = Emulator(f"http://127.0.0.1:{port}", folder / "ministack.log")
-    with found.log.open("wb") as log:
+    emulator = Emulator(f"http://127.0.0.1:{port}", folder / "ministack.log")
+    with emulator.log.open("wb") as log:
         process = subprocess.Popen(
             [program],
             env=_environment(folder, port),
@@ -88,8 +88,8 @@ def running(folder: Path) -> Iterator[Emulator]:
             start_new_session=True,
         )
         with stopped_at_exit(process):
-            _wait(found, process)
-            yield found
+            _wait(emulator, process)
+            yield emulator
 
 
 def free_port() -> int:
@@ -131,10 +131,10 @@ def _run(command: list[str]) -> None:
         raise EmulatorFailed(f"MiniStack was not installed: {last}")
 
 
-def _wait(found: Emulator, process: subprocess.Popen[bytes]) -> None:
+def _wait(emulator: Emulator, process: subprocess.Popen[bytes]) -> None:
     def check() -> None:
         if process.poll() is not None:
-            raise EmulatorFailed(f"MiniStack ended at once; see {found.log}")
+            raise EmulatorFailed(f"MiniStack ended at once; see {emulator.log}")
 
-    if not answers(f"{found.url}/_ministack/health", START_S, check):
-        raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {found.log}")
+    if not answers(f"{emulator.url}/_ministack/health", START_S, check):
+        raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {emulator.log}")

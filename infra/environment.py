@@ -1,4 +1,4 @@
-"""What functions of a stage are told, whichever stack they stand in."""
+"""The environment variables of a stage's functions, whichever stack they belong to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.names import prefix
 from infra.settings import Stage
 
 
-def told(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
+def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     """The defaults, then the stage's choices, then *tables* by their names in the blueprint."""
     return (
         {each.variable: each.default for each in settings.SETTINGS if each.default}
@@ -33,7 +33,7 @@ def addresses(stage: Stage) -> str:
 
 def chained(stage: Stage, coordinator: str) -> dict[str, str]:
     """
-    What is told of chained feeds.
+    The variables about chained feeds.
 
     Raises:
         WrongSource: a source breaks its rule; better now than in each function.

@@ -88,11 +88,11 @@ def assets(assembly: Path) -> dict[str, str]:
 def _wanted(assembly: Path) -> list[Path]:
     stacks = [stack_name(stage.name) for stage in settings.STAGES]
     names = [f"{stack}.{part}.json" for stack in stacks for part in _PARTS]
-    found = [assembly / name for name in (_MANIFEST, _SCHEMA, *names)]
+    files = [assembly / name for name in (_MANIFEST, _SCHEMA, *names)]
     for path in {assembly / each for each in assets(assembly).values()}:
         if path.is_dir() and _size(path) < LARGE:
-            found += [path, *path.rglob("*")]
-    return sorted(set(found))
+            files += [path, *path.rglob("*")]
+    return sorted(set(files))
 
 
 def _size(folder: Path) -> int:
@@ -108,9 +108,9 @@ def _opened() -> tarfile.TarFile:
 
 
 def _text(kept: tarfile.TarFile, name: str) -> str:
-    found = kept.extractfile(name)
-    assert found is not None, name
-    return found.read().decode()
+    member = kept.extractfile(name)
+    assert member is not None, name
+    return member.read().decode()
 
 
 def _add(tar: tarfile.TarFile, name: str, text: bytes) -> None:
@@ -119,10 +119,10 @@ def _add(tar: tarfile.TarFile, name: str, text: bytes) -> None:
     tar.addfile(about, io.BytesIO(text))
 
 
-def _plain(found: tarfile.TarInfo) -> tarfile.TarInfo:
-    found.mtime = found.uid = found.gid = 0
-    found.uname = found.gname = ""
-    return found
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mtime = entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -31,8 +31,8 @@ class NotInstalled(Exception):
 def lock(path: Path = LOCK) -> Mapping[str, str]:
     """By `name==version`, in lower case and with hyphens: the lines of the lock with the sums."""
     entries = re.split(r"\n(?=\S)", path.read_text().strip())
-    found = {_PINNED.match(entry): entry for entry in entries}
-    return {spelled(pin["name"], pin["version"]): entry for pin, entry in found.items() if pin}
+    pins = {_PINNED.match(entry): entry for entry in entries}
+    return {spelled(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
 
 
 def spelled(name: str, release: str) -> str:

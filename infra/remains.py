@@ -37,24 +37,24 @@ def parts(aws: Emulator, stack: str) -> Parts:
     }
 
 
-def empty(aws: Emulator, found: Parts) -> None:
+def empty(aws: Emulator, resources: Parts) -> None:
     """Delete the objects of every bucket: CloudFormation deletes none that has any."""
     objects = aws.client("s3")
-    for each in found.values():
+    for each in resources.values():
         if each.kind == BUCKET:
             for page in objects.get_paginator("list_objects_v2").paginate(Bucket=each.name):
                 for entry in page.get("Contents", []):
                     objects.delete_object(Bucket=each.name, Key=entry["Key"])
 
 
-def check(aws: Emulator, template: Mapping[str, Any], found: Parts) -> str:
+def check(aws: Emulator, template: Mapping[str, Any], resources: Parts) -> str:
     """
     How many stores the destroyed stack has left behind, as its *template* wants them to be.
 
     Raises:
         WrongRemains: others than these.
     """
-    stores = {name: each for name, each in found.items() if each.kind in STORES}
+    stores = {name: each for name, each in resources.items() if each.kind in STORES}
     there = {name for name, each in stores.items() if each.name in _there(aws, each.kind)}
     policies = {name: template["Resources"][name].get("DeletionPolicy") for name in stores}
     wanted = {name for name, policy in policies.items() if policy in RETAINED}

@@ -16,7 +16,7 @@ from tidings.aws.config.stages import (
 )
 
 from infra import circles, suppressions
-from infra.environment import addresses, chained, told
+from infra.environment import addresses, chained, variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import ArchiveBucket, SyncBucket
 from infra.parts.dashboard import FeedDashboard
@@ -79,7 +79,7 @@ class TidingsStack(cdk.Stack):
     def _environment(self) -> dict[str, str]:
         """What every function is told: the defaults, then the stage's choices, then addresses."""
         names = {name: table.table_name for name, table in self.tables.by_name.items()}
-        return told(self.stage, names) | {
+        return variables(self.stage, names) | {
             "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
             "TIDINGS_OIDC": self.stage.environment.get("TIDINGS_OIDC", ""),
             "TIDINGS_SOCKETS_URL": self.sockets.callback_url,

@@ -88,9 +88,9 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
 
 def for_this_machine(assembly: Path) -> None:
     """Put what bcrypt has compiled for this processor in the place of what it has for AWS's."""
-    for found in assembly.glob("asset.*/python/bcrypt"):
+    for package in assembly.glob("asset.*/python/bcrypt"):
         for compiled in Path(bcrypt.__file__).parent.glob("*.so"):
-            shutil.copyfile(compiled, found / compiled.name)
+            shutil.copyfile(compiled, package / compiled.name)
 
 
 @contextmanager

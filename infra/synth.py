@@ -59,15 +59,15 @@ def synth(outdir: Path, *, stage: str | None = None) -> list[Path]:
 
 def nag_findings(outdir: Path) -> list[str]:
     """What cdk-nag found and nobody accepted: `rule resource: what it asks for`."""
-    found = []
+    findings = []
     for report in sorted(outdir.glob("AwsSolutions-*-NagReport.csv")):
         with report.open(newline="") as lines:
-            found += [
+            findings += [
                 f"{row['Rule ID']} {row['Resource ID']}: {row['Rule Info']}"
                 for row in csv.DictReader(lines)
                 if row["Compliance"] in ("Non-Compliant", "UNKNOWN")
             ]
-    return found
+    return findings
 
 
 def lint_findings(templates: list[Path]) -> list[str]:

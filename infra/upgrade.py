@@ -92,7 +92,7 @@ class Drill:
     _ids: list[str] = field(default_factory=list)
     _socket: ClientConnection | None = None
 
-    def before(self, found: Addresses) -> None:
+    def before(self, addresses: Addresses) -> None:
         """
         Passwords, a log, a state, a cursor, a connection.
 
@@ -101,29 +101,29 @@ class Drill:
         """
         for role, password in (("ingest", PRODUCER), ("read", READER)):
             self._password(role, "--password-file", "-", said=password)
-        _until(lambda: _post(found, None) == 401, "a password does not count")
+        _until(lambda: _post(addresses, None) == 401, "a password does not count")
         for subject, event in (("a", "insert"), ("b", "insert"), ("a", "update"), ("b", "delete")):
-            self._ids += _posted(found, event, subject)
-        socket = connect(found.sockets_url, open_timeout=WAIT_S)
+            self._ids += _posted(addresses, event, subject)
+        socket = connect(addresses.sockets_url, open_timeout=WAIT_S)
         socket.send(json.dumps({"action": "subscribe", "password": READER}))
         reply = socket.recv(WAIT_S, decode=True)
         _check('"subscribed"' in reply, f"subscribe was answered with {reply}")
         self._socket = socket
 
-    def after(self, found: Addresses) -> list[str]:
+    def after(self, addresses: Addresses) -> list[str]:
         """
         One sentence for each thing that is still there.
 
         Raises:
             UpgradeFailed: what is not.
         """
-        _check(_post(found, None) == 401, "after the update anybody may post")
-        _check(_post(found, READER) == 401, "after the update readers may post")
-        self._ids += _posted(found, "insert", "c")
+        _check(_post(addresses, None) == 401, "after the update anybody may post")
+        _check(_post(addresses, READER) == 401, "after the update readers may post")
+        self._ids += _posted(addresses, "insert", "c")
         first, *later = self._ids
-        heard = [each for each, _ in _stream(found, first, later[-1])]
+        heard = [each for each, _ in _stream(addresses, first, later[-1])]
         _check(heard == later, f"after {first} came {heard}, not {later}")
-        copy = {data["id"] for _, data in _stream(found, "0", "live")}
+        copy = {data["id"] for _, data in _stream(addresses, "0", "live")}
         _check(copy == {"a", "c"}, f"the state has {copy}")
         self._listen(later[-1])
         return [
@@ -133,11 +133,11 @@ class Drill:
             "the WebSocket that was open all the while was sent the new operation",
         ]
 
-    def end(self, found: Addresses) -> None:
+    def end(self, addresses: Addresses) -> None:
         """Open the stage again, for the suites that carry no password."""
         for role in ("ingest", "read"):
             self._password(role, "--remove")
-        _until(lambda: _post(found, None) == 200, "without passwords the stage stays closed")
+        _until(lambda: _post(addresses, None) == 200, "without passwords the stage stays closed")
 
     def _listen(self, event_id: str) -> None:
         assert self._socket is not None
@@ -158,21 +158,23 @@ class Drill:
         tidings_cli.run(self.variables, *where, *options, said=said)
 
 
-def _post(found: Addresses, password: str | None) -> int:
+def _post(addresses: Addresses, password: str | None) -> int:
     """The status an operation is answered with that nobody looks at later."""
-    return _asked(found, password, {"event": "insert", "type": "probe", "id": "p"}).status_code
+    return _asked(addresses, password, {"event": "insert", "type": "probe", "id": "p"}).status_code
 
 
-def _posted(found: Addresses, event: str, subject: str) -> list[str]:
-    answer = _asked(found, PRODUCER, {"event": event, "type": "drill", "id": subject})
+def _posted(addresses: Addresses, event: str, subject: str) -> list[str]:
+    answer = _asked(addresses, PRODUCER, {"event": event, "type": "drill", "id": subject})
     _check(answer.status_code == 200, f"POST: {answer.status_code} {answer.text}")
     ids: list[str] = answer.json()["ids"]
     return ids
 
 
-def _asked(found: Addresses, password: str | None, operation: Mapping[str, str]) -> httpx.Response:
+def _asked(
+    addresses: Addresses, password: str | None, operation: Mapping[str, str]
+) -> httpx.Response:
     return httpx.post(
-        f"{found.base_url}/ops",
+        f"{addresses.base_url}/ops",
         json=operation,
         auth=None if password is None else ("", password),
         headers={"Prefer": "return=representation"},
@@ -180,13 +182,13 @@ def _asked(found: Addresses, password: str | None, operation: Mapping[str, str])
     )
 
 
-def _stream(found: Addresses, after: str, until: str) -> list[tuple[str, dict[str, Any]]]:
+def _stream(addresses: Addresses, after: str, until: str) -> list[tuple[str, dict[str, Any]]]:
     """Ids and operations behind a cursor, up to an id or the event *until*."""
     told = []
     fields: dict[str, str] = {}
     with httpx.stream(
         "GET",
-        f"{found.stream_url}/ops?types=drill",
+        f"{addresses.stream_url}/ops?types=drill",
         headers={"Accept": "text/event-stream", "Last-Event-ID": after},
         auth=("", READER),
         timeout=WAIT_S,

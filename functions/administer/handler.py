@@ -1,4 +1,4 @@
-"""What operators ask for: `/health`, `/config`, `/cluster` and `/diagnostics`."""
+"""For operators: `/health`, `/config`, `/cluster` and `/diagnostics`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What listeners ask over HTTP: resources, who is registered, and the objects of a feed."""
+"""For listeners over HTTP: resources, registrations, and the objects of a feed."""
 
 from __future__ import annotations
 

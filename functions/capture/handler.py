@@ -16,7 +16,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     records, capturer = event["Records"], triton.capturer()
     try:
         capturer.run([write_of(record) for record in records])
-    except TidingsError as error:  # what is in the log already is found there
+    except TidingsError as error:  # what is in the log already is not appended again
         logger().warning("writes wait", reason=str(error))
         return stream_triggers.failures([records[0]["dynamodb"]["SequenceNumber"]])
     return stream_triggers.failures([])

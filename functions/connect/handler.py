@@ -1,4 +1,4 @@
-"""A WebSocket opens: the connection is written down, its client says later what it wants."""
+"""A WebSocket opens: store the connection; its client subscribes later."""
 
 from __future__ import annotations
 

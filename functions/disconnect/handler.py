@@ -1,4 +1,4 @@
-"""A WebSocket has closed: everything about it is forgotten."""
+"""A WebSocket has closed: remove everything that is stored about it."""
 
 from __future__ import annotations
 

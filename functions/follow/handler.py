@@ -1,4 +1,4 @@
-"""The doorbell: stream records or a direct ring become runs of this function's follower."""
+"""Stream records or a direct wake-up become runs of this function's follower."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidings.aws.wiring import core
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    rung = stream_triggers.feeds_to_wake(event)
+    numbers = stream_triggers.feeds_to_wake(event)
     served = core.follower().run_each(
-        rung, core.follower_handler(), stream_triggers.observation(event)
+        numbers, core.follower_handler(), stream_triggers.observation(event)
     )
     for feed, error in served.failed.items():
         logger().warning("follower stopped", feed=feed, reason=str(error))
     served.raise_mistakes()
-    return stream_triggers.failures([rung[feed] for feed in served.failed])
+    return stream_triggers.failures([numbers[feed] for feed in served.failed])

@@ -1,4 +1,4 @@
-"""A bell of the outbox, or the schedule: what waits in it is appended to its feed."""
+"""Woken by the outbox or the schedule: append to its feed what is pending in the outbox."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tidings.core.followers.invocation import in_turn, serve
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     feeds = adapters.settings().feeds
-    rung = stream_triggers.feeds_to_wake(event) if "Records" in event else dict.fromkeys(feeds, "")
-    ours = feeds & rung.keys()  # others are letters put aside, or of a feed that is nobody's
+    streamed = "Records" in event
+    numbers = stream_triggers.feeds_to_wake(event) if streamed else dict.fromkeys(feeds, "")
+    ours = feeds & numbers.keys()  # others are messages put aside, or of an unknown feed
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
     run = triton.forwarder().run
     served = serve(turns, run, clock=now_ms, run_ms=limits.FORWARD_RUN_MS)
     for feed, error in served.failed.items():
-        logger().warning("letters wait", feed=feed, reason=str(error))
+        logger().warning("outbox messages wait", feed=feed, reason=str(error))
     served.raise_mistakes()
-    return stream_triggers.failures([rung[feed] for feed in served.again])
+    return stream_triggers.failures([numbers[feed] for feed in served.again])

@@ -1,4 +1,4 @@
-"""A WebSocket client says something: subscribe, resume, unsubscribe or ping."""
+"""A message of a WebSocket client: subscribe, resume, unsubscribe or ping."""
 
 from __future__ import annotations
 

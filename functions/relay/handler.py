@@ -1,4 +1,4 @@
-"""The doorbell of a chained feed: read its upstream until the run ends, then ring for the next."""
+"""Woken for a chained feed: read its upstream until the run ends, then wake the next run."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def handle(event: dict[str, Any], context: object) -> None:
     for feed in stream_triggers.feeds_to_wake(event):
         try:
             replication.relayer(feed).run(feed)
-        except TidingsError as error:  # it is told in the relay, and the sweep rings again
+        except TidingsError as error:  # the relay records it, and the sweep wakes it again
             logger().warning("relay stopped", feed=feed, reason=str(error))

@@ -24,16 +24,16 @@ from infra.parts.stream_source import StreamSource
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
-ITERATOR_AGE_MS_MAX = 60_000  # the sweep rings each minute, so a slower stream is of no use
+ITERATOR_AGE_MS_MAX = 60_000  # the sweep wakes followers each minute, so a slower stream is useless
 UPSTREAM_AGE_S_MAX = 120  # retries come each minute, so the second one has failed too
 ARCHIVE_LAG_S_MAX = 900  # it runs each minute; a busy feed's runs take some
-DEAD_PERIODS = 2  # a schedule rings each minute; ten without one are no hiccup of Scheduler's
+DEAD_PERIODS = 2  # a schedule runs each minute; ten without a run are no hiccup of Scheduler's
 LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
 
 # The sweep makes up for a throttled follower, but it says that the account lacks concurrency.
 _FUNCTION_METRICS = ("Errors", "Throttles")
 _WOKEN_METRIC = "AsyncEventsDropped"  # of calls that nobody waits for
-_CIRCLING_METRIC = "RecursiveInvocationsDropped"  # Lambda took a backlog for a loop
+_CIRCLING_METRIC = "RecursiveInvocationsDropped"  # Lambda mistook a backlog for a loop
 _MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
 _MACHINE_METRICS = ("ExecutionsFailed", "ExecutionsTimedOut")
 _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
@@ -183,9 +183,9 @@ class Alarms(Construct):
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
         )
 
-    def _alarm(self, name: str, **told: Any) -> None:
+    def _alarm(self, name: str, **settings: Any) -> None:
         described = runbooks.description(name)
-        alarm = cloudwatch.Alarm(self, name, alarm_description=described, **told)
+        alarm = cloudwatch.Alarm(self, name, alarm_description=described, **settings)
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.made.append(alarm)
 

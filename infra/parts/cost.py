@@ -64,11 +64,11 @@ def _one(price: Price) -> float:
 def _units(tables: Tables) -> Iterator[Paid]:
     for kind, price in (("Write", prices.WRITE_UNIT), ("Read", prices.READ_UNIT)):
         name = f"Consumed{kind}CapacityUnits"
-        found = [
+        consumed = [
             table.metric(name, statistic="Sum", period=measures.PERIOD)
             for table in tables.by_name.values()
         ]
-        yield Paid(kind.lower(), found, _one(price))
+        yield Paid(kind.lower(), consumed, _one(price))
 
 
 def _calls(functions: Sequence[TidingsFunction]) -> Iterator[Paid]:

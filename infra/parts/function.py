@@ -21,7 +21,7 @@ from infra.settings import Stage
 # Below it boto3 would write what operations hold. From WARN on Lambda drops the lines that carry
 # the metrics, and every alarm of ours would be green for ever.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
-WAKE_AGE_S = 60  # a bell older than this is worthless: the sweep rings every minute
+WAKE_AGE_S = 60  # an older wake-up is worthless: the sweep sends one every minute
 
 
 class TidingsFunction(Construct):
@@ -71,7 +71,7 @@ class TidingsFunction(Construct):
         )
 
     def forget_missed_wakes(self) -> None:
-        """Neither retry nor keep an asynchronous call: the next bell does the same work."""
+        """Neither retry nor keep an asynchronous call: the next wake-up does the same work."""
         self.function.configure_async_invoke(
             max_event_age=cdk.Duration.seconds(WAKE_AGE_S), retry_attempts=0
         )

@@ -22,7 +22,7 @@ EXPORT_WAIT_S = 30  # an export takes five minutes and more
 MAP_LABEL = "Parts"  # of the child executions' ARNs
 
 # Throttled or broken for a moment; what the functions do may be repeated.
-_WEATHER = {
+_TRANSIENT = {
     "ErrorEquals": [
         "Unavailable",
         "Lambda.ServiceException",
@@ -273,7 +273,7 @@ def _of_a_part(wiring: Wiring) -> dict[str, State]:
             "Resource": wiring.correct,
             "Parameters": {f"{name}.$": f"$.{name}" for name in given},
             "ResultPath": "$.outcome",
-            "Retry": [_WEATHER],
+            "Retry": [_TRANSIENT],
             # Not a failure of the part: that of a map has no name and no sentence.
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Refused"}],
             "Next": "Count",
@@ -332,7 +332,7 @@ def _task(
     select: dict[str, Any] | None = None,
 ) -> State:
     """
-    Tried again in bad weather; whatever else goes wrong is reported.
+    Retried after a transient error; whatever else goes wrong is reported.
 
     What it answers goes to the path *to*. Not nowhere: the CDK drops a `ResultPath` of null, and
     then the answer takes the place of all that is known.
@@ -343,7 +343,7 @@ def _task(
         "Resource": resource,
         "Parameters": parameters,
         "ResultPath": to,
-        "Retry": [_WEATHER],
+        "Retry": [_TRANSIENT],
         "Catch": [_CAUGHT],
         "Next": following,
     }

@@ -18,7 +18,7 @@ from tidings.aws.config.stages import stack_name
 from tidings.core.ingest import table_capture
 from tidings.core.model.feeds import check_known
 
-from infra.environment import told
+from infra.environment import variables
 from infra.parts.alarms import Alarms
 from infra.parts.function import TidingsFunction
 from infra.parts.layers import Layers
@@ -137,7 +137,9 @@ def table_of(stream_arn: str) -> str:
 
 def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     """As the stage's own functions are told, but for what this one does not reach."""
-    return told(stage, {table.name: tables.get(table.name, "-") for table in deployment.TABLES})
+    return variables(
+        stage, {table.name: tables.get(table.name, "-") for table in deployment.TABLES}
+    )
 
 
 def _accept(made: TableProducer) -> None:

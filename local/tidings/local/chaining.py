@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.local.options import Options
 
 FUNCTION = f"follow-{RELAY}"
-AGAIN_S = 1.0  # a machine that is busy starting; the sweep would ring within a minute
+AGAIN_S = 1.0  # a machine that is busy starting; the sweep would wake it within a minute
 _LISTS = ("types", "parents")
 _NUMBERS = ("restart_offset", "leaders")
 
@@ -40,18 +40,18 @@ def chained(options: Options) -> dict[str, str]:
     Raises:
         Problem: an option names no feed.
     """
-    found = {}
+    urls = {}
     if options.chain_from:
         url = _of_a_feed(options.chain_from)
-        found[unquote(url.rpartition("/")[2])] = url
+        urls[unquote(url.rpartition("/")[2])] = url
     for text in options.chains:
         feed, equals, url = text.partition("=")
         if not equals:
             raise Problem(f"--chain {text}: must be FEED=URL")
-        found[feed] = _of_a_feed(url)
-    if options.source and not found:
+        urls[feed] = _of_a_feed(url)
+    if options.source and not urls:
         raise Problem("--source says how a feed is chained: it needs --chain-from or --chain")
-    return found
+    return urls
 
 
 def settings(options: Options) -> dict[str, str]:

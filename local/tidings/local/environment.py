@@ -89,8 +89,8 @@ def program(function: deployment.Function, options: Options, places: Places) -> 
     Raises:
         NoFunctions: its folder is not there.
     """
-    found = installed.find()
-    folder = (options.functions or found.functions).resolve() / function.folder
+    package = installed.find()
+    folder = (options.functions or package.functions).resolve() / function.folder
     if not (folder / "handler.py").is_file():
         raise NoFunctions(str(folder))
     name = PREFIX + function.name
@@ -103,7 +103,7 @@ def program(function: deployment.Function, options: Options, places: Places) -> 
             **_platform(function, name, folder),
             **_services(places),
             **_settings(options, places, function),
-            "PYTHONPATH": os.pathsep.join(map(str, (folder, *found.layers))),
+            "PYTHONPATH": os.pathsep.join(map(str, (folder, *package.layers))),
         },
     )
 

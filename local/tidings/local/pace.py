@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-# AWS polls a shard 4 times a second. A laptop has nobody to share the stream with, and a
-# developer waits for every doorbell; each look costs twin and engine some milliseconds.
+# AWS polls a shard 4 times a second. On a laptop nobody shares the stream, and a developer waits
+# for every wake-up; each poll costs twin and engine some milliseconds.
 IDLE_S = 0.25  # as AWS; so late is noticed what somebody writes past the functions
 BUSY_S = 0.05  # while functions run
 STIRRED_S = 1.0  # how long after a function began or ended: records follow a write at once

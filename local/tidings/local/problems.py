@@ -8,26 +8,26 @@ class Problem(Exception):
 
 
 class NoJava(Problem):
-    def __init__(self, found: str) -> None:
+    def __init__(self, detail: str) -> None:
         super().__init__(
-            f"DynamoDB Local needs Java 17 or newer ({found}); install it, or name another"
+            f"DynamoDB Local needs Java 17 or newer ({detail}); install it, or name another"
             " DynamoDB with --endpoint-url"
         )
 
 
 class NoMaven(Problem):
-    def __init__(self, found: str) -> None:
+    def __init__(self, detail: str) -> None:
         super().__init__(
-            f"Maven is needed once to fetch DynamoDB Local ({found}); install it, or name"
+            f"Maven is needed once to fetch DynamoDB Local ({detail}); install it, or name"
             " another DynamoDB with --endpoint-url"
         )
 
 
 class WrongSum(Problem):
-    def __init__(self, name: str, found: str, wanted: str) -> None:
+    def __init__(self, name: str, detail: str, wanted: str) -> None:
         super().__init__(
             f"what Maven brought is not the DynamoDB Local that was tested: {name} has the SHA-256"
-            f" {found}, not {wanted}; nothing was kept. Look at where your Maven fetches from"
+            f" {detail}, not {wanted}; nothing was kept. Look at where your Maven fetches from"
         )
 
 

@@ -19,7 +19,7 @@ from tidings.core.model.feeds import check_name
 from tidings.core.model.numbers import whole
 from tidings.core.model.pages import Page
 from tidings.operate.archive_target import ArchiveTarget, find, look, pages
-from tidings.operate.target import told
+from tidings.operate.target import one_sentence_errors
 
 Command = Callable[..., None]
 
@@ -39,7 +39,7 @@ def archive_options(command: Command) -> Command:
         **others: Any,
     ) -> None:
         check_once(stage, endpoint_url)
-        with told():
+        with one_sentence_errors():
             command(target=find(check_name(feed), stage, endpoint_url, archive), **others)
 
     options = (
@@ -67,8 +67,8 @@ def status(target: ArchiveTarget, as_json: bool) -> None:
       tidings archive status --stage prod
       tidings archive status --archive ./feed    of a twin that runs with --data ./feed
     """
-    found = look(target)
-    click.echo(json.dumps(found.as_json()) if as_json else "\n".join(found.as_lines()))
+    report = look(target)
+    click.echo(json.dumps(report.as_json()) if as_json else "\n".join(report.as_lines()))
 
 
 @click.command(epilog=EXIT_CODES)
@@ -104,8 +104,8 @@ def _entries(page: Page) -> Iterator[dict[str, Any]]:
     """As `tidings log show` tells them."""
     for slot, line in page.entries():
         event = of_line(prefix(page.number, page.seconds), slot, line)
-        told_as = {"id": event.id, "at_ms": page.at_ms, "event": event.name}
-        yield {**told_as, "data": json.loads(event.data)}
+        head = {"id": event.id, "at_ms": page.at_ms, "event": event.name}
+        yield {**head, "data": json.loads(event.data)}
 
 
 def page_of(text: str) -> int:
@@ -120,9 +120,9 @@ def page_of(text: str) -> int:
     with suppress(ValueError):
         return whole(text, 0, 10 ** len(str(PAGE_MAX)) - 1)
     try:
-        found = parse(text)
+        cursor = parse(text)
     except InvalidCursor:
-        found = None
-    if not isinstance(found, Place):
+        cursor = None
+    if not isinstance(cursor, Place):
         raise click.UsageError(f"{text!r} is neither the number of a page nor the id of an event")
-    return found.page
+    return cursor.page

@@ -129,9 +129,9 @@ def look(target: ArchiveTarget) -> ArchiveStatus:
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
     """What the archive has of the pages *first* to *last*, as far as there is no hole."""
     reader = ArchiveReader(target.store, lambda metric, value: None)
-    while first <= last and (found := reader.read(target.feed, first - 1, last)):
-        yield from found
-        first = found[-1].number + 1
+    while first <= last and (batch := reader.read(target.feed, first - 1, last)):
+        yield from batch
+        first = batch[-1].number + 1
 
 
 def _lag(target: ArchiveTarget) -> Lag | None:

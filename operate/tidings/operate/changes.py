@@ -75,8 +75,8 @@ def _declared(resource: Resource) -> str:
 
 
 def _passwords(profile: Profile, role: Role) -> list[str]:
-    found = passwords_of(profile, role)
+    passwords = passwords_of(profile, role)
     return [
-        f"{number} of {len(found)}, set at {from_ms(set_at_ms(stored))}"
-        for number, stored in enumerate(found, 1)
+        f"{number} of {len(passwords)}, set at {from_ms(set_at_ms(stored))}"
+        for number, stored in enumerate(passwords, 1)
     ] or [CLOSED]

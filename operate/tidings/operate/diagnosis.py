@@ -35,10 +35,10 @@ class Finding:
     do: str = ""
 
 
-def concurrency(found: Concurrency, wanted: int, *, deployed: bool) -> Finding:
+def concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> Finding:
     """Whether *wanted* can be set aside; of a stage that is *deployed* some may be already."""
-    left = found.quota - found.reserved - wanted
-    says = f"{found.quota} at once, {found.reserved} of them set aside"
+    left = current.quota - current.reserved - wanted
+    says = f"{current.quota} at once, {current.reserved} of them set aside"
     if wanted and left < LEFT_MIN and not deployed:
         return Finding(
             "concurrency",
@@ -46,7 +46,7 @@ def concurrency(found: Concurrency, wanted: int, *, deployed: bool) -> Finding:
             f"{says}; {wanted} more would leave {left}, and Lambda keeps {LEFT_MIN}",
             "ask AWS for more concurrent executions, or take streams_max out of infra/settings.py",
         )
-    if found.quota < QUOTA_ENOUGH:
+    if current.quota < QUOTA_ENOUGH:
         return Finding(
             "concurrency",
             Verdict.NOTE,
@@ -90,28 +90,28 @@ def stack(status: str | None) -> Finding:
     )
 
 
-def names(check: str, found: Sequence[str], *, deployed: bool) -> Finding:
+def names(check: str, taken: Sequence[str], *, deployed: bool) -> Finding:
     """Of a kind of resource that has fixed names; those of a *deployed* stage are its own."""
     if deployed:
-        return Finding(check, Verdict.OK, f"{len(found)}, of the stage itself")
-    if found:
+        return Finding(check, Verdict.OK, f"{len(taken)}, of the stage itself")
+    if taken:
         return Finding(
             check,
             Verdict.FAILS,
-            f"{_some(found)} already there, and a first deploy makes them",
+            f"{_some(taken)} already there, and a first deploy makes them",
             "delete them if nothing in them is needed, or name the stage otherwise",
         )
     return Finding(check, Verdict.OK, "no name is taken")
 
 
-def remains(check: str, found: Sequence[str], *, deployed: bool) -> Finding:
+def remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding:
     """Of a kind whose names AWS makes up: they are in nobody's way, but may hold data."""
-    if deployed or not found:
-        return names(check, found, deployed=deployed)
+    if deployed or not left:
+        return names(check, left, deployed=deployed)
     return Finding(
         check,
         Verdict.NOTE,
-        f"{_some(found)} left by an earlier stack, in nobody's way",
+        f"{_some(left)} left by an earlier stack, in nobody's way",
         "restore from them (docs/RUNBOOKS.md), or delete them",
     )
 
@@ -132,6 +132,6 @@ def not_asked(check: str, why: str) -> Finding:
     return Finding(check, Verdict.UNKNOWN, f"could not be asked: {why}", "look there yourself")
 
 
-def _some(found: Sequence[str]) -> str:
-    more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
-    return f"{', '.join(found[:SHOWN_MAX])}{more}"
+def _some(listed: Sequence[str]) -> str:
+    more = f" and {len(listed) - SHOWN_MAX} more" if len(listed) > SHOWN_MAX else ""
+    return f"{', '.join(listed[:SHOWN_MAX])}{more}"

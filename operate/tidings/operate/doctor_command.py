@@ -16,7 +16,7 @@ from tidings.aws.config.account import Account
 from tidings.client.cli.main import EXIT_CODES
 from tidings.operate import diagnosis
 from tidings.operate.diagnosis import Finding, Verdict
-from tidings.operate.target import told
+from tidings.operate.target import one_sentence_errors
 
 _KINDS = {
     "functions": (Account.functions, diagnosis.names),
@@ -51,11 +51,11 @@ def doctor(stage: str, streams_max: int, as_json: bool) -> None:
       tidings doctor --stage dev
       tidings doctor --stage prod --streams-max 400 --json
     """
-    with told():
-        found = list(_found(Account(_client), stage, streams_max))
-    for each in found:
+    with one_sentence_errors():
+        findings = list(_found(Account(_client), stage, streams_max))
+    for each in findings:
         click.echo(json.dumps(asdict(each)) if as_json else _line(each))
-    sys.exit(any(each.verdict is Verdict.FAILS for each in found))
+    sys.exit(any(each.verdict is Verdict.FAILS for each in findings))
 
 
 def _client(service: str) -> Any:
@@ -73,8 +73,8 @@ def _found(account: Account, stage: str, streams_max: int) -> Iterator[Finding]:
         deployed = diagnosis.is_deployed(status)
         yield diagnosis.stack(status)
         for check, (ask, judge) in _KINDS.items():
-            found = partial(judge, check, deployed=deployed)
-            yield _asked(check, partial(ask, account, stage), found)
+            judged = partial(judge, check, deployed=deployed)
+            yield _asked(check, partial(ask, account, stage), judged)
     room = partial(diagnosis.concurrency, wanted=streams_max, deployed=deployed)
     yield _asked("concurrency", account.concurrency, room)
     yield _asked("bootstrap", account.bootstrap_version, diagnosis.bootstrap)
@@ -90,6 +90,6 @@ def _asked(check: str, ask: Callable[[], Any], judge: Callable[[Any], Finding]) 
         return diagnosis.not_asked(check, str(error))
 
 
-def _line(found: Finding) -> str:
-    do = f"\n{'':<9}do: {found.do}" if found.do else ""
-    return f"{found.verdict:<8} {found.check}: {found.says}{do}"
+def _line(finding: Finding) -> str:
+    do = f"\n{'':<9}do: {finding.do}" if finding.do else ""
+    return f"{finding.verdict:<8} {finding.check}: {finding.says}{do}"

@@ -33,9 +33,9 @@ class FileSpill:
         for row in rows:
             fields = (row.key, row.page, row.slot, row.at_ms, row.line, row.expires_ms)
             buckets[row.bucket].append(fields)
-        for bucket, found in buckets.items():
+        for bucket, entries in buckets.items():
             with self._path(bucket).open("ab") as file:
-                marshal.dump(found, file)
+                marshal.dump(entries, file)
 
     def rows(self, bucket: int) -> Iterator[Row]:
         if not self._path(bucket).exists():
@@ -54,15 +54,15 @@ _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
 
 def buckets_of(ctx: click.Context, param: click.Parameter, text: str) -> Collection[int]:
     """The callback of an option that holds numbers and ranges: `0-7,63`."""
-    found: set[int] = set()
+    buckets: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
         if not numbers or numbers[-1] >= limits.BUCKETS:
             rule = f"{part!r} is no bucket or range of buckets, 0 to {limits.BUCKETS - 1}"
             raise click.BadParameter(rule)
-        found |= set(numbers)
-    return sorted(found)
+        buckets |= set(numbers)
+    return sorted(buckets)
 
 
 archive_option = click.option(
@@ -104,10 +104,10 @@ def examine(
     for page in verifier.read():
         progress.update(task, completed=page)
     progress.update(task, total=1, completed=1)
-    found = Findings()
+    result = Findings()
     for bucket in progress.track(sorted(verifier.buckets), description="comparing"):
         compared = verifier.compare(bucket)
-        found.add(compared)
+        result.add(compared)
         for difference in compared.differences if tell else ():
             tell(difference)  # type: ignore[misc]
-    return found
+    return result

@@ -25,7 +25,7 @@ NONE = "none"
 @click.group()
 def feed() -> None:
     """
-    Show and change what belongs to one feed of a running stage: its links, manners, passwords.
+    Show and change the settings of a feed: links, compatibility mode, resources, passwords.
 
     A change counts within five seconds, without a deployment. Which AWS account is meant is
     said as to any of its tools: AWS_PROFILE, AWS_REGION.

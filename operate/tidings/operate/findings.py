@@ -44,16 +44,16 @@ class Findings:
     def aliens(self) -> int:
         return self.kinds[Kind.ALIEN]
 
-    def add(self, found: Compared) -> None:
-        self.page = min(self.page, found.checkpoint) if self.buckets else found.checkpoint
+    def add(self, compared: Compared) -> None:
+        self.page = min(self.page, compared.checkpoint) if self.buckets else compared.checkpoint
         self.buckets += 1
-        self.rows += found.rows
-        self.agreeing += found.agreeing
-        self.older += found.older
-        self.kinds.update(each.kind for each in found.differences)
-        if found.differences:
-            self.differing.append(found.bucket)
-        self.first += found.differences[: SHOWN_MAX - len(self.first)]
+        self.rows += compared.rows
+        self.agreeing += compared.agreeing
+        self.older += compared.older
+        self.kinds.update(each.kind for each in compared.differences)
+        if compared.differences:
+            self.differing.append(compared.bucket)
+        self.first += compared.differences[: SHOWN_MAX - len(self.first)]
 
 
 def as_json(findings: Findings, feed: str, floor: int) -> dict[str, object]:
@@ -130,17 +130,17 @@ def progress() -> Progress:
     )
 
 
-def show(found: Findings, feed: str, floor: int) -> None:
+def show(result: Findings, feed: str, floor: int) -> None:
     """The first differences as a table, and a sentence."""
     console = Console(highlight=False, soft_wrap=True)
-    if found.first:
+    if result.first:
         table = Table()
         for name in ("difference", "object", "in the state", "in the log"):
             table.add_column(name, overflow="fold")
-        for difference in found.first:
+        for difference in result.first:
             table.add_row(*map(Text, cells(difference)))
         console.print(table)
-    hidden = found.differences - len(found.first)
+    hidden = result.differences - len(result.first)
     if hidden:
         console.print(f"and {hidden:,} more: --json tells all")
-    console.print(f"{sentence(found, feed, floor)}.")
+    console.print(f"{sentence(result, feed, floor)}.")

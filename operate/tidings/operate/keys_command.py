@@ -47,12 +47,12 @@ class Duration(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            found = go_durations.parse(value) // _NS_IN_MS
+            ms = go_durations.parse(value) // _NS_IN_MS
         except ValueError:
-            found = -1
-        if found < 0:
+            ms = -1
+        if ms < 0:
             self.fail(f"{value!r} is no duration like 30m, 24h or 2160h", param, ctx)
-        return found
+        return ms
 
 
 target_options = feed_options(_find)

@@ -54,29 +54,29 @@ def rebuild(
       tidings rebuild --endpoint-url http://127.0.0.1:8044
     """
     with run_over(target, _EVERY, archive) as (verifier, progress):
-        found = examine(verifier, progress)
-        objection = safety.check_rebuild(found.aliens, found.rows, share_max=max_alien_share)
+        result = examine(verifier, progress)
+        objection = safety.check_rebuild(result.aliens, result.rows, share_max=max_alien_share)
         done = None
         if objection is None and not dry_run:
-            done = _repair(Rebuilder(verifier, target.states()), found, progress)
-    _show(found, done, target.feed, verifier.floor, as_json)
+            done = _repair(Rebuilder(verifier, target.states()), result, progress)
+    _show(result, done, target.feed, verifier.floor, as_json)
     if objection is not None:
         click.echo(f"Stopped: {objection.sentence}.", err=True)
         ctx.exit(STOPPED)
 
 
-def _repair(rebuilder: Rebuilder, found: Findings, progress: Progress) -> Repaired:
+def _repair(rebuilder: Rebuilder, result: Findings, progress: Progress) -> Repaired:
     total = Repaired(0, 0)
-    for bucket in progress.track(found.differing, description="repairing"):
+    for bucket in progress.track(result.differing, description="repairing"):
         total += rebuilder.repair(bucket)
     return total
 
 
-def _show(found: Findings, done: Repaired | None, feed: str, floor: int, as_json: bool) -> None:
+def _show(result: Findings, done: Repaired | None, feed: str, floor: int, as_json: bool) -> None:
     counts = {} if done is None else {"repaired": done.repaired, "moved": done.moved}
     if as_json:
-        click.echo(json.dumps(findings.as_json(found, feed, floor) | counts))
+        click.echo(json.dumps(findings.as_json(result, feed, floor) | counts))
         return
-    findings.show(found, feed, floor)
-    if done is not None and found.differences:
+    findings.show(result, feed, floor)
+    if done is not None and result.differences:
         click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed meanwhile.")

@@ -19,7 +19,7 @@ from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.feed import Profile
 from tidings.operate import keys_shown
-from tidings.operate.target import told
+from tidings.operate.target import one_sentence_errors
 
 Stage = dict[str, Any]
 
@@ -52,11 +52,11 @@ def stages(name: str | None, days: int, as_json: bool) -> None:
       tidings stages
       tidings stages prod --older-than 30 --json
     """
-    with told():
-        found = [_looked_at(stage, days) for stage in _exposed(name)]
-    if not found and name is None:
+    with one_sentence_errors():
+        listed = [_looked_at(stage, days) for stage in _exposed(name)]
+    if not listed and name is None:
         click.echo("There is no stage in this account and Region.", err=True)
-    for stage in found:
+    for stage in listed:
         click.echo(json.dumps(stage) if as_json else "\n".join(_lines(stage)))
 
 
@@ -91,9 +91,9 @@ def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
             yield {"role": role.value, "set_at": from_ms(set_ms), "due": due}
 
 
-def _keys(found: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
+def _keys(keys: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
     """Those that hold."""
-    for key in found:
+    for key in keys:
         if keys_shown.state(key, now_ms()) == "holds":
             named = {"id": key.id, "label": key.label}
             yield {**named, "made_at": from_ms(key.made_ms), "due": _is_old(key.made_ms, days)}

@@ -61,8 +61,8 @@ class StateTarget:
     def tombstone_ms(self) -> int:
         """How long a tombstone that is put right lives: as long as readers count on, or longer."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
-        found = store.remembered(self.feed)
-        return max(self.settings.tombstone_ms, found.life_ms if found else 0)
+        remembered = store.remembered(self.feed)
+        return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
 
     def log(self) -> DynamoDBLog:
         return DynamoDBLog(self.client, self.settings.log_table, self.settings.control_table)
@@ -92,8 +92,8 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
         max_pool_connections=_CONNECTIONS,
     )
     if stage is not None:
-        found = stages.settings_of(stage, boto3.client("cloudformation"))
-        client, settings = boto3.client("dynamodb", config=config), stages.settings(stage, found)
+        outputs = stages.settings_of(stage, boto3.client("cloudformation"))
+        client, settings = boto3.client("dynamodb", config=config), stages.settings(stage, outputs)
         check_known(feed, settings.feeds)
     else:
         local = config.merge(Config(proxies={}))

@@ -64,7 +64,7 @@ def feed_options(find: Find) -> Callable[[Command], Command]:
             feed: str, stage: str | None, endpoint_url: str | None, **others: Any
         ) -> None:
             check_place(stage, endpoint_url)
-            with told():
+            with one_sentence_errors():
                 command(target=find(check_name(feed), stage, endpoint_url), **others)
 
         for option in (endpoint_option, stage_option, feed_option):
@@ -84,8 +84,8 @@ def check_place(stage: str | None, endpoint_url: str | None) -> None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """What goes wrong is said in one sentence."""
+def one_sentence_errors() -> Iterator[None]:
+    """Report errors in one sentence, without a traceback."""
     try:
         yield
     except Unavailable:
@@ -105,9 +105,9 @@ def control_table(feed: str, stage: str | None, endpoint_url: str | None) -> tup
     """A client of DynamoDB and the table that holds what operators set; a stage has *feed*."""
     if stage is None:
         return twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
-    found = stages.find(stage, boto3.client("cloudformation"))
-    check_known(feed, found.feeds)
-    return boto3.client("dynamodb"), found.control_table
+    deployed = stages.find(stage, boto3.client("cloudformation"))
+    check_known(feed, deployed.feeds)
+    return boto3.client("dynamodb"), deployed.control_table
 
 
 def twin_client(endpoint_url: str, config: Config = _TWIN) -> Any:
@@ -121,5 +121,5 @@ def addresses(stage: str) -> stages.Addresses:
     Raises:
         ClickException: there is no such stage, or AWS cannot be asked.
     """
-    with told():
+    with one_sentence_errors():
         return stages.addresses(stage, boto3.client("cloudformation"))

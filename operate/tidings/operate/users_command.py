@@ -54,11 +54,11 @@ def import_(target: Target, file: IO[str]) -> None:
     They replace all that were there. A file with a mistake in it changes nothing.
     """
     try:
-        found = core.users_from(file.read())
+        parsed = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
-    _write(target.operator_documents, target.feed, core.spelled(found))
-    click.echo(f"{target.feed}: {len(found)} users", err=True)
+    _write(target.operator_documents, target.feed, core.spelled(parsed))
+    click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 
 
 @users.command("list")

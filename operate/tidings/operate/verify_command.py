@@ -42,12 +42,12 @@ def verify(
       tidings verify --endpoint-url http://127.0.0.1:8044 --buckets 0-7 --json
     """
     with run_over(target, buckets, archive) as (verifier, progress):
-        found = examine(verifier, progress, _print if as_json else None)
+        result = examine(verifier, progress, _print if as_json else None)
     if as_json:
-        click.echo(json.dumps(findings.as_json(found, target.feed, verifier.floor)))
+        click.echo(json.dumps(findings.as_json(result, target.feed, verifier.floor)))
     else:
-        findings.show(found, target.feed, verifier.floor)
-    if found.differences:
+        findings.show(result, target.feed, verifier.floor)
+    if result.differences:
         ctx.exit(DIFFERENT)
 
 

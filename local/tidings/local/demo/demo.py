@@ -150,13 +150,13 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
     try:
         if made_up:
             _make_up(url, feed)
-        found = open_repository(repo)
+        repository = open_repository(repo)
         with Poster(url, feed, on_retry=_tell) as poster:
-            count = post_history(poster, history(found, warn=_warn), Pace(rate))
-            click.echo(f"the history of {found.name}: {count:,} operations")
-            if not once and not found.is_bare:
+            count = post_history(poster, history(repository, warn=_warn), Pace(rate))
+            click.echo(f"the history of {repository.name}: {count:,} operations")
+            if not once and not repository.is_bare:
                 click.echo("now what changes on disk; Ctrl-C ends it")
-                _follow(poster, found)
+                _follow(poster, repository)
     except (NoRepository, ClientError) as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:

@@ -88,9 +88,9 @@ class HttpGateway:
     def _match(self, scope: asgi.Scope) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
         path, method = _raw_path(scope), scope["method"]
         matches = [
-            (route, found.groupdict())
+            (route, match.groupdict())
             for pattern, route in self._routes
-            if (found := pattern.fullmatch(path))
+            if (match := pattern.fullmatch(path))
         ]
         for route, parameters in matches:
             if route.method == method:

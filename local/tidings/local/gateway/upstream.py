@@ -102,10 +102,10 @@ class Exchange:
             self._writer.close()
 
     async def _read(self) -> None:
-        found = await self._reader.read(READ_BYTES)
-        if not found:
+        data = await self._reader.read(READ_BYTES)
+        if not data:
             raise Broken("the answer was cut")
         try:
-            self._parser.feed_data(found)
+            self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             raise Broken(str(error)) from error

@@ -112,10 +112,10 @@ def check_sums(jars: Path) -> None:
     """
     told = resources.files("tidings.local").joinpath(_SUMS).read_text().split()
     wanted = dict(zip(told[1::2], told[::2], strict=True))
-    found = {path.name: _sum(path) for path in jars.iterdir()}
-    for name in sorted({*wanted, *found}):
-        if found.get(name) != wanted.get(name):
-            raise WrongSum(name, found.get(name, "no file"), wanted.get(name, "no file"))
+    actual = {path.name: _sum(path) for path in jars.iterdir()}
+    for name in sorted({*wanted, *actual}):
+        if actual.get(name) != wanted.get(name):
+            raise WrongSum(name, actual.get(name, "no file"), wanted.get(name, "no file"))
 
 
 def _sum(path: Path) -> str:

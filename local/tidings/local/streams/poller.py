@@ -158,8 +158,8 @@ class StreamPoller:
         reading = _Reading(shard, reader)
         try:
             while not reading.closed:
-                found = await self._gather(reading)
-                for batch in batches.chunks(found, self._source.batch_size):
+                records = await self._gather(reading)
+                for batch in batches.chunks(records, self._source.batch_size):
                     await self.process(shard, batch)
         finally:
             reader.close()
@@ -170,13 +170,13 @@ class StreamPoller:
         until_s: float | None = None
         loop = asyncio.get_running_loop()
         while not reading.closed and len(records) < self._source.batch_size:
-            found = await asyncio.to_thread(self._read, reading)
-            records += found
+            page = await asyncio.to_thread(self._read, reading)
+            records += page
             if records and until_s is None:
                 until_s = loop.time() + self._source.window_s
             if until_s is not None and loop.time() >= until_s:
                 break
-            if not found:
+            if not page:
                 await (self._pace.pause() if reading.iterator else asyncio.sleep(TROUBLE_S))
         return records
 

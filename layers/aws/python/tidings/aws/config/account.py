@@ -36,9 +36,9 @@ class Account:
         self._clients = clients
 
     def concurrency(self) -> Concurrency:
-        found = self._clients("lambda").get_account_settings()["AccountLimit"]
-        quota = found["ConcurrentExecutions"]
-        return Concurrency(quota, quota - found["UnreservedConcurrentExecutions"])
+        limit = self._clients("lambda").get_account_settings()["AccountLimit"]
+        quota = limit["ConcurrentExecutions"]
+        return Concurrency(quota, quota - limit["UnreservedConcurrentExecutions"])
 
     def bootstrap_version(self) -> int | None:
         """Of the CDK's bootstrap; None where the account and Region have none."""
@@ -54,12 +54,12 @@ class Account:
 
         stacks = self._clients("cloudformation")
         try:
-            (found,) = stacks.describe_stacks(StackName=stack_name(stage))["Stacks"]
+            (stack,) = stacks.describe_stacks(StackName=stack_name(stage))["Stacks"]
         except ClientError as error:
             if error.response["Error"]["Code"] == _NO_STACK:
                 return None
             raise
-        return str(found["StackStatus"])
+        return str(stack["StackStatus"])
 
     def functions(self, stage: str) -> list[str]:
         pages = self._clients("lambda").get_paginator("list_functions").paginate()
@@ -77,13 +77,13 @@ class Account:
         return _below(stage, (name for page in pages for name in page["TableNames"]))
 
     def buckets(self, stage: str) -> list[str]:
-        found = self._clients("s3").list_buckets()["Buckets"]
-        return _below(stage, (each["Name"] for each in found))
+        buckets = self._clients("s3").list_buckets()["Buckets"]
+        return _below(stage, (each["Name"] for each in buckets))
 
     def gateway_role(self) -> str | None:
         """The role under which API Gateway writes logs, one for the account and Region."""
-        found: str | None = self._clients("apigateway").get_account().get("cloudwatchRoleArn")
-        return found or None
+        arn: str | None = self._clients("apigateway").get_account().get("cloudwatchRoleArn")
+        return arn or None
 
     def _log_groups(self, stage: str) -> Iterator[str]:
         pages = self._clients("logs").get_paginator("describe_log_groups")

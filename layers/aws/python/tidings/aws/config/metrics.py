@@ -9,7 +9,7 @@ SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # where Powertools looks for the s
 
 
 def service(stage: str) -> str:
-    """The one dimension of every metric: stages that share an account are told apart by it."""
+    """The one dimension of every metric: it separates stages that share an account."""
     return f"tidings-{stage}"
 
 
@@ -34,14 +34,14 @@ METRICS = (
         "SendsUnknown", "Count", "WebSocket messages that may have arrived: their client was cut"
     ),
     Metric("SendsRefused", "Count", "WebSocket messages refused for good: their client was cut"),
-    Metric("LettersForwarded", "Count", "letters of the outbox that are in the log"),
-    Metric("LettersRefused", "Count", "letters of the outbox put aside: their feed refuses them"),
+    Metric("LettersForwarded", "Count", "messages of the outbox that are in the log"),
+    Metric("LettersRefused", "Count", "messages of the outbox put aside: their feed refuses them"),
     Metric("WritesCaptured", "Count", "writes in tables that produce that are in the log"),
     Metric("WritesRefused", "Count", "writes put aside: no operation can be made of them"),
     Metric("ListenersRegistered", "Count", "registrations of listeners that were accepted"),
     Metric("RegistrationsRefused", "Count", "registrations of listeners that were refused"),
     Metric("ConnectionsClosed", "Count", "connections cut: too slow, too far behind, or too old"),
-    Metric("ConnectionsGone", "Count", "connections found gone and forgotten"),
+    Metric("ConnectionsGone", "Count", "connections that were gone and are removed"),
     Metric("ConsumerLag", "Count", "pages between the head of the log and its slowest consumer"),
     Metric("ConsumersLate", "Count", "named consumers for whom the log outlives its retention"),
     Metric("ConsumersFellOff", "Count", "named consumers whose next page is no longer in the log"),
@@ -51,7 +51,7 @@ METRICS = (
     Metric("RelayPages", "Count", "pages that chained feeds copied"),
     Metric("RelayRetries", "Count", "times that an upstream did not answer and is asked again"),
     Metric("RelayLag", "Count", "pages between the head of an upstream and its chained feed"),
-    Metric("RelaysStanding", "Count", "chained feeds that stand still until an operator acts"),
+    Metric("RelaysStanding", "Count", "chained feeds that are stopped until an operator acts"),
     Metric("RelayFellOff", "Count", "times that an upstream's log did not reach back any more"),
     Metric("RelayRoleChanges", "Count", "chained feeds that began or ceased to lead"),
     Metric("CoordinatorLost", "Count", "times that the coordination of a cluster did not answer"),

@@ -50,12 +50,12 @@ def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, S
         WrongSource: a source breaks its rule.
     """
     try:
-        found = json.loads(text) if text else {}
+        document = json.loads(text) if text else {}
     except ValueError as error:
         raise WrongSource(f"must be JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise WrongSource("must be a JSON object of feeds")
-    return {feed: _source(feed, said, feeds, coordinated) for feed, said in found.items()}
+    return {feed: _source(feed, said, feeds, coordinated) for feed, said in document.items()}
 
 
 def coordinator(text: str) -> CoordinatorUrl | None:
@@ -213,17 +213,17 @@ def _leaders(value: object, field: str) -> int:
 
 
 def _whole(value: object, field: str, least: int, most: int) -> int:
-    found = 0 if value is None else value
-    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+    number = 0 if value is None else value
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
         raise WrongSource(f"{field}: must be a whole number from {least} to {most}")
-    return found
+    return number
 
 
 def _cluster(value: object, field: str) -> str:
-    found = "" if value is None else _text(value, field)
-    if len(found) > CLUSTER_CHARS_MAX or not found.isprintable():
+    name = "" if value is None else _text(value, field)
+    if len(name) > CLUSTER_CHARS_MAX or not name.isprintable():
         raise WrongSource(f"{field}: must have at most {CLUSTER_CHARS_MAX} characters")
-    return found
+    return name
 
 
 _FIELDS: dict[str, Callable[[object, str], Any]] = {

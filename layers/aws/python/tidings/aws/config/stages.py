@@ -112,21 +112,21 @@ def exposed(stage: str, cloudformation: Any) -> Exposed:
 def all_exposed(cloudformation: Any) -> list[Exposed]:
     """Every stage that these credentials can see, by name; stacks of others are left out."""
     pages = cloudformation.get_paginator("describe_stacks").paginate()
-    found = [
+    stacks = [
         (stack["StackName"].removeprefix(stack_name("")), _told(stack))
         for page in pages
         for stack in page["Stacks"]
         if stack["StackName"].startswith(stack_name(""))
     ]
     return [
-        _exposed(name, outputs) for name, outputs in sorted(found) if outputs.keys() >= _EXPOSED
+        _exposed(name, outputs) for name, outputs in sorted(stacks) if outputs.keys() >= _EXPOSED
     ]
 
 
 def _exposed(stage: str, outputs: Mapping[str, str]) -> Exposed:
-    found = Addresses(*(outputs[name] for name in _URLS))
+    addresses = Addresses(*(outputs[name] for name in _URLS))
     feeds = frozenset(outputs[FEEDS_OUTPUT].split(","))
-    return Exposed(stage, found, outputs[CONTROL_OUTPUT], feeds)
+    return Exposed(stage, addresses, outputs[CONTROL_OUTPUT], feeds)
 
 
 def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
@@ -137,9 +137,9 @@ def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
         NoStage: there is none, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, SETTING_OUTPUTS)
-    found = {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
-    found["TIDINGS_SOURCES"] = outputs.get(SOURCES_OUTPUT, "")
-    return found | {"TIDINGS_ARCHIVE": outputs.get(ARCHIVE_OUTPUT, "")}
+    variables = {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
+    variables["TIDINGS_SOURCES"] = outputs.get(SOURCES_OUTPUT, "")
+    return variables | {"TIDINGS_ARCHIVE": outputs.get(ARCHIVE_OUTPUT, "")}
 
 
 def syncs_of(stage: str, cloudformation: Any) -> Syncs:
@@ -153,12 +153,12 @@ def syncs_of(stage: str, cloudformation: Any) -> Syncs:
     return Syncs(outputs[SYNC_BUCKET_OUTPUT], outputs[SYNC_MACHINE_OUTPUT])
 
 
-def settings(stage: str, found: Mapping[str, str]) -> Settings:
+def settings(stage: str, variables: Mapping[str, str]) -> Settings:
     """
     Those of its functions, as far as bulk work needs them.
 
-    *found* are what is not as on a twin: on AWS what `settings_of` says, on a twin its feeds and
-    which of them are chained.
+    *variables* differ from those of a twin: on AWS what `settings_of` returns, on a twin its feeds
+    and which of them are chained.
     """
     prefix = f"{stack_name(stage)}-"
     names = {
@@ -166,7 +166,7 @@ def settings(stage: str, found: Mapping[str, str]) -> Settings:
         for table in ("log", "state", "control", "connections")
     }
     known = {"TIDINGS_STAGE": stage, "TIDINGS_FUNCTION_PREFIX": prefix}
-    return parse(known | names | {"TIDINGS_FEEDS": DEFAULT_FEED} | dict(found))
+    return parse(known | names | {"TIDINGS_FEEDS": DEFAULT_FEED} | dict(variables))
 
 
 def _outputs(stage: str, cloudformation: Any, wanted: Iterable[str]) -> Mapping[str, str]:
@@ -174,10 +174,10 @@ def _outputs(stage: str, cloudformation: Any, wanted: Iterable[str]) -> Mapping[
 
     name = stack_name(stage)
     try:
-        found = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
         raise NoStage(f"the stack {name}: {error.response['Error']['Message']}") from None
-    outputs = _told(found)
+    outputs = _told(stack)
     for each in sorted(wanted):
         if each not in outputs:
             raise NoStage(f"the stack {name} has no output {each}; deploy it again")

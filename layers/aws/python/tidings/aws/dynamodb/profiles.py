@@ -64,10 +64,10 @@ def decode(item: Item) -> Profile:
 
 
 def _resources(profile: Profile) -> Item:
-    found: Item = {"max_age": number(profile.max_age_s)} if profile.max_age_s else {}
+    attributes: Item = {"max_age": number(profile.max_age_s)} if profile.max_age_s else {}
     if profile.resources:
-        found["resources"] = {"L": [_resource(resource) for resource in profile.resources]}
-    return found
+        attributes["resources"] = {"L": [_resource(resource) for resource in profile.resources]}
+    return attributes
 
 
 def _resource(resource: Resource) -> Value:

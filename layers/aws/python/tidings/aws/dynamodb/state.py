@@ -59,8 +59,8 @@ class DynamoDBState:
         return self._table.page(condition, values, fields, Limit=limits.READ_ITEMS_MAX)
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
-        found = self._batches.get([row.key(feed, key) for key in keys])
-        return [row.decode(item) for item in found]
+        items = self._batches.get([row.key(feed, key) for key in keys])
+        return [row.decode(item) for item in items]
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         puts: dict[int, Put] = {}
@@ -93,11 +93,11 @@ def _newer(item: Item) -> Put:
     return Put(item, Condition(_OLDER, values))
 
 
-def _stands(found: Row | None) -> Condition:
-    """An item has just the attributes of *found* beside its key; None: is not there."""
-    if found is None:
+def _stands(before: Row | None) -> Condition:
+    """An item has just the attributes of *before* beside its key; None: is not there."""
+    if before is None:
         return Condition("attribute_not_exists(#key)")
-    values = row.values(found)
+    values = row.values(before)
     parts = [
         f"#{name} = :{name}" if name in values else f"attribute_not_exists(#{name})"
         for name in row.ATTRIBUTES

@@ -25,19 +25,19 @@ def write_of(record: Mapping[str, Any]) -> Write:
 
 
 def _attributes(item: Mapping[str, Any]) -> Attributes:
-    told = {name: _told(*value.items()) for name, value in item.items()}
-    return {name: value for name, value in told.items() if value}
+    contents = {name: _content(*value.items()) for name, value in item.items()}
+    return {name: value for name, value in contents.items() if value}
 
 
-def _told(value: tuple[str, Any]) -> str | tuple[str, ...]:
+def _content(value: tuple[str, Any]) -> str | tuple[str, ...]:
     """A text or number, or all of a list or set; empty for anything else."""
     match value:
-        case "S" | "N", found:
-            return str(found)
-        case "SS" | "NS", found:
-            return tuple(sorted(found))  # DynamoDB tells a set in any order
-        case "L", found:
-            each = (_told(*inner.items()) for inner in found)
+        case "S" | "N", content:
+            return str(content)
+        case "SS" | "NS", content:
+            return tuple(sorted(content))  # DynamoDB tells a set in any order
+        case "L", content:
+            each = (_content(*inner.items()) for inner in content)
             return tuple(one for one in each if one and isinstance(one, str))
         case _:
             return ()

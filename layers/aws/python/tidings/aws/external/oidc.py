@@ -1,8 +1,8 @@
 """
 Tokens of an issuer, verified by its keys.
 
-The keys are asked for when a token first comes, and again when they are old or a token names one
-that is not known, at most once in `ASK_AGAIN_S`: whoever sends made-up tokens makes us ask nobody.
+The keys are fetched when the first token comes, and again when they are old or a token names an
+unknown one, at most once in `ASK_AGAIN_S`: made-up tokens cause no requests.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Tokens:
     ) -> None:
         self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
         self._keys: dict[str, PyJWK] = {}
-        self._asked: float | None = None
-        self._told_at, self._failed = 0.0, False
+        self._asked_s: float | None = None
+        self._keys_at, self._failed = 0.0, False
         self._lock = Lock()
 
     def knows(self, given: Credential) -> bool:
@@ -89,30 +89,30 @@ class Tokens:
         with self._lock:
             if self._is_due(name):
                 self._renew()
-            found = self._keys.get(name)
-        if found is None and self._failed:
+            key = self._keys.get(name)
+        if key is None and self._failed:
             raise Unavailable("the issuer does not tell its keys")
-        if found is None:
+        if key is None:
             raise WrongKey("is signed by a key that its issuer does not have", field="token")
-        return found
+        return key
 
     def _is_due(self, name: str) -> bool:
-        if self._asked is None:
+        if self._asked_s is None:
             return True
         unknown = self._failed or name not in self._keys
-        return self._elapsed() - self._asked >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
+        return self._elapsed() - self._asked_s >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
 
     def _renew(self) -> None:
         """An issuer that is away for a while locks nobody out."""
-        self._asked = self._elapsed()
+        self._asked_s = self._elapsed()
         try:
-            self._keys, self._told_at, self._failed = self._told(), self._asked, False
+            self._keys, self._keys_at, self._failed = self._fetched(), self._asked_s, False
         except Unavailable:
             self._failed = True
-            if self._asked - self._told_at >= KEYS_KEPT_S:
+            if self._asked_s - self._keys_at >= KEYS_KEPT_S:
                 self._keys = {}
 
-    def _told(self) -> dict[str, PyJWK]:
+    def _fetched(self) -> dict[str, PyJWK]:
         """The issuer's keys by their names."""
         from jwt import PyJWKSet
         from jwt.exceptions import PyJWKSetError
@@ -121,10 +121,10 @@ class Tokens:
         if not isinstance(where, str) or not oidc_claims.may_ask(where):
             raise Unavailable("the issuer names no address of its keys")
         try:
-            found = PyJWKSet.from_dict(self._ask(where)).keys
+            keys = PyJWKSet.from_dict(self._ask(where)).keys
         except (PyJWKSetError, AttributeError, TypeError, ValueError):
             raise Unavailable("the keys of the issuer cannot be read") from None
-        return {key.key_id: key for key in found if key.key_id is not None}
+        return {key.key_id: key for key in keys if key.key_id is not None}
 
 
 def ask_over_http(url: str) -> dict[str, Any]:
@@ -146,9 +146,9 @@ def ask_over_http(url: str) -> dict[str, Any]:
                 "GET", url, timeout=TIMEOUT_S, retries=False, redirect=False, preload_content=False
             )
             body = answer.read(BYTES_MAX + 1)
-            found = json.loads(body) if answer.status == 200 and len(body) <= BYTES_MAX else None
+            document = json.loads(body) if answer.status == 200 and len(body) <= BYTES_MAX else None
         except (urllib3.exceptions.HTTPError, ValueError, RecursionError) as error:
             raise Unavailable(f"{host} did not tell its keys: {type(error).__name__}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Unavailable(f"{host} did not tell its keys")
-    return found
+    return document

@@ -67,19 +67,19 @@ class HttpUpstream:
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
     ) -> Portion:
-        asked = {"size": str(size), "block": str(block_s), **_selected(selection)}
+        parameters = {"size": str(size), "block": str(block_s), **_selected(selection)}
         if after.page:
-            asked["after"] = after.encode()
-        return wire.heard(self._ask(f"{url}/pages", asked, block_s, after.page))
+            parameters["after"] = after.encode()
+        return wire.heard(self._ask(f"{url}/pages", parameters, block_s, after.page))
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        asked = {"bucket": str(bucket), **_selected(selection)}
+        parameters = {"bucket": str(bucket), **_selected(selection)}
         if after is not None:
-            asked["after"] = after
-        return wire.heard_rows(self._ask(f"{url}/rows", asked))
+            parameters["after"] = after
+        return wire.heard_rows(self._ask(f"{url}/rows", parameters))
 
-    def _ask(self, url: str, asked: dict[str, str], block_s: int = 0, after: int = 0) -> str:
-        target = f"{url}?{urlencode(asked)}"
+    def _ask(self, url: str, parameters: dict[str, str], block_s: int = 0, after: int = 0) -> str:
+        target = f"{url}?{urlencode(parameters)}"
         deadline = time.monotonic() + CONNECT_S + block_s + SLACK_S
         timeout = urllib3.Timeout(connect=CONNECT_S, read=block_s + SLACK_S)
         try:
@@ -129,8 +129,8 @@ def _refusal(host: str, status: int, text: str, after: int) -> Exception:
 
 def _selected(selection: Selection) -> dict[str, str]:
     chosen, share = selection.filter, selection.share
-    asked = {name: ",".join(values) or "," for name, values in chosen.values().items()}
-    return asked | ({"share": share.spelled()} if share else {})
+    parameters = {name: ",".join(values) or "," for name, values in chosen.values().items()}
+    return parameters | ({"share": share.spelled()} if share else {})
 
 
 def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
@@ -173,10 +173,10 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
     if encoding != "gzip":
         return body
     unpacking = zlib.decompressobj(_GZIP)
-    found = unpacking.decompress(body, BYTES_MAX)
+    unpacked = unpacking.decompress(body, BYTES_MAX)
     if not unpacking.eof:
         raise BrokenPortion("an answer ends early, or is far longer than it seems")
-    return found
+    return unpacked
 
 
 def _check_secret(url: str) -> None:
@@ -199,14 +199,14 @@ def _is_loopback(host: str) -> bool:
 
 def _said(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)["error"]
+        error = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        error = None
+    return error if isinstance(error, dict) else {}
 
 
-def _line(found: object) -> str:
-    text = " ".join(str(found).split())[:REASON_CHARS_MAX]
+def _line(value: object) -> str:
+    text = " ".join(str(value).split())[:REASON_CHARS_MAX]
     return "".join(each for each in text if each.isprintable())
 
 

@@ -50,8 +50,8 @@ class Webhooks:
 
     def _address(self, parts: SplitResult) -> str | None:
         """The first address of its host, if every one of them may be called."""
-        found = socket.getaddrinfo(parts.hostname, _port(parts), type=socket.SOCK_STREAM)
-        addresses = [str(each[4][0]) for each in found]
+        resolved = socket.getaddrinfo(parts.hostname, _port(parts), type=socket.SOCK_STREAM)
+        addresses = [str(each[4][0]) for each in resolved]
         if all(may_call(address, private=self._private) for address in addresses):
             return addresses[0]
         return None

@@ -37,4 +37,4 @@ class LambdaWaker:
                     Payload=json.dumps(payload).encode(),
                 )
         except Unavailable:
-            return  # a bell may be lost: the sweep rings again within a minute
+            return  # a wake-up may be lost: the sweep sends one within a minute

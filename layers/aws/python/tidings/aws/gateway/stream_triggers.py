@@ -1,4 +1,4 @@
-"""Stream records as bells: which feeds moved, and which records to report when one fails."""
+"""Stream records as wake-ups: which feeds moved, and which records to report if one fails."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
 
 
 def payload(feed: str, observation: Observation | None = None) -> dict[str, Any]:
-    """What a function is invoked with to serve *feed*; an older release passes over the rest."""
+    """The event that wakes a function for *feed*; an older release ignores the rest of it."""
     return {"ring": feed} | ({"seen": asdict(observation)} if observation else {})
 
 
 def observation(event: Mapping[str, Any]) -> Observation | None:
-    """What whoever sent *event* saw of the lease, if they looked on."""
+    """The state of the lease that the sender of *event* saw, if it watched one."""
     return Observation(**event["seen"]) if "seen" in event else None
 
 
 def feeds_to_wake(event: Mapping[str, Any]) -> dict[str, str]:
     """
-    The feeds that *event* rings for, each with the sequence number to report if it fails.
+    The feeds that *event* is a wake-up for, each with the sequence number to report if it fails.
 
-    A stream event rings for every feed written to (deletions by TTL are no news), a direct one
-    (`{"ring": feed}`) for one and without a number.
+    A stream event wakes every feed that was written to (deletions by TTL are ignored), a direct one
+    (`{"ring": feed}`) wakes one and has no number.
     """
     if "ring" in event:
         return {event["ring"]: ""}
-    rung: dict[str, str] = {}
+    numbers: dict[str, str] = {}
     for record in event.get("Records", ()):
         if record["eventName"] != "REMOVE":
             change = record["dynamodb"]
-            rung.setdefault(change["Keys"]["feed"]["S"], change["SequenceNumber"])
-    return rung
+            numbers.setdefault(change["Keys"]["feed"]["S"], change["SequenceNumber"])
+    return numbers
 
 
 def failures(numbers: list[str]) -> dict[str, Any]:

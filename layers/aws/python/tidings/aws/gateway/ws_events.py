@@ -19,8 +19,8 @@ OK: dict[str, Any] = {"statusCode": 200}
 
 
 def connection_id(event: Mapping[str, Any]) -> str:
-    found: str = event["requestContext"]["connectionId"]
-    return found
+    id_: str = event["requestContext"]["connectionId"]
+    return id_
 
 
 def listener(event: Mapping[str, Any]) -> Listener | None:

@@ -1,7 +1,7 @@
 """
-What AWS may answer beside the answer: a condition that failed, or bad weather.
+Errors of AWS, translated: a condition that failed, or a service that is unavailable.
 
-Bad weather is what a retry may cure: no connection, no answer in time, a fault on their side,
+Unavailable is what a retry may cure: no connection, no answer in time, a fault on their side,
 throttling. Anything else is a mistake of ours and passes through as botocore's error.
 """
 
@@ -36,8 +36,8 @@ class ConditionFailed(Exception):
     """
     A conditional write was refused.
 
-    *item* is what was found, empty when there is none or it was not asked for. *retried*
-    tells that botocore sent it again, so that the first attempt may have been the one found.
+    *item* is the item that was there, empty if there was none or the request did not want it.
+    *retried*: botocore sent the write again, so that *item* may be of its own first attempt.
     """
 
     def __init__(self, item: Item, *, retried: bool) -> None:
@@ -52,7 +52,7 @@ def translated() -> Iterator[None]:
 
     Raises:
         ConditionFailed: see there.
-        Unavailable: bad weather that outlasted botocore's retries.
+        Unavailable: still unavailable after botocore's retries.
     """
     try:
         yield
@@ -63,7 +63,7 @@ def translated() -> Iterator[None]:
 
 
 def is_busy(error: ClientError) -> bool:
-    """Whether the other side refused for now."""
+    """Whether AWS refused for now, by throttling."""
     return error.response["Error"]["Code"] in _BUSY or status_of(error) == 429
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
 _READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
 _SOCKET_READ_S = 1  # four attempts at a stuck client must fit behind a follower's run
-_SEAT_READ_S = 1  # a quarter of the time that a seat is held
-_SEAT_ATTEMPTS = 2  # the second one finds a connection that the first one found dead
+_LEASE_READ_S = 1  # a quarter of the time that a leadership lease is held
+_LEASE_ATTEMPTS = 2  # the second one opens a new connection where the first one's was dead
 _ATTEMPTS = 3
 _CONNECTIONS = 16  # threads that one process sends with, and some to spare
 
@@ -61,10 +61,10 @@ def dynamodb_once() -> DynamoDBClient:
 @cache
 def coordination(region: str, endpoint: str) -> DynamoDBClient:
     """
-    Of a table that may be an ocean away. A seat is renewed every second, so that the answer to
-    one renewal is not waited for longer than the next one is due.
+    For a table that may be an ocean away. A leadership lease is renewed every second: no renewal
+    waits longer for its answer than until the next one is due.
     """
-    config = _config(_SEAT_ATTEMPTS).merge(Config(read_timeout=_SEAT_READ_S))
+    config = _config(_LEASE_ATTEMPTS).merge(Config(read_timeout=_LEASE_READ_S))
     where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
     if twin_keys.find(endpoint):  # another twin's, which ours does not open
         where |= twin_keys.credentials(endpoint)

@@ -54,14 +54,14 @@ class S3Archive:
             raise
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
-        found: list[Span] = []
+        spans: list[Span] = []
         for each in self._objects(feed, after, limit):
             span = span_of(each["Key"].removeprefix(self._folder(feed)))
             if span is not None and span.last > after:
-                found.append(span)
-            if len(found) == limit:
+                spans.append(span)
+            if len(spans) == limit:
                 break
-        return found
+        return spans
 
     def remove(self, feed: str, span: Span) -> None:
         with translated():
@@ -73,7 +73,7 @@ class S3Archive:
     def _objects(self, feed: str, after: int, limit: int) -> Iterator[ObjectTypeDef]:
         """Those behind page *after*, a request for each thousand."""
         folder = self._folder(feed)
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "Bucket": self._bucket,
             "Prefix": folder,
             "StartAfter": f"{folder}{after:013d}{_BEHIND_DIGITS}",
@@ -81,11 +81,11 @@ class S3Archive:
         }
         while True:
             with translated():
-                answer = self._client().list_objects_v2(**asked)
+                answer = self._client().list_objects_v2(**request)
             yield from answer.get("Contents", ())
             if not answer["IsTruncated"]:
                 return
-            asked["ContinuationToken"] = answer["NextContinuationToken"]
+            request["ContinuationToken"] = answer["NextContinuationToken"]
 
     def _key(self, feed: str, span: Span) -> str:
         return self._folder(feed) + span.name

@@ -25,9 +25,9 @@ def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive |
     """
     above, _, last = url.rstrip("/").rpartition("/")
     for each in (url, above) if last == FOLDER else (url,):
-        found = open_archive(each, objects)
-        if found.list(feed, 0, 1):
-            return found
+        archive = open_archive(each, objects)
+        if archive.list(feed, 0, 1):
+            return archive
     raise WrongArchive(url, f"holds no part of the feed {feed}")
 
 

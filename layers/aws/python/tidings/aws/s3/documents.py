@@ -36,5 +36,5 @@ class S3Documents:
             if error.response["Error"]["Code"] in _MISSING:
                 return None
             raise
-        found: dict[str, Any] = json.loads(text)
-        return found
+        document: dict[str, Any] = json.loads(text)
+        return document

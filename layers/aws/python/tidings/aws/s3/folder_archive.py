@@ -47,8 +47,8 @@ class FolderArchive:
         names: list[str] = []
         with suppress(FileNotFoundError):
             names = os.listdir(self._of(feed))
-        found = (span_of(name) for name in names)
-        return sorted(span for span in found if span is not None and span.last > after)[:limit]
+        spans = (span_of(name) for name in names)
+        return sorted(span for span in spans if span is not None and span.last > after)[:limit]
 
     def remove(self, feed: str, span: Span) -> None:
         self._path(feed, span).unlink(missing_ok=True)

@@ -26,7 +26,7 @@ as well as values, and bills a write per KB; attributes are few and short.
 | letter     | outbox      | feed, id; `refused#<feed>` once refused      | until it is in the log |
 | registered | connections | `registered#<feed>`, instance NUL resource   | its connection         |
 | seat       | seats       | `seat#<cluster>`, number                     | for ever               |
-| member     | seats       | `member#<cluster>`, address                  | while it is heard of   |
+| member     | seats       | `member#<cluster>`, address                  | while it sends        |
 
 Every `expires` is in whole seconds, as DynamoDB's TTL wants it, rounded up: an item may live
 too long, never too short.

@@ -22,14 +22,14 @@ def number(value: int) -> Value:
 
 def text_of(item: Mapping[str, Any], name: str) -> str:
     """The text under *name*; empty where the attribute is left out."""
-    found = item.get(name)
-    return found["S"] if found else ""
+    value = item.get(name)
+    return value["S"] if value else ""
 
 
 def number_of(item: Mapping[str, Any], name: str) -> int:
     """The number under *name*; 0 where the attribute is left out."""
-    found = item.get(name)
-    return int(found["N"]) if found else 0
+    value = item.get(name)
+    return int(value["N"]) if value else 0
 
 
 def texts(values: Sequence[str]) -> Value:
@@ -38,8 +38,8 @@ def texts(values: Sequence[str]) -> Value:
 
 def texts_of(item: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     """The texts under *name*; None where the attribute is left out."""
-    found = item.get(name)
-    return tuple(value["S"] for value in found["L"]) if found else None
+    values = item.get(name)
+    return tuple(value["S"] for value in values["L"]) if values else None
 
 
 def without_empty(values: Mapping[str, str]) -> Item:
@@ -54,8 +54,8 @@ def body(value: str | bytes) -> Value:
 
 def body_of(value: Mapping[str, Any]) -> str | bytes:
     if "S" in value:
-        found: str = value["S"]
-        return found
+        inflated: str = value["S"]
+        return inflated
     packed: str | bytes = value["B"]  # still base64 where `raw_query` has read the answer
     return a2b_base64(packed) if isinstance(packed, str) else packed
 

@@ -60,18 +60,20 @@ def hold_key(feed: str, who: str, name: str, until_ms: int) -> Item:
     return {"kind": text(hold_kind(feed, who)), "name": text(hold_name(until_ms, name))}
 
 
-def encode(feed: str, found: Key) -> Item:
-    numbers = {name: getattr(found, of) for name, of in _NUMBERS.items()}
+def encode(feed: str, stored: Key) -> Item:
+    numbers = {name: getattr(stored, of) for name, of in _NUMBERS.items()}
     return {
-        **key(feed, found.id),
-        "digest": text(found.digest),
-        "roles": texts(sorted(role.value for role in found.roles)),
-        **filter.encode(found.bound),
+        **key(feed, stored.id),
+        "digest": text(stored.digest),
+        "roles": texts(sorted(role.value for role in stored.roles)),
+        **filter.encode(stored.bound),
         **{name: number(value) for name, value in numbers.items() if value},
-        **without_empty({"label": found.label, "by": found.made_by, "successor": found.successor}),
-        "made": number(found.made_ms),
-        "version": number(found.version),
-        **expiry(found.ended_ms + limits.KEY_KEPT_MS if found.ended_ms else 0),
+        **without_empty(
+            {"label": stored.label, "by": stored.made_by, "successor": stored.successor}
+        ),
+        "made": number(stored.made_ms),
+        "version": number(stored.version),
+        **expiry(stored.ended_ms + limits.KEY_KEPT_MS if stored.ended_ms else 0),
     }
 
 

@@ -54,9 +54,9 @@ def decode(item: Item) -> Page:
     )
 
 
-def _slots(found: Sequence[int]) -> Value:
+def _slots(slots: Sequence[int]) -> Value:
     """As text: as a list of numbers they would take three times the room."""
-    return text(",".join(map(str, found)))
+    return text(",".join(map(str, slots)))
 
 
 def _slots_of(value: Value) -> tuple[int, ...]:

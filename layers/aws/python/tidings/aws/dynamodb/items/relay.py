@@ -44,12 +44,12 @@ def decode(item: Item) -> Relay:
     """
     feed = text_of(item, "name")
     try:
-        found = {
+        fields = {
             name: _read(name, value)
             for name, value in json.loads(item["document"]["S"]).items()
             if name in _NAMES
         }
-        relay = Relay(feed, number_of(item, "version"), **found)
+        relay = Relay(feed, number_of(item, "version"), **fields)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BrokenRelay(feed, str(error)) from None
     _check(relay)
@@ -63,9 +63,9 @@ def _check(relay: Relay) -> None:
         raise BrokenRelay(relay.feed, "a position is no whole number")
 
 
-def _value(found: object) -> object:
-    assert isinstance(found, Enum)
-    return found.value
+def _value(member: object) -> object:
+    assert isinstance(member, Enum)
+    return member.value
 
 
 def _read(name: str, value: Any) -> Any:

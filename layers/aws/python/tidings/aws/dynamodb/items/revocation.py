@@ -13,5 +13,5 @@ def encode(admission: Admission) -> Item:
 
 
 def decode(item: Item) -> Admission:
-    found = Admission(text_of(item, "key"), number_of(item, "until"), number_of(item, "rate"))
-    return found if found.may_end else FOR_GOOD
+    admission = Admission(text_of(item, "key"), number_of(item, "until"), number_of(item, "rate"))
+    return admission if admission.may_end else FOR_GOOD

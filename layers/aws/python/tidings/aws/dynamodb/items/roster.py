@@ -53,5 +53,5 @@ def _numbers(values: Mapping[str, int]) -> Item:
 
 
 def _numbers_of(item: Item, name: str) -> dict[str, int]:
-    found = item.get(name, {"M": {}})["M"]
-    return {each: int(value["N"]) for each, value in found.items()}
+    members = item.get(name, {"M": {}})["M"]
+    return {each: int(value["N"]) for each, value in members.items()}

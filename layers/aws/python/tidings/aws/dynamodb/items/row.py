@@ -33,7 +33,7 @@ def encode(feed: str, row: Row) -> Item:
 
 def values(row: Row) -> Item:
     """All attributes beside the key; of a row that is not whole those that are there."""
-    found = {
+    attributes = {
         "page": number(row.page),
         "slot": number(row.slot),
         "at": number(row.at_ms),
@@ -41,8 +41,10 @@ def values(row: Row) -> Item:
         **expiry(row.expires_ms),
     }
     if row.whole:
-        return found
-    return {name: each for name, each in found.items() if each not in (number(ABSENT), text(""))}
+        return attributes
+    return {
+        name: each for name, each in attributes.items() if each not in (number(ABSENT), text(""))
+    }
 
 
 def decode(item: Item) -> Row:

@@ -33,13 +33,13 @@ class Batches:
 
     def get(self, keys: Sequence[Item]) -> list[Item]:
         """Those that exist, strongly consistent, in any order. No key may come twice."""
-        found: list[Item] = []
+        items: list[Item] = []
 
         def get(batch: list[Item]) -> None:
-            self._repeat(lambda left: self._get(left, found), batch)
+            self._repeat(lambda left: self._get(left, items), batch)
 
         self._spread(get, keys, _GETS)
-        return found
+        return items
 
     def _spread(self, task: Callable[[list[Item]], None], items: Sequence[Item], size: int) -> None:
         batches = [list(items[at : at + size]) for at in range(0, len(items), size)]
@@ -67,12 +67,12 @@ class Batches:
             answer = self._client.batch_write_item(RequestItems={self._table: puts})  # type: ignore[dict-item]
         return list(answer.get("UnprocessedItems", {}).get(self._table, []))  # type: ignore[arg-type]
 
-    def _get(self, keys: list[Item], found: list[Item]) -> list[Item]:
-        """Adds what is there to *found*; the keys that were refused."""
+    def _get(self, keys: list[Item], items: list[Item]) -> list[Item]:
+        """Adds what is there to *items*; the keys that were refused."""
         with translated():
             answer = self._client.batch_get_item(
                 RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}}
             )
-        found += answer["Responses"].get(self._table, [])
+        items += answer["Responses"].get(self._table, [])
         refused = answer.get("UnprocessedKeys", {})
         return list(refused[self._table]["Keys"]) if self._table in refused else []

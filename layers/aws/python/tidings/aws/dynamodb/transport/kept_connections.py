@@ -117,12 +117,12 @@ def _answer(asked: socket.socket) -> Answer:
         ValueError: it is not an answer.
     """
     received = _received(asked)
-    found = b""
-    while (end := found.find(_END)) < 0:
-        if len(found) > _HEAD_BYTES_MAX:
+    data = b""
+    while (end := data.find(_END)) < 0:
+        if len(data) > _HEAD_BYTES_MAX:
             raise ValueError("an answer's head does not end")
-        found += next(received)
-    head, body = found[:end].lower(), found[end + len(_END) :]
+        data += next(received)
+    head, body = data[:end].lower(), data[end + len(_END) :]
     at = head.find(_LENGTH)
     if not head.startswith(b"http/1.1 ") or at < 0:
         raise ValueError("an answer does not tell its length")

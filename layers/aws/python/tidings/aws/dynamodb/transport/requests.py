@@ -78,8 +78,8 @@ class Requests:
 
 def _credentials_of(client: Any) -> Credentials | None:
     """Those that *client* signs with; botocore hands them to its own transfer library likewise."""
-    found: Credentials | None = client._get_credentials()
-    return found
+    credentials: Credentials | None = client._get_credentials()
+    return credentials
 
 
 def _text_of(binary: bytes) -> str:
