@@ -19,6 +19,7 @@ PRODUCT = (
     "client/tidings",
     "operate/tidings",
     "pipeline/tidings",
+    "server/tidings",
     "bench",
     "tests/fakes",
 )

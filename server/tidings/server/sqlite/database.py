@@ -1,0 +1,182 @@
+"""
+One file of SQLite: who may open it, its schema, its transactions.
+
+The file is held exclusively, because caches and leases of a feed assume one process. SQLite's
+write-ahead log with `synchronous=FULL` makes a commit durable before it returns
+(https://www.sqlite.org/pragma.html#pragma_synchronous).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Each entry takes a file from the version that is its index to the next one. An entry that was
+# released never changes.
+MIGRATIONS = (
+    """
+    CREATE TABLE pages (
+        feed TEXT, page INTEGER, body, append_id TEXT, at_ms INTEGER, expires_ms INTEGER,
+        slots TEXT, PRIMARY KEY (feed, page));
+    CREATE TABLE heads (
+        feed TEXT PRIMARY KEY, page INTEGER DEFAULT 0, operations INTEGER DEFAULT 0,
+        floor INTEGER DEFAULT 1);
+    CREATE TABLE rows (
+        feed TEXT, bucket INTEGER, key TEXT, page INTEGER, slot INTEGER, at_ms INTEGER, line TEXT,
+        expires_ms INTEGER, PRIMARY KEY (feed, bucket, key)) WITHOUT ROWID;
+    CREATE TABLE removed_parents (
+        feed TEXT, page INTEGER, body, expires_ms INTEGER, PRIMARY KEY (feed, page)) WITHOUT ROWID;
+    CREATE TABLE summaries (
+        feed TEXT, last INTEGER, first INTEGER, bits BLOB, expires_ms INTEGER,
+        PRIMARY KEY (feed, last)) WITHOUT ROWID;
+    CREATE TABLE claims (
+        feed TEXT, key TEXT, fingerprint TEXT, append_id TEXT, page INTEGER, expires_ms INTEGER,
+        PRIMARY KEY (feed, key)) WITHOUT ROWID;
+    CREATE TABLE followers (
+        feed TEXT, name TEXT, owner TEXT DEFAULT '', fence INTEGER DEFAULT 0,
+        bell INTEGER DEFAULT 0, checkpoint INTEGER DEFAULT 0, expires_ms INTEGER DEFAULT 0,
+        operations INTEGER DEFAULT 0, beat INTEGER DEFAULT 0, look TEXT DEFAULT '',
+        PRIMARY KEY (feed, name)) WITHOUT ROWID;
+    CREATE TABLE counts (
+        feed TEXT PRIMARY KEY, refused INTEGER DEFAULT 0, connections INTEGER DEFAULT 0,
+        sent INTEGER DEFAULT 0) WITHOUT ROWID;
+    CREATE TABLE clients (
+        feed TEXT, place TEXT, clients INTEGER, until_ms INTEGER,
+        PRIMARY KEY (feed, place)) WITHOUT ROWID;
+    CREATE TABLE documents (
+        kind TEXT, feed TEXT, name TEXT, version INTEGER, body TEXT,
+        PRIMARY KEY (kind, feed, name)) WITHOUT ROWID;
+    """,
+)
+# Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
+_EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")
+
+
+class CannotOpen(Exception):
+    """The file cannot be served; the text says why, in one sentence."""
+
+
+class Database:
+    """
+    The file at *path*, created where there is none.
+
+    Raises:
+        CannotOpen: another process holds it, a newer release wrote it, or it is no such file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = RLock()
+        self._depth = 0
+        try:
+            self._connection = _connected(path)
+        except sqlite3.Error as error:
+            raise CannotOpen(f"{path}: {_reason(error)}") from error
+        try:
+            self._migrate(path)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """
+        All statements inside are on disk when it ends, or none where an exception leaves it.
+
+        A transaction inside another one is part of it. Threads take turns.
+
+        Raises:
+            Unavailable: the disk is full or does not answer; nothing was written.
+        """
+        with self._lock:
+            if self._depth:
+                yield self._connection
+                return
+            self._depth = 1
+            try:
+                with _translated():
+                    yield from self._outermost()
+            finally:
+                self._depth = 0
+
+    def _outermost(self) -> Iterator[sqlite3.Connection]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+            self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """
+        For statements that change nothing; each sees what was committed before it.
+
+        Raises:
+            Unavailable: the disk does not answer.
+        """
+        with self._lock, _translated():
+            yield self._connection
+
+    def delete_expired(self, now_ms: int) -> int:
+        """Delete what ended by *now_ms*; how many rows."""
+        with self.transaction() as sql:
+            return sum(
+                sql.execute(
+                    f"DELETE FROM {table} WHERE expires_ms > 0 AND expires_ms <= ?", (now_ms,)
+                ).rowcount
+                for table in _EXPIRING
+            )
+
+    def close(self) -> None:
+        """Let go of the file. What was committed stays."""
+        with self._lock:
+            self._connection.close()
+
+    def _migrate(self, path: Path) -> None:
+        with self._lock:
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if version > len(MIGRATIONS):
+                rule = f"has schema {version}, this release knows {len(MIGRATIONS)}"
+                raise CannotOpen(f"{path} {rule}: use the newer release")
+            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+                self._connection.executescript(
+                    f"BEGIN;{statements};PRAGMA user_version = {number};COMMIT;"
+                )
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")  # only this takes the lock
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise Unavailable(f"the database: {_reason(error)}") from error
+
+
+def _reason(error: sqlite3.Error) -> str:
+    """SQLite's own words, but for the one case that names a cause nobody would guess."""
+    if error.sqlite_errorname == "SQLITE_BUSY":
+        return "another process serves this file"
+    return str(error)

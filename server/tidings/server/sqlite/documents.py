@@ -1,0 +1,159 @@
+"""
+Values of the core as JSON documents, each with a version that guards its updates.
+
+What a feed has few of and reads whole: profiles, keys, named consumers, relays and the like.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.auth import guard
+from tidings.core.auth.keys import Key
+from tidings.core.consumers.ack_ranges import Span
+from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
+from tidings.core.log.renewal import Round
+from tidings.core.model.cursors import Place, Replication, Since
+from tidings.core.model.filters import Filter
+from tidings.core.replication import replica
+from tidings.core.replication.clusters import LeaderLease, Member
+from tidings.core.replication.source import Role
+from tidings.core.settings.feed import Profile
+from tidings.core.settings.resources import Resource
+from tidings.core.settings.revocations import Ended
+from tidings.core.state.tombstones import Remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.server.sqlite.database import Database
+
+# By the names under which files have them; those stay when a class is renamed.
+_TYPES: dict[str, type] = {
+    "consumer": Consumer,
+    "copy": replica.Copy,
+    "counts": replica.Counts,
+    "ended": Ended,
+    "failure": Failure,
+    "filter": Filter,
+    "key": Key,
+    "key-role": guard.Role,
+    "leader-lease": LeaderLease,
+    "member": Member,
+    "note": Note,
+    "parked": Parked,
+    "place": Place,
+    "profile": Profile,
+    "relay": replica.Relay,
+    "relay-condition": replica.Condition,
+    "relay-wanted": replica.Wanted,
+    "remembered": Remembered,
+    "replication": Replication,
+    "resource": Resource,
+    "role": Role,
+    "round": Round,
+    "since": Since,
+    "span": Span,
+}
+_NAMES = {type_: name for name, type_ in _TYPES.items()}
+_IS, _SET = "is", "set"
+
+
+def to_json(value: object) -> str:
+    """*value* as a text: a dataclass or an enumeration of `_TYPES`, or JSON's own types."""
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def from_json(text: str) -> Any:
+    """The value that `to_json` was given; its sequences are tuples."""
+    return _value(json.loads(text))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return {_IS: _NAMES[type(value)], "value": value.value}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {_IS: _NAMES[type(value)], **_set_fields(value)}
+    if isinstance(value, frozenset):
+        return {_IS: _SET, "items": sorted((_plain(each) for each in value), key=json.dumps)}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    assert value is None or isinstance(value, bool | int | str), type(value)
+    return value
+
+
+def _set_fields(value: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults, so that a new field needs no migration."""
+    return {
+        each.name: _plain(getattr(value, each.name))
+        for each in fields(value)
+        if each.default is MISSING or getattr(value, each.name) != each.default
+    }
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return tuple(_value(each) for each in plain)
+    if not isinstance(plain, dict):
+        return plain
+    name, rest = plain[_IS], {key: _value(each) for key, each in plain.items() if key != _IS}
+    return frozenset(rest["items"]) if name == _SET else _TYPES[name](**rest)
+
+
+class Documents:
+    """The documents of one *kind*, by feed and name."""
+
+    def __init__(self, database: Database, kind: str) -> None:
+        self._database, self._kind = database, kind
+
+    def get(self, feed: str, name: str = "") -> Any:
+        """The value, None where there is none."""
+        with self._database.reading() as sql:
+            found = sql.execute(
+                "SELECT body FROM documents WHERE kind = ? AND feed = ? AND name = ?",
+                (self._kind, feed, name),
+            ).fetchone()
+        return from_json(found[0]) if found else None
+
+    def all(self, feed: str | None = None) -> Sequence[Any]:
+        """Those of *feed* by name; None: of all feeds, by feed and name."""
+        with self._database.reading() as sql:
+            found = sql.execute(
+                "SELECT body FROM documents WHERE kind = ? AND feed = coalesce(?, feed)"
+                " ORDER BY feed, name",
+                (self._kind, feed),
+            ).fetchall()
+        return [from_json(body) for (body,) in found]
+
+    def put(self, feed: str, name: str, value: object) -> None:
+        """Store *value*, whatever is there."""
+        with self._database.transaction() as sql:
+            sql.execute(
+                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)",
+                (self._kind, feed, name, to_json(value)),
+            )
+
+    def replace(self, feed: str, name: str, version: int, value: object) -> bool:
+        """Store *value* as version + 1 if *version* is there (0: nothing); False when it is not."""
+        key = self._kind, feed, name
+        with self._database.transaction() as sql:
+            if not version:
+                statement = "INSERT OR IGNORE INTO documents VALUES (?, ?, ?, 1, ?)"
+                return sql.execute(statement, (*key, to_json(value))).rowcount == 1
+            changed = sql.execute(
+                "UPDATE documents SET version = version + 1, body = ?"
+                " WHERE kind = ? AND feed = ? AND name = ? AND version = ?",
+                (to_json(value), *key, version),
+            )
+            return changed.rowcount == 1
+
+    def remove(self, feed: str, name: str) -> None:
+        """Delete the document, if it is there."""
+        with self._database.transaction() as sql:
+            sql.execute(
+                "DELETE FROM documents WHERE kind = ? AND feed = ? AND name = ?",
+                (self._kind, feed, name),
+            )

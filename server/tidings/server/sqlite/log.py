@@ -1,0 +1,198 @@
+"""The log of each feed on SQLite: pages by number, head, floor, idempotency keys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.counters import Taken
+from tidings.core.log.idempotency import Claim
+from tidings.core.log.renewal import Round
+from tidings.core.model.pages import Page, Pages
+from tidings.server.sqlite.documents import Documents
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from tidings.server.sqlite.database import Database
+
+_PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+class SqliteLog:
+    """
+    Implements `LogStore`, `Intake`, `TrimStore`, `RenewStore`, and `Numbers` of
+    `maintenance.restore`.
+
+    Every read is strongly consistent.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rounds = Documents(database, "renewal")
+
+    def take(self, feed: str, operations: int = 0) -> int:
+        with self._database.transaction() as sql:
+            sql.execute(
+                "INSERT INTO heads (feed, page, operations) VALUES (?, 1, ?) ON CONFLICT DO UPDATE"
+                " SET page = page + 1, operations = operations + excluded.operations",
+                (feed, operations),
+            )
+            return _number(sql, "SELECT page FROM heads WHERE feed = ?", feed)
+
+    def put(self, feed: str, page: Page) -> str:
+        with self._database.transaction() as sql:
+            if sql.execute(_PUT, _columns(feed, page)).rowcount:
+                return page.append_id
+            found = sql.execute(
+                "SELECT append_id FROM pages WHERE feed = ? AND page = ?", (feed, page.number)
+            )
+            return str(found.fetchone()[0])
+
+    def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
+        """All of *pages* with their *head*, or nothing where a number is taken."""
+        with self._database.transaction() as sql:
+            numbers = [page.number for page in pages]
+            marks = ", ".join("?" * len(numbers))
+            taken = f"SELECT count(*) FROM pages WHERE feed = ? AND page IN ({marks})"
+            if _number(sql, taken, feed, *numbers):
+                return False
+            sql.executemany(_PUT, [_columns(feed, page) for page in pages])
+            sql.execute(
+                "INSERT INTO heads (feed, page, operations) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET page = excluded.page, operations = operations + excluded.operations",
+                (feed, head, operations),
+            )
+            return True
+
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
+        found, size = Pages(), 0
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT page, body, at_ms, slots FROM pages WHERE feed = ? AND page > ?"
+                " ORDER BY page",
+                (feed, after),
+            )
+            for number, body, at_ms, slots in rows:
+                size += len(body)
+                found.more = bool(found) and (
+                    size > limits.READ_PAGES_BYTES_MAX or len(found) == limit
+                )
+                if found.more:
+                    break
+                found.append(Page(number, body, "", at_ms, slots=_slots(slots)))
+            rows.close()
+        return found
+
+    def head(self, feed: str) -> int:
+        return self.taken(feed).page
+
+    def taken(self, feed: str) -> Taken:
+        with self._database.reading() as sql:
+            statement = "SELECT page, operations FROM heads WHERE feed = ?"
+            return Taken(*(sql.execute(statement, (feed,)).fetchone() or (0, 0)))
+
+    def raise_head(self, feed: str, page: int) -> None:
+        with self._database.transaction() as sql:
+            sql.execute(
+                "INSERT INTO heads (feed, page) VALUES (?, ?) ON CONFLICT DO UPDATE"
+                " SET page = max(page, excluded.page)",
+                (feed, page),
+            )
+
+    def fill(self, feed: str, pages: Sequence[Page]) -> None:
+        with self._database.transaction() as sql:
+            sql.executemany(_PUT, [_columns(feed, page) for page in pages])
+
+    def floor(self, feed: str) -> int:
+        with self._database.reading() as sql:
+            return _number(sql, "SELECT floor FROM heads WHERE feed = ?", feed) or 1
+
+    def raise_floor(self, feed: str, page: int) -> None:
+        with self._database.transaction() as sql:
+            sql.execute(
+                "INSERT INTO heads (feed, floor) VALUES (?, ?) ON CONFLICT DO UPDATE"
+                " SET floor = max(floor, excluded.floor)",
+                (feed, page),
+            )
+
+    def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
+        with self._database.reading() as sql:
+            return sql.execute(
+                "SELECT page, expires_ms FROM pages WHERE feed = ? AND page > ? AND page <= ?"
+                " ORDER BY page LIMIT ?",
+                (feed, after, last, limits.READ_ITEMS_MAX),
+            ).fetchall()
+
+    def renew(self, feed: str, page: int, expires_ms: int) -> None:
+        with self._database.transaction() as sql:
+            sql.execute(
+                "UPDATE pages SET expires_ms = ?3"
+                " WHERE feed = ?1 AND page = ?2 AND expires_ms > 0 AND expires_ms < ?3",
+                (feed, page, expires_ms),
+            )
+
+    def round(self, feed: str) -> Round:
+        return self._rounds.get(feed) or Round()
+
+    def keep(self, feed: str, round_: Round) -> None:
+        self._rounds.put(feed, "", round_)
+
+
+class SqliteClaims:
+    """Implements `ClaimStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
+        with self._database.reading() as sql:
+            claim = _claim(sql, feed, key)
+        return claim if claim is not None and claim.expires_ms > now_ms else None
+
+    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
+        with self._database.transaction():
+            standing = self.find(feed, claim.key, now_ms=now_ms)
+            return standing or self._put(feed, claim)
+
+    def move(self, feed: str, claim: Claim, page: int) -> Claim:
+        with self._database.transaction() as sql:
+            standing = _claim(sql, feed, claim.key) or claim
+            if (standing.append_id, standing.page) != (claim.append_id, claim.page):
+                return standing
+            return self._put(feed, replace(claim, page=page))
+
+    def _put(self, feed: str, claim: Claim) -> Claim:
+        columns = feed, claim.key, claim.fingerprint, claim.append_id, claim.page, claim.expires_ms
+        with self._database.transaction() as sql:
+            sql.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", columns)
+        return claim
+
+
+def _claim(sql: sqlite3.Connection, feed: str, key: str) -> Claim | None:
+    found = sql.execute(
+        "SELECT key, fingerprint, append_id, page, expires_ms FROM claims"
+        " WHERE feed = ? AND key = ?",
+        (feed, key),
+    ).fetchone()
+    return Claim(*found) if found else None
+
+
+def _columns(feed: str, page: Page) -> tuple[object, ...]:
+    slots = None if page.slots is None else json.dumps(page.slots)
+    return feed, page.number, page.body, page.append_id, page.at_ms, page.expires_ms, slots
+
+
+def _slots(stored: str | None) -> tuple[int, ...] | None:
+    return None if stored is None else tuple(json.loads(stored))
+
+
+def _number(sql: sqlite3.Connection, statement: str, *values: object) -> int:
+    """The one number that *statement* selects; 0 where it selects nothing."""
+    found = sql.execute(statement, values).fetchone()
+    return int(found[0]) if found else 0

@@ -1,0 +1,175 @@
+"""What owners and operators set, on SQLite: profiles, keys, documents, named consumers, relays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.changeagent.documents import OperatorDocument
+from tidings.core.replication.clusters import LeaderLease
+from tidings.core.replication.replica import Relay
+from tidings.core.settings.feed import Profile, saved
+from tidings.server.sqlite.documents import Documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidings.core.auth.keys import Key
+    from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
+    from tidings.core.model.pages import Page
+    from tidings.core.replication.clusters import Member
+    from tidings.server.sqlite.database import Database
+    from tidings.server.sqlite.log import SqliteLog
+
+
+class SqliteProfiles:
+    """Implements `Profiles`."""
+
+    def __init__(self, database: Database) -> None:
+        self._documents = Documents(database, "profile")
+
+    def profile(self, feed: str) -> Profile:
+        return self._documents.get(feed) or Profile()
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        return self._documents.replace(feed, "", profile.version, saved(profile))
+
+
+class SqliteOperatorDocuments:
+    """Implements `OperatorDocuments`."""
+
+    def __init__(self, database: Database) -> None:
+        self._documents = Documents(database, "operator-document")
+
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
+        return OperatorDocument(*(self._documents.get(feed, name) or ()))
+
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        version = operator_document.version
+        stored = (operator_document.text, version + 1)
+        return self._documents.replace(feed, name, version, stored)
+
+
+class SqliteKeys:
+    """Implements `Keys`."""
+
+    def __init__(self, database: Database) -> None:
+        self._documents = Documents(database, "key")
+
+    def key(self, feed: str, name: str) -> Key | None:
+        found: Key | None = self._documents.get(feed, name)
+        return found
+
+    def keys(self, feed: str) -> Iterator[Key]:
+        return iter(self._documents.all(feed))
+
+    def save(self, feed: str, key: Key) -> bool:
+        stored = replace(key, version=key.version + 1)
+        return self._documents.replace(feed, key.id, key.version, stored)
+
+
+class SqliteConsumers:
+    """Implements `ConsumerStore` and `ConsumerShelf`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._consumers = Documents(database, "consumer")
+        self._parked = Documents(database, "parked")
+        self._notes = Documents(database, "notes")
+
+    def consumer(self, feed: str, name: str) -> Consumer | None:
+        found: Consumer | None = self._consumers.get(feed, name)
+        return found
+
+    def consumers(self, feed: str) -> Sequence[Consumer]:
+        return self._consumers.all(feed)
+
+    def write(self, feed: str, name: str, version: int, change: Change) -> bool:
+        with self._database.transaction():
+            standing = self.consumer(feed, name)
+            if (standing.version if standing else 0) != version:
+                return False
+            if change.consumer is None:
+                self._consumers.remove(feed, name)
+            else:
+                self._consumers.put(feed, name, replace(change.consumer, version=version + 1))
+            self._put_aside(feed, name, change)
+            return True
+
+    def parked(self, feed: str, name: str) -> Sequence[Parked]:
+        found: dict[str, Parked] = {each.id: each for each in self._of(self._parked, feed, name)}
+        return [parked for _, parked in sorted(found.items())]
+
+    def notes(self, feed: str, name: str) -> Sequence[Note]:
+        return self._of(self._notes, feed, name)[::-1]
+
+    def _put_aside(self, feed: str, name: str, change: Change) -> None:
+        if change.park is not None or change.drop:
+            gone = {*change.drop, change.park.id if change.park else ""}
+            kept = [each for each in self._of(self._parked, feed, name) if each.id not in gone]
+            parked = (*kept, change.park) if change.park else tuple(kept)
+            self._parked.put(feed, name, parked)
+        if change.note is not None:
+            notes = (*self._of(self._notes, feed, name), change.note)
+            self._notes.put(feed, name, notes[-limits.NOTES_MAX :])
+
+    @staticmethod
+    def _of(documents: Documents, feed: str, name: str) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = documents.get(feed, name) or ()
+        return found
+
+
+class SqliteRelays:
+    """Implements `RelayStore`."""
+
+    def __init__(self, database: Database, log: SqliteLog) -> None:
+        self._database, self._log = database, log
+        self._documents = Documents(database, "relay")
+
+    def relay(self, feed: str) -> Relay:
+        return self._documents.get(feed) or Relay(feed)
+
+    def relays(self) -> Sequence[Relay]:
+        return self._documents.all()
+
+    def write(self, before: Relay, after: Relay) -> bool:
+        stored = replace(after, version=before.version + 1)
+        return self._documents.replace(after.feed, "", before.version, stored)
+
+    def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
+        operations = after.counts.operations - before.counts.operations
+        with self._database.transaction():
+            if self.relay(after.feed).version != before.version:
+                return False
+            entered = self._log.enter(
+                after.feed, pages, head=after.checkpoint, operations=operations
+            )
+            return entered and self.write(before, after)
+
+
+class SqliteCoordinator:
+    """Implements `Coordinator`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seats = Documents(database, "leader-lease")
+        self._members = Documents(database, "member")
+
+    def seats(self, cluster: str) -> Sequence[LeaderLease]:
+        return sorted(self._seats.all(cluster), key=lambda seat: int(seat.number))
+
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
+        name = str(after.number)
+        with self._database.transaction():
+            there = self._seats.get(after.cluster, name) or LeaderLease(after.cluster, after.number)
+            if (there.term, there.until_ms) != (before.term, before.until_ms):
+                return False
+            self._seats.put(after.cluster, name, after)
+            return True
+
+    def announce(self, member: Member) -> None:
+        self._members.put(member.cluster, member.address, member)
+
+    def members(self, cluster: str) -> Sequence[Member]:
+        return self._members.all(cluster)

@@ -1,0 +1,169 @@
+"""The state of each feed on SQLite, and what is derived from the log beside it."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.changeagent.tag_index import Summary
+from tidings.core.state.removed_parents import RemovedParents
+from tidings.core.state.rows import ABSENT, Lines, Row, bucket_of
+from tidings.server.sqlite.documents import Documents
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from tidings.core.state.differences import Difference
+    from tidings.core.state.tombstones import Remembered
+    from tidings.server.sqlite.database import Database
+
+_ROW = "key, page, slot, at_ms, line, expires_ms"  # in the order of the fields of `Row`
+# Over what is older, or over nothing: a late write puts nothing back.
+_WRITE = f"""
+    INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    page = excluded.page, slot = excluded.slot, at_ms = excluded.at_ms, line = excluded.line,
+    expires_ms = excluded.expires_ms
+    WHERE page = {ABSENT} OR (page, slot) < (excluded.page, excluded.slot)
+"""
+
+
+class SqliteState:
+    """Implements `StateStore` and `Repairs`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def write(self, feed: str, rows: Sequence[Row]) -> int:
+        with self._database.transaction() as sql:
+            return sum(
+                not sql.execute(_WRITE, (feed, row.bucket, *astuple(row))).rowcount
+                and _row(sql, feed, row.bucket, row.key) != row
+                for row in rows
+            )
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        return self._read(feed, bucket, after)[0]
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        rows, cut = self._read(feed, bucket, after)
+        return Lines([row.line for row in rows], rows[-1].key if cut else None)
+
+    def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
+        """The rows, and whether there are more."""
+        found: list[Row] = []
+        size = 0
+        above = "" if after is None else "AND key > ?3"
+        values = (feed, bucket) if after is None else (feed, bucket, after)
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                f"SELECT {_ROW} FROM rows WHERE feed = ?1 AND bucket = ?2 {above} ORDER BY key",
+                values,
+            )
+            for each in rows:
+                row = Row(*each)
+                size += len(row.key) + len(row.line)
+                if found and size > limits.READ_PAGES_BYTES_MAX:
+                    rows.close()
+                    return found, True
+                found.append(row)
+        return found, False
+
+    def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
+        with self._database.reading() as sql:
+            found = [_row(sql, feed, bucket_of(key), key) for key in keys]
+        return [row for row in found if row is not None]
+
+    def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
+        with self._database.transaction() as sql:
+            return [_repaired(sql, feed, each) for each in differences]
+
+
+def _row(sql: sqlite3.Connection, feed: str, bucket: int, key: str) -> Row | None:
+    found = sql.execute(
+        f"SELECT {_ROW} FROM rows WHERE feed = ? AND bucket = ? AND key = ?", (feed, bucket, key)
+    ).fetchone()
+    return Row(*found) if found else None
+
+
+def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> bool:
+    at = feed, difference.bucket, difference.key
+    there, wanted = _row(sql, *at), difference.wanted
+    if there != difference.found:
+        return there == wanted
+    sql.execute("DELETE FROM rows WHERE feed = ? AND bucket = ? AND key = ?", at)
+    if wanted is not None:
+        columns = feed, difference.bucket, *astuple(wanted)
+        sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", columns)
+    return True
+
+
+class SqliteRemovedParents:
+    """Implements `RemovedParentsStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def write(self, feed: str, departures: Sequence[RemovedParents]) -> None:
+        with self._database.transaction() as sql:
+            sql.executemany(
+                "INSERT OR IGNORE INTO removed_parents VALUES (?, ?, ?, ?)",
+                [(feed, each.page, each.body, each.expires_ms) for each in departures],
+            )
+
+    def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
+        with self._database.reading() as sql:
+            found = sql.execute(
+                "SELECT page, body FROM removed_parents"
+                " WHERE feed = ? AND page BETWEEN ? AND ? ORDER BY page",
+                (feed, first, last),
+            ).fetchall()
+        return [RemovedParents(page, body) for page, body in found]
+
+
+class SqliteTags:
+    """Implements `TagStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def write(self, feed: str, summaries: Sequence[Summary]) -> None:
+        with self._database.transaction() as sql:
+            sql.executemany(
+                "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?, ?)",
+                [(feed, each.last, each.first, each.bits, each.expires_ms) for each in summaries],
+            )
+
+    def read(self, feed: str, after: int, limit: int) -> list[Summary]:
+        with self._database.reading() as sql:
+            found = sql.execute(
+                "SELECT first, last, bits FROM summaries WHERE feed = ? AND last > ?"
+                " ORDER BY last LIMIT ?",
+                (feed, after, limit),
+            ).fetchall()
+        return [Summary(*each) for each in found]
+
+    def last(self, feed: str) -> int:
+        with self._database.reading() as sql:
+            found = sql.execute("SELECT max(last) FROM summaries WHERE feed = ?", (feed,))
+            return found.fetchone()[0] or 0
+
+
+class SqliteTombstones:
+    """Implements `TombstoneStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._documents = Documents(database, "tombstones")
+
+    def remembered(self, feed: str) -> Remembered | None:
+        found: Remembered | None = self._documents.get(feed)
+        return found
+
+    def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
+        with self._database.transaction():
+            if self.remembered(feed) != old:
+                return False
+            self._documents.put(feed, "", new)
+            return True

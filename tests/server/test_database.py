@@ -1,0 +1,145 @@
+"""The file of a feed on SQLite: who may open it, and what is in it after a fault."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tidings.core.errors import Unavailable
+from tidings.core.model.pages import Page
+from tidings.core.state.rows import Row
+from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
+from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.state import SqliteState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FEED = "main"
+KILLED_AT = 200  # pages acknowledged before the writer is killed
+# Appends pages for ever and prints each number once its page is acknowledged.
+WRITER = """
+import sys
+from itertools import count
+from pathlib import Path
+from tidings.core.model.pages import Page
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteLog
+log = SqliteLog(Database(Path(sys.argv[1])))
+for each in count(1):
+    number = log.take("main", 1)
+    log.put("main", Page(number, "x" * 1000, str(number), each))
+    print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "feed.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    opened = Database(path)
+    yield opened
+    opened.close()
+
+
+def page(number: int, expires_ms: int = 0) -> Page:
+    return Page(number, "{}", "a", 1, expires_ms)
+
+
+def test_what_was_acknowledged_outlives_a_kill(path: Path) -> None:
+    """Every page whose `put` returned, as it was, and the head is at or behind the last one."""
+    command = [sys.executable, "-c", WRITER, str(path)]
+    search = {"PYTHONPATH": ":".join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=search) as writer:
+        assert writer.stdout is not None
+        acknowledged = [int(writer.stdout.readline()) for _ in range(KILLED_AT)]
+        writer.kill()
+    database = Database(path)
+    log = SqliteLog(database)
+    found = log.read(FEED, 0)
+    assert [each.number for each in found][:KILLED_AT] == acknowledged
+    assert {each.body for each in found} == {"x" * 1000}
+    assert log.head(FEED) >= found[-1].number
+    assert log.take(FEED) == log.head(FEED) > found[-1].number
+    database.close()
+
+
+def test_a_second_process_is_refused(path: Path, database: Database) -> None:
+    """With one sentence; the first one goes on, and its end lets the next one in."""
+    with pytest.raises(CannotOpen, match="another process serves this file"):
+        Database(path)
+    assert SqliteLog(database).take(FEED) == 1
+    database.close()
+    again = Database(path)
+    assert SqliteLog(again).head(FEED) == 1
+    again.close()
+
+
+def test_a_newer_file_is_refused(path: Path, database: Database) -> None:
+    """An older release cannot know what it would destroy; the file is left as it is."""
+    database.close()
+    newer = len(MIGRATIONS) + 1
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {newer}")
+    connection.close()
+    with pytest.raises(CannotOpen, match=f"has schema {newer}"):
+        Database(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"no database" * 100, "not a database"), (None, "unable to open")]
+)
+def test_what_is_no_file_of_ours_is_refused(path: Path, content: bytes | None, reason: str) -> None:
+    """It names the path and SQLite's reason: other content, or a folder in its place."""
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(CannotOpen, match=f"feed.db: .*{reason}"):
+        Database(path)
+
+
+def test_a_full_disk_loses_nothing(database: Database) -> None:
+    """The page that has no room is refused whole; those before it stay, and reading goes on."""
+    log = SqliteLog(database)
+    log.put(FEED, page(1))
+    with database.reading() as sql:
+        (used,) = sql.execute("PRAGMA page_count").fetchone()
+        sql.execute(f"PRAGMA max_page_count = {used}")
+    with pytest.raises(Unavailable, match="full"):
+        log.put(FEED, Page(2, "x" * 100_000, "b", 1))
+    assert [each.number for each in log.read(FEED, 0)] == [1]
+    with database.reading() as sql:
+        sql.execute("PRAGMA max_page_count = 1000000")
+    assert log.put(FEED, Page(2, "x" * 100_000, "b", 1)) == "b"
+
+
+def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
+    """An exception takes back what was written inside it, also by transactions in it."""
+    log = SqliteLog(database)
+    with pytest.raises(RuntimeError), database.transaction():
+        log.put(FEED, page(log.take(FEED)))
+        raise RuntimeError
+    assert (log.head(FEED), log.read(FEED, 0)) == (0, [])
+    with database.transaction():
+        log.put(FEED, page(log.take(FEED)))
+    assert (log.head(FEED), len(log.read(FEED, 0))) == (1, 1)
+
+
+def test_what_expired_is_deleted(database: Database) -> None:
+    """To the millisecond; what has no expiry stays."""
+    log, state = SqliteLog(database), SqliteState(database)
+    for number, expires_ms in ((1, 1000), (2, 1001), (3, 0)):
+        log.put(FEED, page(number, expires_ms))
+    gone = Row("video/x", 1, 0, 1, '{"event":"delete"}', expires_ms=900)
+    state.write(FEED, [gone])
+    assert database.delete_expired(1000) == 2
+    assert [each.number for each in log.read(FEED, 0)] == [2, 3]
+    assert state.find(FEED, ["video/x"]) == []
