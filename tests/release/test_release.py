@@ -19,7 +19,10 @@ from infra.paths import ROOT
 
 TIME_S = 1_795_000_000
 ENTRY = f"# Changelog\n\n## [{VERSION}] - 2026-11-22\n\n- Something.\n"
-_PACKED = ("layers/core", "layers/aws", "client", "local", "operate", "pipeline", "functions")
+_PACKED = (
+    *("layers/core", "layers/aws", "client", "local", "operate", "pipeline", "server"),
+    "functions",
+)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from infra.paths import FUNCTIONS, ROOT
 
 PORTIONS = {
     *("core", "web", "aws", "client", "agent", "local", "operate"),
-    *("sync", "pipelines", "lake", "spark"),
+    *("sync", "pipelines", "lake", "spark", "server"),
 }
 READY_S = 60.0
 
@@ -65,7 +65,8 @@ def test_it_holds_every_portion_and_its_types(names: set[str]) -> None:
 
 def test_it_holds_every_module(names: set[str]) -> None:
     """Each Python file of each portion, and no compiled one."""
-    folders = ["layers/core/python", "layers/aws/python", "client", "local", "operate", "pipeline"]
+    portions = ("client", "local", "operate", "pipeline", "server")
+    folders = ["layers/core/python", "layers/aws/python", *portions]
     modules = {
         path.relative_to(ROOT / folder).as_posix()
         for folder in folders
