@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tidings.aws.config import deployment, metrics, settings, sources
+from tidings.aws.config import deployment, metrics, settings
 from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.replication import source_settings
 
 from infra.names import prefix
 from infra.settings import Stage
@@ -42,5 +43,5 @@ def chained(stage: Stage, coordinator: str) -> dict[str, str]:
         return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
     feeds = stage.environment.get("TIDINGS_FEEDS", DEFAULT_FEED)
     text = json.dumps(stage.sources, separators=(",", ":"))
-    sources.parse(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
+    source_settings.parse(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
     return {"TIDINGS_SOURCES": text, "TIDINGS_COORDINATOR": coordinator}

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 import pytest
-from tidings.aws.external.webhooks import Webhooks
 from tidings.core.changeagent.webhooks import Hook, Verdict
+from tidings.web.outbound.webhooks import Webhooks
 
 from tests.changeagent.client import Changes
 from tests.contract.answering import Answer, Answering, Asked, answering

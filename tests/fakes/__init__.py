@@ -5,13 +5,21 @@ They pass the same contract as the stores of `tidings.aws` and bound their answe
 that code which relies on more than the ports promise fails here too.
 """
 
+from tidings.server.memory.connections import (
+    MemoryConnections,
+    MemoryInbox,
+    MemoryRegistry,
+    MemorySubscriptions,
+)
+from tidings.server.memory.followers import MemoryFollowers
+from tidings.server.memory.keys import MemoryKeyCounts, MemoryKeyHolds
+
 from .archive import MemoryArchive
+from .claims import MemoryClaims
 from .clusters import MemoryCoordinator
-from .connections import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 from .consumers import MemoryConsumers
-from .control import MemoryClaims, MemoryFollowers
 from .counters import MemoryCounters
-from .keys import MemoryKeyCounts, MemoryKeyHolds, MemoryKeys
+from .keys import MemoryKeys
 from .log import MemoryLog
 from .operator_documents import MemoryOperatorDocuments
 from .outbox import MemoryOutbox

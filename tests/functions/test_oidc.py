@@ -15,11 +15,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from tidings.aws.config.settings import WrongSetting
-from tidings.aws.external.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
 from tidings.aws.wiring import adapters, auth
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import OutsideKey, Unavailable, WrongKey
+from tidings.web.outbound.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest

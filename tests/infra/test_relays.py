@@ -9,9 +9,10 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
-from tidings.aws.config import sources
+from tidings.aws.config import coordinator
 from tidings.aws.config.deployment import COORDINATION_ACTIONS
 from tidings.aws.config.stages import SOURCES_OUTPUT
+from tidings.core.replication import source_settings
 
 from infra import settings
 from infra.stack import TidingsStack
@@ -80,7 +81,7 @@ def test_a_table_of_another_account_is_named_by_its_arn() -> None:
     """With its Region, wherever this stage stands."""
     template = made(sources={"main": ELECTED}, coordinator=ARN)
     url = told(template, "follow-relay")["TIDINGS_COORDINATOR"]
-    assert sources.coordinator(url) == sources.CoordinatorUrl(ARN, "eu-west-1")
+    assert coordinator.parse(url) == coordinator.CoordinatorUrl(ARN, "eu-west-1")
     allowed = template.statements(template.role_of("follow-relay"))
     assert [each["Action"] for each in allowed if each["Resource"] == ARN] == [
         list(COORDINATION_ACTIONS)
@@ -96,7 +97,7 @@ def test_chained_feeds_have_alarms(leading: Template) -> None:
 
 def test_D33_a_source_that_breaks_a_rule_is_not_deployed() -> None:
     """It is said when the template is made, not by each function when it starts."""
-    with pytest.raises(sources.WrongSource, match="main: fall-off: is not known here"):
+    with pytest.raises(source_settings.WrongSource, match="main: fall-off: is not known here"):
         made(sources={"main": {"url": URL, "fall-off": "wait"}})
 
 

@@ -6,12 +6,17 @@ import re
 
 from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
 from tidings.aws.config.metrics import METRICS
-from tidings.aws.config.settings import SETTINGS, Setting
+from tidings.aws.config.settings import SETTINGS
+from tidings.web.settings import Setting
 
 from tests.style import operations_page, source
 from tests.style.source import ROOT
 
 PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()
+SETTINGS_READ = (
+    "layers/aws/python/tidings/aws/config/settings.py",
+    "layers/core/python/tidings/web/settings.py",
+)
 
 
 def test_the_operations_page_is_the_code() -> None:
@@ -27,7 +32,7 @@ def test_the_operations_page_is_the_code() -> None:
 
 def test_every_setting_is_read() -> None:
     """One that nobody reads would lie to who sets it."""
-    text = (ROOT / "layers/aws/python/tidings/aws/config/settings.py").read_text()
+    text = "".join((ROOT / each).read_text() for each in SETTINGS_READ)
     unread = [each.variable for each in SETTINGS if text.count(f'"{each.variable}"') < 2]
 
     assert unread == []

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from botocore.exceptions import EndpointConnectionError  # noqa: TID251 the twin creates tables
+from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.aws.config.deployment import COORDINATION_TABLE
-from tidings.aws.config.sources import RESTART_OFFSET_MAX, CoordinatorUrl
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.numbers import whole
 from tidings.core.replication.replica import RELAY
+from tidings.core.replication.source_settings import RESTART_OFFSET_MAX
 from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.problems import Problem
 from tidings.local.store import engine, tables
@@ -132,7 +133,7 @@ def _said(options: Options) -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: str) -> int | str:
-    """What is none is left as it is, for `config.sources` to refuse with its rule."""
+    """What is none is left as it is, for `source_settings` to refuse with its rule."""
     try:
         return whole(value, 0, RESTART_OFFSET_MAX)
     except ValueError:

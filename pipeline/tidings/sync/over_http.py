@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from tidings.aws.external.upstream import HttpUpstream
+from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.client.address import feed_url, status_url
 from tidings.client.backoff import Backoff
@@ -34,6 +34,7 @@ from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Outcome
 from tidings.core.sync.watermark import Moment, Reached
 from tidings.sync.state import Buckets
+from tidings.web.outbound.upstream import HttpUpstream
 
 Answer = TypeVar("Answer")
 ATTEMPTS_MAX = 8  # of a request: some two minutes, longer than a deployment
@@ -99,7 +100,7 @@ class RemoteRows:
 
     def __init__(self, remote: Remote) -> None:
         self._url = feed_url(remote.url, remote.feed)
-        self.upstream = HttpUpstream(lambda: remote.password)
+        self.upstream = HttpUpstream(lambda: remote.password, clients.ca_certs())
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         """

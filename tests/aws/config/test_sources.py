@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from tidings.aws.config import settings
-from tidings.aws.config.sources import CoordinatorUrl, addresses, spelled
+from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.core.model.filters import Filter
 from tidings.core.replication.selection import Mod, Selection
 from tidings.core.replication.source import FallOff, Role, Source
+from tidings.core.replication.source_settings import addresses, spelled
 
 URL = "https://feed.example/feeds/main"
 HERE = "https://here.example/feeds/main"

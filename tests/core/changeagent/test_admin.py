@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tidings.aws.external.bcrypt import matches
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.permissions import READS_ALL
 from tidings.core.changeagent.admin import Administrator
@@ -11,6 +10,7 @@ from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
+from tidings.web.outbound.bcrypt import matches
 
 from tests.core.scene import FEED, FEEDS, Scene
 from tests.fakes import MemoryOperatorDocuments

@@ -7,9 +7,9 @@ import inspect
 import pytest
 from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.aws.dynamodb.tags import DynamoDBTags
-from tidings.aws.external.bcrypt import matches
-from tidings.aws.external.webhooks import Webhooks
 from tidings.core.changeagent.stores import AskHooks, CheckBcrypt, OperatorDocuments, TagStore
+from tidings.web.outbound.bcrypt import matches
+from tidings.web.outbound.webhooks import Webhooks
 
 from tests.core.test_stores import methods
 

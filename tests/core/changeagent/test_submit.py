@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws.external.bcrypt import matches
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration
@@ -26,6 +25,7 @@ from tidings.core.errors import (
     WrongContentType,
 )
 from tidings.core.model.objects import is_change
+from tidings.web.outbound.bcrypt import matches
 
 from tests.core.scene import FEED, FEEDS, Scene
 from tests.fakes import MemoryOperatorDocuments

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bcrypt
 import pytest
-from tidings.aws.external.bcrypt import matches
 from tidings.core.auth.guard import Credential
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.passwords import hashed
@@ -13,6 +12,7 @@ from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier, spelled, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.feed import Profile
+from tidings.web.outbound.bcrypt import matches
 
 from tests.core.scene import FEED, Scene
 from tests.fakes import MemoryOperatorDocuments

@@ -7,8 +7,8 @@ import inspect
 import pytest
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
 from tidings.aws.dynamodb.relays import DynamoDBRelays
-from tidings.aws.external.upstream import HttpUpstream
 from tidings.core.replication.stores import Coordinator, RelayStore, Upstream
+from tidings.web.outbound.upstream import HttpUpstream
 
 from tests.core.test_stores import methods
 

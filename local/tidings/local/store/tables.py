@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidings.aws.config import deployment
-from tidings.aws.config.sources import addresses
 from tidings.aws.dynamodb.items import local_feeds
+from tidings.core.replication.source_settings import addresses
 from tidings.local.options import PREFIX
 
 if TYPE_CHECKING:

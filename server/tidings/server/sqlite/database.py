@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Set
     from pathlib import Path
 
 # Each entry takes a file from the version that is its index to the next one. An entry that was
@@ -41,9 +41,7 @@ MIGRATIONS = (
         feed TEXT, key TEXT, fingerprint TEXT, append_id TEXT, page INTEGER, expires_ms INTEGER,
         PRIMARY KEY (feed, key)) WITHOUT ROWID;
     CREATE TABLE followers (
-        feed TEXT, name TEXT, owner TEXT DEFAULT '', fence INTEGER DEFAULT 0,
-        bell INTEGER DEFAULT 0, checkpoint INTEGER DEFAULT 0, expires_ms INTEGER DEFAULT 0,
-        operations INTEGER DEFAULT 0, beat INTEGER DEFAULT 0, look TEXT DEFAULT '',
+        feed TEXT, name TEXT, checkpoint INTEGER, operations INTEGER,
         PRIMARY KEY (feed, name)) WITHOUT ROWID;
     CREATE TABLE counts (
         feed TEXT PRIMARY KEY, refused INTEGER DEFAULT 0, connections INTEGER DEFAULT 0,
@@ -68,11 +66,17 @@ class Database:
     """
     The file at *path*, created where there is none.
 
+    *before_commit* is called within each transaction, as its last part. *committed* is called
+    behind it with the feeds whose log has grown, in the thread that committed.
+
     Raises:
         CannotOpen: another process holds it, a newer release wrote it, or it is no such file.
     """
 
     def __init__(self, path: Path) -> None:
+        self.before_commit: Callable[[sqlite3.Connection], None] = _nothing
+        self.committed: Callable[[Set[str]], None] = _nothing
+        self._grown: set[str] = set()
         self._lock = RLock()
         self._depth = 0
         try:
@@ -99,21 +103,50 @@ class Database:
             if self._depth:
                 yield self._connection
                 return
-            self._depth = 1
+            self._depth, self._grown = 1, set()
             try:
                 with _translated():
                     yield from self._outermost()
             finally:
                 self._depth = 0
+            grown = self._grown
+        if grown:
+            self.committed(grown)
 
     def _outermost(self) -> Iterator[sqlite3.Connection]:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
+            self.before_commit(self._connection)
             self._connection.execute("COMMIT")
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+
+    def grew(self, feed: str) -> None:
+        """Within a transaction: the log of *feed* has another page."""
+        self._grown.add(feed)
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """
+        Within a transaction: what is written inside is undone alone where an exception leaves it.
+
+        Raises:
+            Unavailable: SQLite gave the whole transaction up, as it does on a full disk.
+        """
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO part")
+            raise
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("RELEASE part")
+        if not self._connection.in_transaction:
+            raise Unavailable("the database gave up a transaction")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -165,6 +198,10 @@ def _connected(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _nothing(_: object) -> None:
+    """Where nobody has to know."""
 
 
 @contextmanager

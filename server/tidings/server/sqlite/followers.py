@@ -1,100 +1,41 @@
-"""Checkpoints and leases of followers on SQLite, and the counts that `/status` reports."""
+"""Checkpoints of followers on SQLite, and the counts that `/status` reports."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.core import limits
 from tidings.core.counters import Totals
-from tidings.core.errors import LeaseLost
-from tidings.core.followers.leases import Lease
+from tidings.server.memory.followers import MemoryFollowers
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
-    from tidings.core.followers.leases import Observation
     from tidings.server.sqlite.database import Database
 
-# In the order of the fields of `Lease`.
-_LEASE = "feed, name, owner, fence, bell, checkpoint, expires_ms, operations, beat, look"
 
+class SqliteFollowers(MemoryFollowers):
+    """
+    As in memory, where leases belong: nobody else can hold one while this process has the file.
 
-class SqliteFollowers:
-    """Implements `FollowerStore`, `Checkpoints` and `Standings`."""
+    A checkpoint is written along with the next transaction, whoever makes it. So after a crash a
+    follower may stand further back than it was, and handles pages again, as it must be able to.
+    """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__()
+        with database.reading() as sql:
+            for row in sql.execute("SELECT feed, name, checkpoint, operations FROM followers"):
+                self.stand(*row)
+        self._written = self.all_checkpoints()
 
-    def take(
-        self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
-    ) -> Lease:
-        with self._database.transaction() as sql:
-            lease = _lease(sql, feed, name) or Lease(feed, name, "", 0, 0, 0, 0)
-            if lease.owner and not (over and over.is_of(lease)):
-                return lease
-            taken = replace(lease, owner=owner, fence=lease.fence + 1)
-            return _put(sql, _renewed(taken, now_ms))
-
-    def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
-        with self._database.transaction() as sql:
-            lease = _lease(sql, feed, name)
-            if lease is None or not lease.owner:
-                return None
-            _put(sql, replace(lease, bell=lease.bell + 1, look=look or lease.look))
-            return lease.look
-
-    def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
-        with self._database.transaction() as sql:
-            held = _held(sql, lease)
-            if held is None:
-                raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
-            done = replace(held, checkpoint=checkpoint, operations=lease.operations)
-            return _put(sql, _renewed(done, now_ms))
-
-    def release(self, lease: Lease, *, force: bool = False) -> bool:
-        with self._database.transaction() as sql:
-            held = _held(sql, lease)
-            if held is None:
-                return True
-            if held.bell != lease.bell and not force:
-                return False
-            done = replace(held, checkpoint=lease.checkpoint, operations=lease.operations)
-            _put(sql, replace(done, owner="", expires_ms=0))
-            return True
-
-    def checkpoints(self, feed: str) -> dict[str, int]:
-        return {lease.name: lease.checkpoint for lease in self.standings(feed)}
-
-    def standings(self, feed: str) -> Sequence[Lease]:
-        with self._database.reading() as sql:
-            statement = f"SELECT {_LEASE} FROM followers WHERE feed = ? ORDER BY name"
-            return [Lease(*each) for each in sql.execute(statement, (feed,)).fetchall()]
-
-
-def _lease(sql: sqlite3.Connection, feed: str, name: str) -> Lease | None:
-    statement = f"SELECT {_LEASE} FROM followers WHERE feed = ? AND name = ?"
-    found = sql.execute(statement, (feed, name)).fetchone()
-    return Lease(*found) if found else None
-
-
-def _held(sql: sqlite3.Connection, lease: Lease) -> Lease | None:
-    """*lease* as it is stored, None when it was lost or let go."""
-    found = _lease(sql, lease.feed, lease.name)
-    ours = found and (found.fence, found.owner) == (lease.fence, lease.owner)
-    return found if ours else None
-
-
-def _renewed(lease: Lease, now_ms: int) -> Lease:
-    return replace(lease, expires_ms=now_ms + limits.LEASE_MS, beat=lease.beat + 1)
-
-
-def _put(sql: sqlite3.Connection, lease: Lease) -> Lease:
-    columns = tuple(getattr(lease, name) for name in _LEASE.split(", "))
-    statement = f"INSERT OR REPLACE INTO followers ({_LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    sql.execute(statement, columns)
-    return lease
+    def write(self, sql: sqlite3.Connection) -> None:
+        """Within a transaction: what has changed since the last time."""
+        now = self.all_checkpoints()
+        if now == self._written:
+            return
+        changed = [each for each in now if each not in self._written]
+        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?)", changed)
+        self._written = now
 
 
 class SqliteCounters:

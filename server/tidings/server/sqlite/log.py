@@ -46,6 +46,7 @@ class SqliteLog:
     def put(self, feed: str, page: Page) -> str:
         with self._database.transaction() as sql:
             if sql.execute(_PUT, _columns(feed, page)).rowcount:
+                self._database.grew(feed)
                 return page.append_id
             found = sql.execute(
                 "SELECT append_id FROM pages WHERE feed = ? AND page = ?", (feed, page.number)
@@ -61,6 +62,7 @@ class SqliteLog:
             if _number(sql, taken, feed, *numbers):
                 return False
             sql.executemany(_PUT, [_columns(feed, page) for page in pages])
+            self._database.grew(feed)
             sql.execute(
                 "INSERT INTO heads (feed, page, operations) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET page = excluded.page, operations = operations + excluded.operations",
@@ -108,6 +110,7 @@ class SqliteLog:
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
         with self._database.transaction() as sql:
             sql.executemany(_PUT, [_columns(feed, page) for page in pages])
+            self._database.grew(feed)
 
     def floor(self, feed: str) -> int:
         with self._database.reading() as sql:

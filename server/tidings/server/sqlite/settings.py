@@ -148,6 +148,21 @@ class SqliteRelays:
             return entered and self.write(before, after)
 
 
+class SqliteUpstreams:
+    """Implements `Upstreams` of `web.replication`: told to nobody but the relay that sends it."""
+
+    def __init__(self, database: Database) -> None:
+        self._passwords = Documents(database, "upstream")
+
+    def password(self, feed: str) -> str:
+        """Empty where none was set."""
+        return self._passwords.get(feed) or ""
+
+    def keep(self, feed: str, password: str) -> None:
+        """Nothing is sent any more where it is empty."""
+        self._passwords.put(feed, "", password)
+
+
 class SqliteCoordinator:
     """Implements `Coordinator`."""
 

@@ -1,5 +1,6 @@
 """
-The only place where the environment is read: once, into a frozen value.
+What the functions are told by their environment, which is read here alone: once, into a frozen
+value.
 
 `SETTINGS` is the table; infra sets the variables from it, docs/OPERATIONS.md prints it.
 """
@@ -7,33 +8,20 @@ The only place where the environment is read: once, into a frozen value.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core import limits
-from tidings.core.model.feeds import DEFAULT_FEED, Retention, check_name
-from tidings.core.model.numbers import whole
+from tidings.web import settings as shared
+from tidings.web.settings import NO_ORIGINS as NO_ORIGINS
+from tidings.web.settings import MissingSetting as MissingSetting
+from tidings.web.settings import Setting, Shared
+from tidings.web.settings import WrongSetting as WrongSetting
+from tidings.web.settings import origins as origins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.aws.config.sources import CoordinatorUrl
-    from tidings.core.auth.oidc_claims import Issuer
-    from tidings.core.replication.source import Sources
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """*default* None: the function does not start without it."""
-
-    variable: str
-    default: str | None
-    meaning: str
-
-
-NUMBER_MAX = 1_000_000_000  # of a setting: a hundred thousand years of hours
-NO_ORIGINS = "none"  # an empty value is the default, as of every setting
+    from tidings.aws.config.coordinator import CoordinatorUrl
 
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
@@ -44,28 +32,18 @@ SETTINGS = (
     Setting("TIDINGS_OUTBOX_TABLE", "", "table where owners of other tables leave operations"),
     Setting("TIDINGS_FUNCTION_PREFIX", None, "what precedes a function's name when it is woken"),
     Setting("TIDINGS_SOCKETS_URL", "", "https endpoint to post to WebSocket connections"),
-    Setting("TIDINGS_FEEDS", DEFAULT_FEED, "names of the feeds, comma-separated"),
-    Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
-    Setting("TIDINGS_CONSUMER_HOURS", "720", "age up to which a log waits for named consumers"),
-    Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
-    Setting("TIDINGS_STREAM_SECONDS", "120", "how long an event stream lasts: 60 to 840"),
+    *shared.SHARED,
     Setting("TIDINGS_FOLLOWER", "", "which follower a function runs: state, push or archive"),
     Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
     Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
-    Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
-    Setting(
-        "TIDINGS_CORS_ORIGINS", "*", "origins whose pages may read, and change if named; or none"
-    ),
-    Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
-    Setting("TIDINGS_OIDC", "", "JSON of whose tokens are taken: issuer, audience, claim"),
-    Setting("TIDINGS_URL_PREFIX", "", "path below which a custom domain serves the feed"),
-    Setting("TIDINGS_SOURCES", "", "JSON of the chained feeds and what each one copies"),
     Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: dynamodb://TABLE?region=REGION"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Shared):
+    """What `SETTINGS` says."""
+
     stage: str
     log_table: str
     state_table: str
@@ -74,45 +52,10 @@ class Settings:
     outbox_table: str
     function_prefix: str
     sockets_url: str
-    feeds: frozenset[str]
-    retention: Retention
-    consumer_cap: Retention
-    stream_ms: int
     follower: str
     archive: str
     capture: str
-    open: bool
-    cors_origins: tuple[str, ...]
-    hooks_private: bool
-    url_prefix: str
-    sources: Sources
     coordinator: CoordinatorUrl | None
-    issuer: Issuer | None
-
-    @property
-    def tombstone_ms(self) -> int:
-        """Deleted objects are remembered longer than the log, so a fallback knows of them."""
-        return self.retention.age_ms + limits.TOMBSTONE_SLACK_MS
-
-    @property
-    def page_ms(self) -> int:
-        """
-        How long a page lives: until nobody may need it, and a day.
-
-        That is as long as the log may wait for a named consumer, so that the floor passes a page
-        before it vanishes and nothing has to be renewed for that.
-        """
-        return max(self.retention.age_ms, self.consumer_cap.age_ms) + limits.TTL_SLACK_MS
-
-
-class MissingSetting(Exception):
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(f"{setting.variable} is not set: {setting.meaning}")
-
-
-class WrongSetting(Exception):
-    def __init__(self, variable: str, value: str, rule: str) -> None:
-        super().__init__(f"{variable}={value!r}: {rule}")
 
 
 def from_environment() -> Settings:
@@ -125,10 +68,11 @@ def parse(environment: Mapping[str, str]) -> Settings:
         MissingSetting: a variable without a default is absent or empty.
         WrongSetting: a value breaks its rule.
     """
-    values = {setting.variable: _value(environment, setting) for setting in SETTINGS}
+    values = shared.values_of(environment, SETTINGS)
     coordinator = _coordinator(values)
-    feeds = frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"]))
+    of_every_host = shared.parse(values, coordinated=coordinator is not None)
     return Settings(
+        **{name: getattr(of_every_host, name) for name in Shared.__slots__},
         stage=values["TIDINGS_STAGE"],
         log_table=values["TIDINGS_LOG_TABLE"],
         state_table=values["TIDINGS_STATE_TABLE"],
@@ -137,68 +81,11 @@ def parse(environment: Mapping[str, str]) -> Settings:
         outbox_table=values["TIDINGS_OUTBOX_TABLE"],
         function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
         sockets_url=values["TIDINGS_SOCKETS_URL"],
-        feeds=feeds,
-        retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
-        consumer_cap=_consumer_cap(values),
-        stream_ms=_stream_ms(values),
         follower=values["TIDINGS_FOLLOWER"],
         archive=_archive(values),
         capture=values["TIDINGS_CAPTURE"],
-        open=_yes_or_no(values, "TIDINGS_OPEN"),
-        cors_origins=origins(values["TIDINGS_CORS_ORIGINS"]),
-        hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
-        url_prefix=_prefix(values),
-        sources=_sources(values, feeds, coordinated=coordinator is not None),
         coordinator=coordinator,
-        issuer=_issuer(values["TIDINGS_OIDC"]),
     )
-
-
-def origins(text: str) -> tuple[str, ...]:
-    """What TIDINGS_CORS_ORIGINS names."""
-    return () if text == NO_ORIGINS else tuple(_list(text))
-
-
-def _value(environment: Mapping[str, str], setting: Setting) -> str:
-    value = environment.get(setting.variable) or setting.default
-    if value is None:
-        raise MissingSetting(setting)
-    return value
-
-
-def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _whole(values: Mapping[str, str], variable: str, least: int, largest: int = NUMBER_MAX) -> int:
-    text = values[variable]
-    try:
-        return whole(text, least, largest)
-    except ValueError as error:
-        raise WrongSetting(variable, text, str(error)) from None
-
-
-def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:
-    if values[variable] not in ("true", "false"):
-        raise WrongSetting(variable, values[variable], "must be true or false")
-    return values[variable] == "true"
-
-
-def _retention_ms(values: Mapping[str, str]) -> int:
-    least = limits.RETENTION_MS_MIN // 3_600_000
-    return _whole(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
-
-
-def _stream_ms(values: Mapping[str, str]) -> int:
-    bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
-    return _whole(values, "TIDINGS_STREAM_SECONDS", *bounds) * 1000
-
-
-def _consumer_cap(values: Mapping[str, str]) -> Retention:
-    """Never shorter than the retention that a log has without consumers."""
-    hours = _whole(values, "TIDINGS_CONSUMER_HOURS", 1)
-    age_ms = max(_retention_ms(values), hours * 3_600_000)
-    return Retention(age_ms, _whole(values, "TIDINGS_RECORDS_MIN", 0))
 
 
 def _archive(values: Mapping[str, str]) -> str:
@@ -213,51 +100,14 @@ def _archive(values: Mapping[str, str]) -> str:
     return text
 
 
-def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: bool) -> Sources:
-    """Most deployments have none: then nothing is loaded to read them."""
-    text = values["TIDINGS_SOURCES"]
-    if not text:
-        return {}
-    from tidings.aws.config import sources as source_settings
-
-    try:
-        return source_settings.parse(text, feeds, coordinated=coordinated)
-    except source_settings.WrongSource as error:
-        raise WrongSetting("TIDINGS_SOURCES", text, str(error)) from None
-
-
 def _coordinator(values: Mapping[str, str]) -> CoordinatorUrl | None:
+    """Most deployments have none: then nothing is loaded to read it."""
     text = values["TIDINGS_COORDINATOR"]
     if not text:
         return None
-    from tidings.aws.config import sources as source_settings
+    from tidings.aws.config import coordinator
 
     try:
-        return source_settings.coordinator(text)
-    except source_settings.WrongSource as error:
+        return coordinator.parse(text)
+    except coordinator.WrongCoordinator as error:
         raise WrongSetting("TIDINGS_COORDINATOR", text, str(error)) from None
-
-
-def _issuer(text: str) -> Issuer | None:
-    """Most deployments have none: then nothing is loaded to read it."""
-    if not text:
-        return None
-    from tidings.core.auth import oidc_claims
-    from tidings.core.errors import InvalidSetting
-
-    try:
-        return oidc_claims.issuer_from(text)
-    except InvalidSetting as error:
-        raise WrongSetting("TIDINGS_OIDC", text, str(error)) from None
-
-
-def _prefix(values: Mapping[str, str]) -> str:
-    """With a slash before it; empty for none."""
-    variable = "TIDINGS_URL_PREFIX"
-    text = values[variable]
-    if text.endswith("/"):
-        rule = "Invalid URI prefix: Must not end with a slash"
-        raise WrongSetting(variable, text, rule)
-    if not re.fullmatch(r"[A-Za-z0-9/_.~-]*", text):
-        raise WrongSetting(variable, text, "must be letters, digits and / _ . ~ -")
-    return f"/{text.lstrip('/')}" if text else ""

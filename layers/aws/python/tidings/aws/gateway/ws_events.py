@@ -6,15 +6,14 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from tidings.core.model.feeds import DEFAULT_FEED
-from tidings.core.triton.registration import Listener, version_of
+from tidings.core.triton.registration import listener_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidings.core.errors import Rejected
+    from tidings.core.triton.registration import Listener
 
-_FEED = "changefeed"
 OK: dict[str, Any] = {"statusCode": 200}
 
 
@@ -25,20 +24,13 @@ def connection_id(event: Mapping[str, Any]) -> str:
 
 def listener(event: Mapping[str, Any]) -> Listener | None:
     """
-    What a handshake says of its client: None for one of our own.
-
-    A listener names its feed in the query parameter `changefeed`, or sends Accept-Version; a
-    browser, which can send no header, says the version in the parameter `version`.
+    As `listener_of` says of the handshake.
 
     Raises:
-        InvalidRegistration: the version is none.
+        InvalidRegistration: it says a version that is none.
     """
-    query = event.get("queryStringParameters") or {}
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-    version = query.get("version", headers.get("accept-version"))
-    if _FEED not in query and version is None:
-        return None
-    return Listener(version_of(version), query.get(_FEED) or DEFAULT_FEED)
+    return listener_of(event.get("queryStringParameters") or {}, headers)
 
 
 def refused(error: Rejected) -> dict[str, Any]:

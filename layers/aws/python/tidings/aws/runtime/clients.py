@@ -91,3 +91,10 @@ def sockets(url: str) -> SignedHttp:
 
     timeout = Timeout(connect=_CONNECT_S, read=_SOCKET_READ_S)
     return SignedHttp(url, "execute-api", timeout, _CONNECTIONS)
+
+
+def ca_certs() -> str | None:
+    """The file of authorities that boto3 trusts, for calls to others than AWS."""
+    from botocore.httpsession import get_cert_path
+
+    return get_cert_path(True)

@@ -38,9 +38,10 @@ def issued() -> Sequence[Bearers]:
     issuer = adapters.settings().issuer
     if issuer is None:
         return ()
-    from tidings.aws.external.oidc import Tokens, ask_over_http
+    from tidings.web.outbound.oidc import Tokens, ask_over_http
 
-    return (Tokens(issuer, ask_over_http),)
+    authorities = clients.ca_certs()
+    return (Tokens(issuer, lambda url: ask_over_http(url, authorities)),)
 
 
 class KeysWhenShown:

@@ -41,10 +41,10 @@ def operator_documents() -> RecentDocuments:
 
 @cache
 def gate() -> Gate:
-    from tidings.aws.external.bcrypt import matches
     from tidings.core import limits
     from tidings.core.auth.guessing_limit import Misses
     from tidings.core.changeagent.users import Gate, UserVerifier
+    from tidings.web.outbound.bcrypt import matches
 
     verifier = UserVerifier(matches, os.urandom(adapters.KEY_BYTES))
     return Gate(
@@ -61,9 +61,9 @@ def tags() -> DynamoDBTags:
 
 @cache
 def changes() -> Changes:
-    from tidings.aws.external.webhooks import Webhooks
     from tidings.core.changeagent.submit import Proposer
     from tidings.web.changes import Changes
+    from tidings.web.outbound.webhooks import Webhooks
 
     proposer = Proposer(
         ingest.appender(),

@@ -55,12 +55,12 @@ def control() -> RelayControl:
 
 def relayer(feed: str) -> Relayer:
     """For one run: its upstream is asked with the password of *feed*."""
-    from tidings.aws.external.upstream import HttpUpstream
     from tidings.core.replication.bootstrap import Bootstrapper
     from tidings.core.replication.replicate import Relayer
+    from tidings.web.outbound.upstream import HttpUpstream
 
     settings, log = adapters.settings(), adapters.log()
-    upstream = HttpUpstream(lambda: upstreams().password(feed))
+    upstream = HttpUpstream(lambda: upstreams().password(feed), clients.ca_certs())
     bootstrapper = Bootstrapper(
         upstream,
         adapters.state(),

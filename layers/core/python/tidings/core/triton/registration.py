@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidRegistration, TooLarge
+from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.numbers import whole_in
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 V1, V2 = 1, 2
+_FEED = "changefeed"
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _SAYS_SO = frozenset({"instance", "changeKind", "resources"})
 
@@ -94,6 +96,23 @@ def version_of(said: str | None) -> int:
     most = limits.VERSION_MAX
     number = whole_in(found[0], "version", 0, most, InvalidRegistration) if found else V1
     return V2 if number >= V2 else V1
+
+
+def listener_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Listener | None:
+    """
+    What a handshake says of its client: None for one of our own.
+
+    A listener names its feed in the query parameter `changefeed`, or sends Accept-Version; a
+    browser, which can send no header, says the version in the parameter `version`. Names of
+    *headers* are in lower case.
+
+    Raises:
+        InvalidRegistration: the version is none.
+    """
+    version = query.get("version", headers.get("accept-version"))
+    if _FEED not in query and version is None:
+        return None
+    return Listener(version_of(version), query.get(_FEED) or DEFAULT_FEED)
 
 
 def looks_like(text: str) -> bool:

@@ -8,8 +8,6 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from tidings.aws.external import upstream as http_upstream
-from tidings.aws.external.upstream import HttpUpstream
 from tidings.core.errors import (
     BrokenPortion,
     LogFellOff,
@@ -23,6 +21,8 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.selection import ALL, Mod, Selection
 from tidings.core.replication.wire import Portion, Rows, Standing, tell, tell_rows
 from tidings.core.state.rows import Row
+from tidings.web.outbound import upstream as http_upstream
+from tidings.web.outbound.upstream import HttpUpstream
 
 from tests.functions.upstream import Reply, Upstream, serving
 

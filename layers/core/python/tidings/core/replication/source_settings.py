@@ -1,6 +1,5 @@
 """
-What TIDINGS_SOURCES and TIDINGS_COORDINATOR say: which feeds are chained, and where leaders are
-elected.
+What TIDINGS_SOURCES says: which feeds are chained.
 
 `{"main": {"url": "https://HOST/feeds/main"}}` chains the feed main. What else a source may say are
 the keys of `_FIELDS`; one that nobody knows is refused, because it would be ignored.
@@ -9,9 +8,9 @@ the keys of `_FIELDS`; one that nobody knows is refused, because it would be ign
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits
 from tidings.core.errors import Rejected
@@ -24,22 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 URL_RULE = "must be https://HOST/feeds/NAME, without user, query and fragment"
-COORDINATOR_RULE = "must be dynamodb://TABLE[?region=REGION][&endpoint=URL]"
 CLUSTER_CHARS_MAX = 256  # as long as an address may well be; it becomes part of a key
 RESTART_OFFSET_MAX = 1_000_000  # pages: more is the entire log, which an empty checkpoint reads
 
 
 class WrongSource(Exception):
     """The rule, with the feed and the field that breaks it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorUrl:
-    """*region* and *endpoint* are "" where the environment says them."""
-
-    table: str
-    region: str = ""
-    endpoint: str = ""
 
 
 def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, Source]:
@@ -56,27 +45,6 @@ def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, S
     if not isinstance(document, dict):
         raise WrongSource("must be a JSON object of feeds")
     return {feed: _source(feed, said, feeds, coordinated) for feed, said in document.items()}
-
-
-def coordinator(text: str) -> CoordinatorUrl | None:
-    """
-    None for an empty *text*.
-
-    Raises:
-        WrongSource: it names no table.
-    """
-    if not text:
-        return None
-    try:
-        parts = urlsplit(text)
-        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
-    except ValueError:
-        raise WrongSource(COORDINATOR_RULE) from None
-    unknown = options.keys() - {"region", "endpoint"}
-    if parts.scheme != "dynamodb" or not parts.netloc or parts.path or parts.fragment or unknown:
-        raise WrongSource(COORDINATOR_RULE)
-    table = unquote(parts.netloc)  # an ARN, where it is of another account
-    return CoordinatorUrl(table, options.get("region", ""), options.get("endpoint", ""))
 
 
 def spelled(source: Source) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Who reads a feed and how far, and what became of requests with an Idempotency-Key."""
+"""Checkpoints and leases of followers that run in this process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.followers.leases import Observation
-    from tidings.core.log.idempotency import Claim
 
 
 @dataclass
@@ -96,6 +95,18 @@ class MemoryFollowers:
                 if of == feed
             ]
 
+    def stand(self, feed: str, name: str, checkpoint: int, operations: int = 0) -> None:
+        """Put a follower that does not run at *checkpoint*."""
+        with self._lock:
+            self._followers[feed, name] = _Follower(checkpoint=checkpoint, operations=operations)
+
+    def all_checkpoints(self) -> frozenset[tuple[str, str, int, int]]:
+        """Feed, name, checkpoint and operations of each follower."""
+        with self._lock:
+            return frozenset(
+                (*at, each.checkpoint, each.operations) for at, each in self._followers.items()
+            )
+
     def _of(self, lease: Lease) -> _Follower | None:
         """The follower that *lease* still holds."""
         follower = self._followers.get((lease.feed, lease.name))
@@ -117,36 +128,3 @@ def _lease(feed: str, name: str, follower: _Follower) -> Lease:
         beat=follower.beat,
         look=follower.look,
     )
-
-
-class MemoryClaims:
-    """Implements `ClaimStore`."""
-
-    def __init__(self) -> None:
-        self._claims: dict[tuple[str, str], Claim] = {}
-        self._lock = Lock()
-
-    def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
-        with self._lock:
-            return self._live(feed, key, now_ms)
-
-    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
-        with self._lock:
-            standing = self._live(feed, claim.key, now_ms)
-            if standing is not None:
-                return standing
-            self._claims[feed, claim.key] = claim
-            return claim
-
-    def move(self, feed: str, claim: Claim, page: int) -> Claim:
-        with self._lock:
-            standing = self._claims.get((feed, claim.key), claim)
-            if (standing.append_id, standing.page) != (claim.append_id, claim.page):
-                return standing
-            moved = replace(claim, page=page)
-            self._claims[feed, claim.key] = moved
-            return moved
-
-    def _live(self, feed: str, key: str, now_ms: int) -> Claim | None:
-        claim = self._claims.get((feed, key))
-        return claim if claim is not None and claim.expires_ms > now_ms else None

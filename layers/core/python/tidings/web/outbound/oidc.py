@@ -127,9 +127,9 @@ class Tokens:
         return {key.key_id: key for key in keys if key.key_id is not None}
 
 
-def ask_over_http(url: str) -> dict[str, Any]:
+def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
     """
-    The JSON object at *url*; redirects are not followed.
+    The JSON object at *url*; redirects are not followed. *ca_certs* None: as the system trusts.
 
     Raises:
         Unavailable: there is none.
@@ -137,10 +137,9 @@ def ask_over_http(url: str) -> dict[str, Any]:
     import json
 
     import urllib3
-    from botocore.httpsession import get_cert_path
 
     host = urlsplit(url).hostname
-    with urllib3.PoolManager(cert_reqs="CERT_REQUIRED", ca_certs=get_cert_path(True)) as pool:
+    with urllib3.PoolManager(cert_reqs="CERT_REQUIRED", ca_certs=ca_certs) as pool:
         try:
             answer = pool.request(
                 "GET", url, timeout=TIMEOUT_S, retries=False, redirect=False, preload_content=False

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
-from botocore.httpsession import get_cert_path
 from tidings.core import limits
 from tidings.core.errors import (
     BrokenPortion,
@@ -50,10 +49,10 @@ _LOOPBACK_NAME = "localhost"
 class HttpUpstream:
     """
     Implements `Upstream`. *password* tells the one it takes, "" for none; it is asked once, and
-    again when it was refused.
+    again when it was refused. *ca_certs* is a file of authorities; None: those of the system.
     """
 
-    def __init__(self, password: Callable[[], str]) -> None:
+    def __init__(self, password: Callable[[], str], ca_certs: str | None = None) -> None:
         self._password = password
         self._known: str | None = None
         self._pool = urllib3.PoolManager(
@@ -61,7 +60,7 @@ class HttpUpstream:
             maxsize=1,
             retries=False,
             cert_reqs="CERT_REQUIRED",
-            ca_certs=get_cert_path(True),
+            ca_certs=ca_certs,
         )
 
     def pages(
