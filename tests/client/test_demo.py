@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from tidings.client.produce.post import Poster
 from tidings.core.model import timestamps
-from tidings.local.demo import made_up
-from tidings.local.demo.demo import CHUNK_OPERATIONS, Pace, history, post_history
-from tidings.local.demo.git_repository import NoRepository, WorkingTree, open_repository
+from tidings.client.demo import made_up
+from tidings.client.demo.command import CHUNK_OPERATIONS, Pace, history, post_history
+from tidings.client.demo.git_repository import NoRepository, WorkingTree, open_repository
 
 from tests.client.fake_feed import Running
 
@@ -308,7 +308,7 @@ def test_the_command(server: Running, repo: Repo) -> None:
     """History, then live changes, then Ctrl-C with exit code 0."""
     repo.write("a", "1")
     repo.commit()
-    command = [sys.executable, "-m", "tidings.local.demo.demo", "--url", server.url, "--rate", "0"]
+    command = [sys.executable, "-m", "tidings.client.demo", "--url", server.url, "--rate", "0"]
     with subprocess.Popen([*command, "--repo", str(repo.root)], stdout=subprocess.PIPE) as process:
         try:
             _until(lambda: len(server.feed.pages) == 1)
@@ -325,7 +325,7 @@ def test_the_command(server: Running, repo: Repo) -> None:
 
 def test_the_command_without_a_repository(tmp_path: Path) -> None:
     """Exit code 1, one sentence, no traceback."""
-    command = [sys.executable, "-m", "tidings.local.demo.demo", "--repo", str(tmp_path)]
+    command = [sys.executable, "-m", "tidings.client.demo", "--repo", str(tmp_path)]
     found = subprocess.run(command, capture_output=True, timeout=WITHIN_S, check=False)
 
     assert found.returncode == 1
@@ -335,7 +335,7 @@ def test_the_command_without_a_repository(tmp_path: Path) -> None:
 
 def test_without_a_repository_something_is_made_up(server: Running) -> None:
     """Posted one by one until Ctrl-C, which ends it with exit code 0."""
-    command = [sys.executable, "-m", "tidings.local.demo.demo", "--url", server.url, "--made-up"]
+    command = [sys.executable, "-m", "tidings.client.demo", "--url", server.url, "--made-up"]
     with subprocess.Popen(command) as process:
         try:
             _until(lambda: len(server.feed.pages) >= 2)

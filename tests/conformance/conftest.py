@@ -1,10 +1,11 @@
-"""The target of the suite: `--base-url`, or a twin of its own."""
+"""The targets of the suite: `--base-url`, or a server and a twin of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from tidings.server.running import Server
 
 from tests.conformance.target import Target, parse_skips, socket_url
 
@@ -15,18 +16,26 @@ RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=("server", "twin"))
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     option = request.config.getoption
     base_url = option("--base-url")
     if not base_url:
-        from tidings.local.running import Twin
-
         declared = [part for resource in RESOURCES for part in ("--resource", resource)]
-        with Twin("--leave", *declared) as twin:
-            yield _target(request, twin.url, twin.ws_url, alone=True)
+        with _host(request.param)("--leave", *declared) as host:
+            yield _target(request, host.url, host.ws_url, alone=True)
         return
+    if request.param != "server":
+        pytest.skip("one target was named")
     yield _target(request, base_url, option("--ws-url") or socket_url(base_url), alone=False)
+
+
+def _host(name: str) -> type[Server]:
+    if name == "server":
+        return Server
+    from tidings.local.running import Twin
+
+    return Twin
 
 
 def _target(request: pytest.FixtureRequest, base_url: str, ws_url: str, *, alone: bool) -> Target:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidings.local.gateway import listening
+from tidings.server import listening
 
 pytestmark = pytest.mark.java
 

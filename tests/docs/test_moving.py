@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidings.local.gateway import listening
+from tidings.server import listening
 from tidings.local.running import Twin
 
 pytestmark = pytest.mark.java

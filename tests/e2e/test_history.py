@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tidings.client.produce.post import Poster
-from tidings.local.demo.demo import history
+from tidings.client.demo.command import history
 from tidings.local.running import Twin
 
 from tests.conformance.listeners import Heard

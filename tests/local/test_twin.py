@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from tidings.aws.config import deployment, settings
-from tidings.local.gateway import listening
+from tidings.server import listening
 from tidings.local.running import NotReady, Twin
 from tidings.local.store import engine, tables
 from websockets.sync.client import connect

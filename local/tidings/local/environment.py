@@ -15,12 +15,12 @@ from tidings.aws.config import deployment, metrics, settings, twin_keys
 from tidings.core import errors
 from tidings.core.model.feeds import check_known
 from tidings.local import chaining, installed
-from tidings.local.gateway.visitors import Visitors
 from tidings.local.lambdas.workers import Program
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions, Problem
 from tidings.local.store import tables
 from tidings.local.streams import table_producers
+from tidings.server.visitors import Visitors
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the twin runs and shows: of the wheel it was installed from, or of a checkout."""
+"""What the twin runs: of the wheel it was installed from, or of a checkout."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ PACKED = "packed"  # beside this file, where the wheel has it (pyproject.toml)
 @dataclass(frozen=True, slots=True)
 class Installed:
     """
-    Without *layers* the workers import what is installed. *history* is a git repository to show.
+    Without *layers* the workers import what is installed.
     """
 
     functions: Path
-    console: Path
     layers: tuple[Path, ...] = ()
-    history: Path | None = None
 
 
 def find(here: Path = _HERE) -> Installed:
@@ -32,7 +30,7 @@ def find(here: Path = _HERE) -> Installed:
     """
     packed = here / PACKED
     if packed.is_dir():
-        return Installed(packed / "functions", packed / "console")
+        return Installed(packed / "functions")
     for folder in here.parents:
         if (folder / "functions").is_dir() and (folder / "pyproject.toml").is_file():
             return _checkout(folder)
@@ -42,7 +40,5 @@ def find(here: Path = _HERE) -> Installed:
 def _checkout(folder: Path) -> Installed:
     return Installed(
         folder / "functions",
-        folder / "console",
         tuple(sorted((folder / "layers").glob("*/python"))),
-        folder if (folder / ".git").exists() else None,
     )

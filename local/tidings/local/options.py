@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidings.server.feed_options import FeedOptions
+
 STAGE = "local"
-DEFAULT_MAX_AGE_S = 28_800
 PREFIX = f"tidings-{STAGE}-"
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(FeedOptions):
     """
     *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
     `tidings.aws.config.settings`. *archive* is the folder of the archive; None is *data*, if there
-    is one. What is None of *object_url*, *compat*, *leave* and the password files stays as it was
-    set before, and so do *resources* and *max_age* without any resource. *captures* are tables of
-    the store that produce. *chain_from* and *chains* (FEED=URL) are copied, *source* says how
+    is one. *captures* are tables of the store that produce. *chain_from* and *chains* (FEED=URL) are copied, *source* says how
     (NAME=VALUE), *coordinator* where leaders are elected.
     """
 
@@ -37,18 +36,11 @@ class Options:
     feeds: str = "main"
     functions: Path | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    object_url: str | None = None
-    compat: str | None = None
-    leave: bool | None = None
-    resources: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()
-    max_age: int = DEFAULT_MAX_AGE_S
     chain_from: str | None = None
     chains: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
     coordinator: str = ""
-    read_password_file: Path | None = None
-    ingest_password_file: Path | None = None
     demo_repo: Path | None = None
     demo: bool = False
     verbose: bool = False

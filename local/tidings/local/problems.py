@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-
-class Problem(Exception):
-    """The twin cannot start or go on; the message is one sentence that says what to do."""
+from tidings.server.problems import Problem
 
 
 class NoJava(Problem):
@@ -29,11 +27,6 @@ class WrongSum(Problem):
             f"what Maven brought is not the DynamoDB Local that was tested: {name} has the SHA-256"
             f" {detail}, not {wanted}; nothing was kept. Look at where your Maven fetches from"
         )
-
-
-class PortBusy(Problem):
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(f"cannot listen on {host}:{port} ({reason}); choose another with --port")
 
 
 class NoFunctions(Problem):

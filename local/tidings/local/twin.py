@@ -16,9 +16,10 @@ from typing import IO
 
 from tidings.aws.config import deployment
 from tidings.aws.config.deployment import StreamSource
-from tidings.local import chaining, environment, installed, owner, processes
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.local import chaining, environment, processes
 from tidings.local.environment import Places
-from tidings.local.gateway import listening, public_server
+from tidings.local.gateway import public_server
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.internal_apis import ConnectionsApi, InternalApis
 from tidings.local.gateway.socket_gateway import PATH, SocketGateway
@@ -35,6 +36,8 @@ from tidings.local.streams import records, table_producers
 from tidings.local.streams.batches import Batch, Condition
 from tidings.local.streams.poller import GiveUp, StreamPoller
 from tidings.local.streams.records import Shard
+from tidings.server import feed_options, listening
+from tidings.server import installed as shown
 
 TAIL_EVERY_S = 0.2  # --verbose: how far the terminal may be behind the log
 
@@ -51,7 +54,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
     os.umask(0o077)  # of the databases, logs and archives that it and its children make
     environment.check(options)
-    change = owner.wanted(options)
+    change = feed_options.wanted(options)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(listening.listen(options.host, options.port))
         folder = stack.enter_context(_folder(options.data))
@@ -102,7 +105,7 @@ async def _compose(
         deployment.HTTP_ROUTES,
         functions.invoke,
         streams,
-        console=installed.find().console,
+        console=shown.find().console,
         origins=settings.cors_origins,
         prefix=settings.url_prefix,
     )
@@ -182,7 +185,7 @@ async def _store(
     return store.url, store.wait
 
 
-def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
+def _prepare(url: str, options: Options, change: feed_options.Change | None) -> None:
     client = engine.tables_client(url)
     tables.create(client)
     settings = environment.parsed(options)
@@ -192,15 +195,16 @@ def _prepare(url: str, options: Options, change: owner.Change | None) -> None:
         tables.free_leases(client, settings.feeds)
         chaining.free_leases(client, settings.sources)
     if change is not None:
-        owner.apply(client, settings.feeds, change)
+        profiles = DynamoDBProfiles(client, tables.name_of("control"))
+        feed_options.apply(profiles, settings.feeds, change)
 
 
 async def _demo(
     stack: contextlib.AsyncExitStack, options: Options, url: str, log: IO[bytes]
 ) -> None:
-    history = options.demo_repo or installed.find().history
-    shown = ["--repo", str(history)] if history else ["--made-up"]
-    command = [sys.executable, "-m", "tidings.local.demo.demo", "--url", url, *shown]
+    history = options.demo_repo or shown.find().history
+    what = ["--repo", str(history)] if history else ["--made-up"]
+    command = [sys.executable, "-m", "tidings.client.demo", "--url", url, *what]
     child = await processes.start(command, output=log)
     stack.push_async_callback(child.end)
 

@@ -11,7 +11,7 @@ from socket import MSG_PEEK
 from typing import Any
 
 import pytest
-from tidings.local.gateway.listening import free_port
+from tidings.server.listening import free_port
 from tidings.local.streams.reader import NotRead, Page, StreamReader
 
 RECORD = {"eventID": "1", "dynamodb": {"SequenceNumber": "7"}}

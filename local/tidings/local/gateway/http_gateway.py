@@ -10,18 +10,18 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
 from tidings.aws.config.deployment import DEFAULT_PATH, HttpRoute
 from tidings.core.auth.origins import cors_headers
 from tidings.core.errors import Rejected, TooLarge
-from tidings.local import clock, console_files
+from tidings.local import clock
 from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_events import HttpRequest, HttpResponse
 from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.lambdas.stream_function import StreamFunction
+from tidings.web import live_page
 from tidings.web.answers import preflight_headers
 
 BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes
@@ -98,8 +98,9 @@ class HttpGateway:
         methods = sorted({route.method for route, _ in matches})
         if method == "OPTIONS" and methods:
             return self._preflight(scope, methods), {}
-        if method in ("GET", "HEAD") and (file := console_files.serve(self._console, path)):
-            return (replace(file, body=b"") if method == "HEAD" else file), {}
+        if method in ("GET", "HEAD") and (page := live_page.answer(self._console, path)):
+            body = b"" if method == "HEAD" else page.body.encode()
+            return HttpResponse(page.status, list(page.headers.items()), body), {}
         if self._default is None:
             return _NOT_FOUND, {}
         return self._default, {}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import uvicorn
 from tidings.core.errors import Rejected
-from tidings.local.gateway import asgi, visitors
+from tidings.local.gateway import asgi
+from tidings.local.gateway.http_events import HttpResponse
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
-from tidings.local.gateway.visitors import Visitors
+from tidings.server.visitors import Visitors
 
 GRACE_S = 1  # for requests in flight when the twin ends; event streams never end by themselves
 STARTED_EVERY_S = 0.005
@@ -36,7 +38,7 @@ async def serving(
         try:
             allowed.check(scope)
         except Rejected as error:
-            await visitors.refuse(scope, receive, send, error)
+            await _refuse(scope, receive, send, error)
             return
         gateway = sockets.serve if scope["type"] == "websocket" else http.serve
         await gateway(scope, receive, send)
@@ -69,3 +71,19 @@ def _config(app: Any) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
+
+
+async def _refuse(
+    scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send, error: Rejected
+) -> None:
+    """Answer a request or a handshake with *error*."""
+    body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
+    kind = ("content-type", "application/json")
+    if scope["type"] == "http":
+        await asgi.respond(send, HttpResponse(error.status, [kind], body))
+        return
+    await receive()
+    headers = [(kind[0].encode(), kind[1].encode())]
+    start = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": body})

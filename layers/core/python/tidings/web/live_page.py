@@ -1,11 +1,14 @@
-"""The live page at `/console/`: the files of the repository's `console/` folder."""
+"""The live page at `/console/`: the files of the folder `console/`."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidings.local.gateway.http_events import HttpResponse
+from tidings.web.request import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PREFIX = "/console"
 
@@ -16,25 +19,25 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 # What a page cannot say of itself: nobody shows it within a page of theirs.
-_GUARDS = (
-    ("content-security-policy", "frame-ancestors 'none'"),
-    ("x-content-type-options", "nosniff"),
-)
+_GUARDS = {
+    "content-security-policy": "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
 # One plain file name: nothing that could leave the folder.
 _NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 
 
-def serve(folder: Path, path: str) -> HttpResponse | None:
+def answer(folder: Path, path: str) -> Answer | None:
     """Answer a GET of *path*; None if there is no such file."""
     rest = path.removeprefix(PREFIX)
     if rest == path:
         return None
     if rest == "":
         # The page names its files relative to itself.
-        return HttpResponse(307, [("location", f"{PREFIX}/")])
+        return Answer(307, {"location": f"{PREFIX}/"})
     match = _NAME.fullmatch("/index.html" if rest == "/" else rest)
     file = folder / match[1] if match else None
     if file is None or not file.is_file():
         return None
-    headers = [("content-type", _TYPES[file.suffix]), ("cache-control", "no-cache"), *_GUARDS]
-    return HttpResponse(200, headers, file.read_bytes())
+    headers = {"content-type": _TYPES[file.suffix], "cache-control": "no-cache", **_GUARDS}
+    return Answer(200, headers, file.read_text(encoding="utf-8"))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from tidings.core.auth.origins import check_host, check_page
-from tidings.core.errors import Rejected
-from tidings.local.gateway import asgi
-from tidings.local.gateway.http_events import HttpResponse
+from tidings.web.asgi import Message, headers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +21,12 @@ class Visitors:
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
 
-    def check(self, scope: asgi.Scope) -> None:
+    def check(self, scope: Message) -> None:
         """
         Raises:
             UnknownHost, ForeignOrigin: see `auth.origins`.
         """
-        headers = dict(asgi.headers_of(scope))
+        headers = headers_of(scope)
         check_host(headers, self.hosts)
         if scope.get("method") != "OPTIONS":  # a browser's question is answered, not refused
             check_page(headers, self.origins)
-
-
-async def refuse(
-    scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send, error: Rejected
-) -> None:
-    """Answer a request or a handshake with *error*."""
-    body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
-    kind = ("content-type", "application/json")
-    if scope["type"] == "http":
-        await asgi.respond(send, HttpResponse(error.status, [kind], body))
-        return
-    await receive()
-    headers = [(kind[0].encode(), kind[1].encode())]
-    start = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
-    await send(start)
-    await send({"type": "websocket.http.response.body", "body": body})

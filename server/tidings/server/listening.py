@@ -7,8 +7,9 @@ import contextlib
 import socket
 from pathlib import Path
 
-from tidings.local.problems import PortBusy
+from tidings.server.problems import PortBusy, Problem
 
+BACKLOG = 1024  # clients that come back at once after a restart
 CONNECT_EVERY_S = 0.02  # the engine boots in about a second; a closer look only costs CPU
 
 
@@ -25,9 +26,33 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(1024)
+        listener.listen(BACKLOG)
     except OSError as error:
         raise PortBusy(host, port, (error.strerror or str(error)).lower()) from None
+    return listener
+
+
+def listen_at(path: Path) -> socket.socket:
+    """
+    Listen at the Unix socket *path*; one that a dead process left is replaced.
+
+    Raises:
+        Problem: somebody listens there, or the folder is not ours.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+            probe.connect(str(path))
+            raise Problem(f"somebody listens at {path}; choose another --unix-socket")
+        if path.is_socket():
+            path.unlink()
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise Problem(
+            f"cannot listen at {path} ({(error.strerror or str(error)).lower()})"
+        ) from None
     return listener
 
 

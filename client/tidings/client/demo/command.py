@@ -1,7 +1,7 @@
 """
 Something to look at: a git repository as a feed.
 
-    python -m tidings.local.demo.demo --url http://127.0.0.1:8042 --repo . --rate 50
+    python -m tidings.client.demo --url http://127.0.0.1:8042 --repo . --rate 50
 
 Posts the history commit by commit, oldest first, then what changes on disk.
 """
@@ -17,9 +17,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 from tidings.client.address import DEFAULT_URL
-from tidings.client.errors import ClientError, Lost
-from tidings.client.produce.post import Poster, encode
-from tidings.local.demo.git_repository import (
+from tidings.client.demo.git_repository import (
     Commit,
     NoRepository,
     Operation,
@@ -28,7 +26,9 @@ from tidings.local.demo.git_repository import (
     history,
     open_repository,
 )
-from tidings.local.demo.made_up import operations as made_up_operations
+from tidings.client.demo.made_up import operations as made_up_operations
+from tidings.client.errors import ClientError, Lost
+from tidings.client.produce.post import Poster, encode
 
 __all__ = ["Commit", "history", "main", "post_history"]
 
@@ -142,7 +142,7 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
 
     \b
     Example:
-      python -m tidings.local.demo.demo --repo ~/src/project --rate 200
+      python -m tidings.client.demo --repo ~/src/project --rate 200
     """
     # A shell that starts it in the background has it ignore Ctrl-C; its parent means it.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -161,7 +161,3 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
         pass  # how the demo ends
-
-
-if __name__ == "__main__":
-    main()

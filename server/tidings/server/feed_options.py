@@ -1,31 +1,45 @@
-"""What the command line sets for the twin's feeds, as `tidings feed` does for a deployed one."""
+"""What the command line of a host sets for its feeds, as `tidings feed` does for a deployed one."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.core.auth.passwords import SALT_BYTES, from_line, hashed
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.settings.feed import Profile, check_compat, check_object_url
 from tidings.core.settings.resources import check_all, parse
-from tidings.local import clock
-from tidings.local.options import Options
-from tidings.local.problems import Problem
-from tidings.local.store import tables
+from tidings.server.problems import Problem
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.core.settings.stores import ProfileStore
 
 Change = Callable[[Profile, str], Profile]  # of the feed with that name
+DEFAULT_MAX_AGE_S = 28_800  # as Triton keeps the items of a change feed
 
 
-def wanted(options: Options) -> Change | None:
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """
+    What is None of *object_url*, *compat*, *leave* and the password files stays as it was set
+    before, and so do *resources* and *max_age* without any resource.
+    """
+
+    object_url: str | None = None
+    compat: str | None = None
+    leave: bool | None = None
+    resources: tuple[str, ...] = ()
+    max_age: int = DEFAULT_MAX_AGE_S
+    read_password_file: Path | None = None
+    ingest_password_file: Path | None = None
+
+
+def wanted(options: FeedOptions) -> Change | None:
     """
     What *options* change in a profile; None for nothing.
 
@@ -46,14 +60,13 @@ def wanted(options: Options) -> Change | None:
     return change
 
 
-def apply(client: DynamoDBClient, feeds: Iterable[str], change: Change) -> None:
+def apply(profiles: ProfileStore, feeds: Iterable[str], change: Change) -> None:
     """Set it for each of *feeds*; the rest of their profiles stays."""
-    profiles = DynamoDBProfiles(client, tables.name_of("control"))
     for feed in feeds:
         profiles.save(feed, change(profiles.profile(feed), feed))
 
 
-def _settings(options: Options) -> dict[str, object]:
+def _settings(options: FeedOptions) -> dict[str, object]:
     values: dict[str, object] = {}
     if options.object_url is not None:
         values["object_url"] = check_object_url(options.object_url)
@@ -64,7 +77,7 @@ def _settings(options: Options) -> dict[str, object]:
     return values
 
 
-def _declared(options: Options, feed: str) -> dict[str, object]:
+def _declared(options: FeedOptions, feed: str) -> dict[str, object]:
     """The resources of *feed*, whose routes may be its own."""
     if not options.resources:
         return {}
@@ -73,7 +86,7 @@ def _declared(options: Options, feed: str) -> dict[str, object]:
     return {"resources": resources, "max_age_s": options.max_age}
 
 
-def _passwords(options: Options) -> dict[str, object]:
+def _passwords(options: FeedOptions) -> dict[str, object]:
     files = {
         "read_passwords": options.read_password_file,
         "ingest_passwords": options.ingest_password_file,
@@ -88,4 +101,4 @@ def _hashed(file: Path) -> str:
         raise Problem(f"cannot read the password in {file} ({error})") from None
     except InvalidSetting as error:
         raise Problem(f"the password in {file} {error.rule}") from None
-    return hashed(password, salt=os.urandom(SALT_BYTES), now_ms=clock.now_ms())
+    return hashed(password, salt=os.urandom(SALT_BYTES), now_ms=time.time_ns() // 1_000_000)

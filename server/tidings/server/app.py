@@ -1,0 +1,292 @@
+"""The ASGI app: who may come at all, which function answers, and in which thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
+
+from tidings.core.auth.guard import KEY_PREFIX
+from tidings.core.errors import Rejected, TooLarge
+from tidings.server import sockets
+from tidings.server.host import Host, now_ms
+from tidings.web import live_page
+from tidings.web.answers import preflight_headers, refusal, respond
+from tidings.web.asgi import headers_of, send_answer
+from tidings.web.change_lists import ChangeLists
+from tidings.web.client_count import Attendance
+from tidings.web.replication_pages import Portions
+from tidings.web.request import Answer, Request
+from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
+from tidings.web.sse import EventStreams
+from tidings.web.waiting import WaitingRouter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidings.server.visitors import Visitors
+    from tidings.web.asgi import App, Message, Receive, Send
+    from tidings.web.routes import HttpRoute
+
+log = logging.getLogger(__name__)
+BODY_BYTES_MAX = 10 * 1024 * 1024  # what a stage takes, so that a producer may move to one
+BODY_S = 60.0  # to send it: the largest one at 170 KB a second; who trickles is refused
+METRICS = "/metrics"
+_FAILED = Answer(500, {"content-type": "application/json"}, '{"message":"Internal Server Error"}')
+_TOO_SLOW = Answer(
+    408,
+    {"content-type": "application/json", "connection": "close"},
+    '{"message":"Request Timeout"}',
+)
+
+
+class _Gone(Exception):
+    """The client cut the connection within its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    route: HttpRoute
+    parameters: dict[str, str]
+
+
+class Router:
+    """Which route a request takes."""
+
+    def __init__(self) -> None:
+        self._plain = {(each.method, each.path): _Match(each, {}) for each in HTTP_ROUTES}
+        self._patterns = [(_pattern(each.path), each) for each in HTTP_ROUTES]
+        self._default = next(each for each in HTTP_ROUTES if each.path == DEFAULT_PATH)
+
+    def match(self, method: str, path: str) -> _Match | list[str]:
+        """The route of *path*, which is not decoded; else the methods that it takes."""
+        plain = self._plain.get((method, path))
+        if plain is not None:
+            return plain
+        found = [(each, m) for pattern, each in self._patterns if (m := pattern.fullmatch(path))]
+        for route, match in found:
+            if route.method == method:
+                named = match.groupdict()
+                return _Match(route, {name: unquote(value) for name, value in named.items()})
+        return sorted({route.method for route, _ in found})
+
+    @property
+    def default(self) -> _Match:
+        return _Match(self._default, {})
+
+
+class ServerApp:
+    """Serves *host* to *visitors*, with the live page of the folder *console*."""
+
+    def __init__(self, host: Host, visitors: Visitors, console: Path | None) -> None:
+        self._host, self._visitors, self._console = host, visitors, console
+        self._origins = host.settings.cors_origins
+        self._prefix = host.settings.url_prefix
+        self._router = Router()
+        self._waiting = _waiting(host)
+        self._sockets = sockets.SocketApp(host.sockets, host.connections, host.receive, now_ms)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return
+        try:
+            self._visitors.check(scope)
+        except Rejected as error:
+            await self._refuse(scope, receive, send, error)
+            return
+        if scope["type"] == "websocket":
+            await self._sockets(scope, receive, send)
+        else:
+            await self._serve(_below(scope, self._prefix), receive, send)
+
+    async def _refuse(self, scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
+        if scope["type"] == "websocket":
+            await receive()
+            await sockets.refuse(send, error.status, json.dumps({"error": error.body()}))
+        else:
+            await send_answer(send, refusal(error), headers_of(scope), ())
+
+    async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
+        method, path = scope["method"], _raw_path(scope)
+        match = self._router.match(method, path)
+        if isinstance(match, list):
+            answer = self._unrouted(scope, method, path, match)
+            if answer is not None:
+                await send_answer(send, answer, headers_of(scope), self._origins)
+                return
+            match = self._router.default
+        if match.route.function in ("stream", "list"):
+            await self._waiting(scope, receive, send)
+            return
+        try:
+            request = await _request(scope, receive, match)
+            await _send(send, await self._answer(match.route.function, request))
+        except TimeoutError:
+            await _send(send, _TOO_SLOW)
+        except TooLarge as error:
+            await send_answer(send, refusal(error), headers_of(scope), self._origins)
+        except _Gone:
+            pass  # half a body is none, and nobody is left to hear so
+
+    def _unrouted(
+        self, scope: Message, method: str, path: str, methods: list[str]
+    ) -> Answer | None:
+        """What is answered beside the routes; None for what the default route is to refuse."""
+        if method == "OPTIONS" and methods:
+            origin = headers_of(scope).get("origin", "")
+            return Answer(204, preflight_headers(origin, self._origins, methods))
+        if method not in ("GET", "HEAD"):
+            return None
+        if path == METRICS:
+            return self._metrics()
+        return live_page.answer(self._console, path) if self._console else None
+
+    def _metrics(self) -> Answer:
+        from tidings.server.metrics import rendered  # loaded by the first who asks
+
+        kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+        return Answer(200, kind, rendered(self._host))
+
+    async def _answer(self, function: str, request: Request) -> Answer:
+        endpoint = self._host.endpoints[function]
+
+        def run() -> Answer:
+            return respond(endpoint, request, self._origins)
+
+        try:
+            if function in Host.GROUPED and not _has_key(request):
+                return await self._host.writer.write(run)
+            return await asyncio.get_running_loop().run_in_executor(self._host.pool, run)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.route)
+            return _FAILED
+
+
+def _has_key(request: Request) -> bool:
+    """One that is bounded may have to wait for a follower, which waits for the writer."""
+    credential = request.credential
+    return credential is not None and credential.secret.startswith(KEY_PREFIX)
+
+
+def _waiting(host: Host) -> App:
+    settings = host.settings
+    feeds, origins = settings.feeds, settings.cors_origins
+    listen = host.news.listen
+    streams = EventStreams(
+        lambda: host.streamer,
+        lambda: host.compatibility,
+        now_ms,
+        origins,
+        settings.stream_ms,
+        listen,
+    )
+    lists = ChangeLists(
+        lambda: host.lister,
+        lambda: host.gate,
+        feeds,
+        origins,
+        settings.url_prefix,
+        host.charge_for,
+        listen,
+    )
+    return WaitingRouter(
+        Attendance(streams, lambda: host.counters, now_ms, "server"),
+        lists,
+        Portions(lambda: host.portioner, lambda: host.guard, feeds, origins, listen),
+    )
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """`/feeds/{feed}/ops` as a pattern whose groups are the path's parameters."""
+    parts = re.split(r"\{(\w+)\}", path)
+    texts = [
+        re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)"
+        for index, part in enumerate(parts)
+    ]
+    return re.compile("".join(texts))
+
+
+def _below(scope: Message, prefix: str) -> Message:
+    """*scope* without the *prefix* of its path, as a proxy may leave it on."""
+    path = _raw_path(scope)
+    if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
+        return scope
+    raw = path.removeprefix(prefix) or "/"
+    return {**scope, "raw_path": raw.encode("latin-1"), "path": unquote(raw)}
+
+
+def _raw_path(scope: Message) -> str:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("latin-1").partition("?")[0]
+
+
+async def _request(scope: Message, receive: Receive, match: _Match) -> Request:
+    query = scope["query_string"]
+    return Request(
+        method=scope["method"],
+        path=_raw_path(scope),
+        route=match.route.key,
+        headers=headers_of(scope),
+        parameters=match.parameters,
+        query=_joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
+        body=await _body(receive),
+    )
+
+
+def _joined(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Of a name that comes again all values, as API Gateway joins them."""
+    joined: dict[str, str] = {}
+    for name, value in pairs:
+        joined[name] = f"{joined[name]},{value}" if name in joined else value
+    return joined
+
+
+async def _body(receive: Receive) -> bytes:
+    """
+    Read the whole body even if it is too large: a client still sending hears no answer.
+
+    Raises:
+        TimeoutError: it took longer than BODY_S.
+        TooLarge: it is longer than BODY_BYTES_MAX.
+    """
+    message = await asyncio.wait_for(receive(), BODY_S) if False else await receive()
+    body: bytes = message.get("body", b"")
+    if message["type"] == "http.disconnect":
+        raise _Gone
+    if not message.get("more_body", False):
+        return _bounded(len(body), body)
+    return await _long_body(receive, body)
+
+
+async def _long_body(receive: Receive, first: bytes) -> bytes:
+    parts, size, more = [first], len(first), True
+    async with asyncio.timeout(BODY_S):
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size <= BODY_BYTES_MAX:
+                parts.append(part)
+            more = message.get("more_body", False)
+    return _bounded(size, b"".join(parts))
+
+
+def _bounded(size: int, body: bytes) -> bytes:
+    if size > BODY_BYTES_MAX:
+        rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
+        raise TooLarge(rule, field="body", value=size)
+    return body
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    body = answer.body.encode()
+    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in answer.headers.items()]
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

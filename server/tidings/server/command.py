@@ -1,0 +1,185 @@
+"""`tidings serve`: the whole feed in one process, on one file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from tidings.server import serving
+from tidings.server.feed_options import DEFAULT_MAX_AGE_S
+from tidings.server.problems import Problem
+from tidings.server.serving import Options
+
+FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+DEFAULT_PORT = 8042
+
+_OF_ADDRESS = (
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    click.option(
+        "--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0: a free one."
+    ),
+    click.option(
+        "--allow-host",
+        "allow_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Answer as this host too, beside localhost and addresses; may be repeated.",
+    ),
+    click.option(
+        "--allow-origin",
+        "allow_origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Let pages of http://HOST:PORT read and post; `*`: all may read. May be repeated.",
+    ),
+)
+_OF_FEEDS = (
+    click.option("--feeds", default="main", show_default=True, help="Feeds, comma-separated."),
+    click.option(
+        "--setting",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Replace a default of docs/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1.",
+    ),
+    click.option("--object-url", metavar="TEMPLATE", help="Links: http://api/{{type}}/{{id}}."),
+    click.option("--compat", type=click.Choice(["", "oplog"]), help="Answer as oplog did."),
+    click.option(
+        "--leave/--no-leave", default=None, help="Keep what `leave=true` needs, or do not."
+    ),
+    click.option(
+        "--resource",
+        "resources",
+        multiple=True,
+        metavar="NAME:SUB,SUB[=/ROUTE]",
+        help="Declare a resource to listeners; may be repeated.",
+    ),
+    click.option(
+        "--max-age",
+        default=DEFAULT_MAX_AGE_S,
+        show_default=True,
+        help="Seconds that items stay, where there is a resource.",
+    ),
+    click.option("--read-password-file", type=FILE, help="Ask readers for the password in here."),
+    click.option("--ingest-password-file", type=FILE, help="Ask producers for the one in here."),
+    click.option("--demo", is_flag=True, help="Post something to watch."),
+    click.option(
+        "--demo-repo",
+        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        help="Post the history of this git repository (default: of the checkout, if there is one).",
+    ),
+)
+
+
+def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every host: where it listens, and what its feeds are."""
+    for option in reversed((*_OF_ADDRESS, *_OF_FEEDS)):
+        command = option(command)
+    return command
+
+
+@click.command()
+@host_options
+@click.option(
+    "--data",
+    type=FOLDER,
+    default=Path("tidings-data"),
+    show_default=True,
+    help="Folder of the feed; it is made where there is none.",
+)
+@click.option("--unix-socket", type=click.Path(path_type=Path), help="Listen here instead.")
+@click.option("--tls-cert", type=FILE, help="Certificate chain, PEM; with --tls-key.")
+@click.option("--tls-key", type=FILE, help="Private key of the certificate, PEM.")
+@click.option("--verbose", is_flag=True, help="Log what goes on, not just what goes wrong.")
+def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
+    """
+    Serve feeds from this process: HTTP, event streams, WebSockets, and the live page.
+
+    Everything is in one SQLite file in the folder --data. What was acknowledged is on disk.
+    A feed without a password is served on the loopback interface alone.
+
+    \b
+    Examples:
+      tidings serve --demo                 watch http://127.0.0.1:8042/console
+      tidings serve --data /var/lib/tidings --feeds main,orders
+      tidings serve --host 0.0.0.0 --read-password-file r.txt --ingest-password-file i.txt
+      tidings serve --setting TIDINGS_RETENTION_HOURS=24
+
+    \b
+    Exit codes:
+      0  ended by Ctrl-C or SIGTERM
+      1  it could not start; one sentence says why
+      2  usage
+    """
+    if (options["tls_cert"] is None) != (options["tls_key"] is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together")
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        run(serving.run, "serve", Options(settings=pairs(settings), **options))
+    except Problem as problem:
+        click.echo(f"tidings serve: {problem}", err=True)
+        sys.exit(1)
+
+
+def run(host: Callable[..., Any], name: str, options: Any) -> None:
+    """
+    Run *host* with *options* until a signal, as the command *name*.
+
+    Raises:
+        Problem: it cannot start, or go on.
+    """
+    uvloop.run(_run(host, name, options))
+
+
+async def _run(host: Callable[..., Any], name: str, options: Any) -> None:
+    """Serve until a signal; one that comes while starting ends the start."""
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    def ready(http_url: str, ws_url: str) -> None:
+        started.set()
+        click.echo(f"tidings {name} ready {http_url} {ws_url}")
+        if sys.stderr.isatty():  # a person, who has yet to see something
+            click.echo(
+                f"watch {http_url}console, or run {_tail(http_url)}; Ctrl-C ends it", err=True
+            )
+
+    running = asyncio.ensure_future(host(options, ready, stopped))
+
+    def stop() -> None:
+        stopped.set()
+        if not started.is_set():
+            running.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def _tail(url: str) -> str:
+    at = "" if url.rstrip("/") == f"http://127.0.0.1:{DEFAULT_PORT}" else f" --url {url}"
+    return f"`tidings tail --from 0{at}`"
+
+
+def pairs(settings: tuple[str, ...]) -> dict[str, str]:
+    """
+    Raises:
+        Problem: one of *settings* is not NAME=VALUE.
+    """
+    values = {}
+    for text in settings:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise Problem(f"--setting {text}: must be NAME=VALUE")
+        values[name] = value
+    return values

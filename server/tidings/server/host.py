@@ -1,0 +1,591 @@
+"""The composition root: the core's parts on the stores of one file, and what runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.auth.guard import Guard
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.key_auth import KeyRing
+from tidings.core.auth.passwords import Verifier
+from tidings.core.auth.rate_limit import Meter, free
+from tidings.core.auth.stream_limit import Holding
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.catchup.sse import Streamer
+from tidings.core.changeagent.admin import Administrator
+from tidings.core.changeagent.config import Purges
+from tidings.core.changeagent.list import Lister
+from tidings.core.changeagent.recent_documents import RecentDocuments
+from tidings.core.changeagent.submit import Proposer
+from tidings.core.changeagent.tag_indexer import Indexer
+from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.consumers.admin import Overseer
+from tidings.core.consumers.log_view import LogView
+from tidings.core.consumers.repository import Book
+from tidings.core.consumers.retention import ConsumerMonitor, Holds
+from tidings.core.consumers.worker import Watchers, Workers
+from tidings.core.followers.follower import PUSH, STATE, Follower
+from tidings.core.ingest.ingest import Ingester
+from tidings.core.ingest.oplog_compat import CompatibilityMode
+from tidings.core.ingest.write_bounds import Bounds
+from tidings.core.log.append import Appender
+from tidings.core.log.reader import Filler, Reader
+from tidings.core.log.renewal import Renewer
+from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.status import Reporter
+from tidings.core.maintenance.sweep import Sweeper
+from tidings.core.replication.admin import RelayControl
+from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.commit_times import CopiedUntil
+from tidings.core.replication.monitor import ReplicaMonitor
+from tidings.core.replication.replica import RELAY
+from tidings.core.replication.replicate import Relayer
+from tidings.core.replication.serve import Portioner
+from tidings.core.replication.write_guard import WriteGuard
+from tidings.core.settings.lookups import Losses, MaxAges, RecentProfiles
+from tidings.core.state.projector import Projector
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.sync.apply import Corrector
+from tidings.core.triton.http import ChangeFeeds
+from tidings.core.triton.items import Items as ItemLines
+from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.receive import Receiver
+from tidings.core.websocket.replay import Replayer
+from tidings.core.websocket.send import Delivery
+from tidings.server.memory.connections import (
+    MemoryConnections,
+    MemoryInbox,
+    MemoryRegistry,
+    MemorySubscriptions,
+)
+from tidings.server.memory.keys import MemoryKeyCounts, MemoryKeyHolds
+from tidings.server.sockets import Sockets
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
+from tidings.server.sqlite.log import SqliteClaims, SqliteLog
+from tidings.server.sqlite.settings import (
+    SqliteConsumers,
+    SqliteKeys,
+    SqliteOperatorDocuments,
+    SqliteProfiles,
+    SqliteRelays,
+    SqliteUpstreams,
+)
+from tidings.server.sqlite.state import (
+    SqliteRemovedParents,
+    SqliteState,
+    SqliteTags,
+    SqliteTombstones,
+)
+from tidings.server.wakeups import News, Runs, Wakeups
+from tidings.server.writer import Writer
+from tidings.web.admin import Administration
+from tidings.web.changefeeds import Resources
+from tidings.web.changes import Changes
+from tidings.web.consumers import ConsumerRouter
+from tidings.web.corrections import Corrections
+from tidings.web.outbound.bcrypt import matches
+from tidings.web.outbound.webhooks import Webhooks
+from tidings.web.posting import Items, Operations
+from tidings.web.replication import ReplicaRouter
+from tidings.web.row_prefetch import ReadAhead
+from tidings.web.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence, Set
+    from pathlib import Path
+    from typing import Any
+
+    from tidings.core.auth.guard import Allowed, Bearers
+    from tidings.core.auth.rate_limit import ReadCharge
+    from tidings.core.log.preconditions import Precondition
+    from tidings.core.settings.revocations import Admission
+    from tidings.web.request import Endpoint
+    from tidings.web.settings import Shared
+
+log = logging.getLogger(__name__)
+KEY_BYTES = 32  # as the digests that are made with it
+STAGE = "server"
+# The least time between two runs: what is written meanwhile is one run's work. A push may not wait;
+# who copies the state reads the log from where the state stands, so nobody waits for that.
+PUSH_PAUSE_S, STATE_PAUSE_S, RELAY_PAUSE_S = 0.002, 0.02, 0.1
+THREADS = 32  # catch-ups, requests that are not appended in groups, and what waits for others
+
+
+def now_ms() -> int:
+    """Implements `Clock`."""
+    return time.time_ns() // 1_000_000
+
+
+def sleep_ms(ms: int) -> None:
+    """Implements `Sleep`."""
+    time.sleep(ms / 1000)
+
+
+def new_id() -> str:
+    """Implements `NewId`."""
+    return os.urandom(16).hex()
+
+
+def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
+    """Implements `Spread`: nothing here waits for a network."""
+    for item in items:
+        task(item)
+
+
+class Host:
+    """
+    A feed on the file at *path*, in the running event loop.
+
+    *endpoints* has what each function of `web.routes` answers with; those that append in groups
+    are in `GROUPED`.
+    """
+
+    GROUPED = frozenset({"ingest", "publish"})
+
+    def __init__(self, path: Path, settings: Shared) -> None:
+        self.settings = settings
+        self.database = Database(path)
+        loop = asyncio.get_running_loop()
+        self.metrics: Counter[str] = Counter()
+        self._counting = Lock()
+        self.news = News(loop)
+        self.sockets = Sockets(loop)
+        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self.writer = Writer(self.database)
+        self._stores()
+        self.waker = Wakeups(self._replay_soon)
+        self._follow()
+        self.database.before_commit = self.followers.write
+        self.database.committed = self._committed
+        self.endpoints = self._endpoints()
+
+    def start(self) -> None:
+        """Begin to follow; whatever the last process left undone is looked at first."""
+        for feed in self.settings.feeds:
+            self.followers.stand(feed, PUSH, self.log.head(feed))  # nobody is connected yet
+        self.waker.start()
+        for feed in self.settings.feeds:
+            self.waker.ring(feed, STATE)
+        for feed in self.settings.sources:
+            self.waker.ring(feed, RELAY)
+
+    def stop(self) -> None:
+        """End all threads, and let go of the file."""
+        self.waker.stop()
+        self.writer.stop()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        with self.database.transaction():
+            pass  # with the checkpoints that were not written yet
+        self.database.close()
+
+    def sweep(self) -> None:
+        """What a schedule does once a minute."""
+        self.sweeper.run(self.settings.feeds)
+        for feed in sorted(self.settings.feeds):
+            self.indexer.run(feed, now_ms() + limits.INDEX_RUN_MS)
+        self.database.delete_expired(now_ms())
+
+    def count(self, metric: str, value: int) -> None:
+        """Implements `Count`."""
+        with self._counting:
+            self.metrics[metric] += value
+
+    def receive(self, connection_id: str, text: str) -> None:
+        self._receiver.receive(connection_id, text)
+
+    # What is written wakes followers and readers of the log's end.
+
+    def _committed(self, feeds: Set[str]) -> None:
+        for feed in feeds:
+            self.waker.ring(feed, STATE)
+            self.waker.ring(feed, PUSH)
+        self.news.tell(feeds)
+
+    def _replay_soon(self, connection_id: str) -> None:
+        self.pool.submit(self._replay, connection_id)
+
+    def _replay(self, connection_id: str) -> None:
+        try:
+            self._replayer.run(connection_id)
+        except Exception:
+            log.exception("a catch-up failed; the sweep takes it up again")
+
+    def _follow(self) -> None:
+        follower = Follower(
+            self.followers,
+            self.reader,
+            Filler(self.reader, self.settings.page_ms, self.settings.sources),
+            self.waker,
+            now_ms,
+            sleep_ms,
+            new_id,
+            self.count,
+        )
+        projector, pusher = self._projector(), self._pusher()
+
+        def state(feed: str) -> None:
+            if follower.run(feed, projector):
+                self.news.tell([feed])  # who is told of leaves waits for the state
+
+        self.waker.runs = {
+            STATE: Runs(STATE, state, STATE_PAUSE_S),
+            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), PUSH_PAUSE_S),
+        }
+        if self.settings.sources:
+            relay = Runs(RELAY, lambda feed: self._relayer(feed).run(feed), RELAY_PAUSE_S)
+            self.waker.runs[RELAY] = relay
+
+    def _projector(self) -> Projector:
+        return Projector(
+            self.states,
+            self.removed_parents,
+            self.profiles,
+            self.waker,
+            now_ms,
+            self.tombstones,
+            self.settings.tombstone_ms,
+            self.settings.page_ms,
+        )
+
+    def _pusher(self) -> Pusher:
+        return Pusher(
+            self.connections,
+            self.inbox,
+            self.subscriptions,
+            Delivery(self.sockets, self.connections, sleep_ms, self.count),
+            self.reader,
+            one_by_one,
+            self._removed_parents_reader,
+            self.profiles,
+            self.settings.sources,
+        )
+
+    # Stores.
+
+    def _stores(self) -> None:
+        database = self.database
+        self.log = SqliteLog(database)
+        self.claims = SqliteClaims(database)
+        self.followers = SqliteFollowers(database)
+        self.counters = SqliteCounters(database)
+        self.states = SqliteState(database)
+        self.removed_parents = SqliteRemovedParents(database)
+        self.tombstones = SqliteTombstones(database)
+        self.tags = SqliteTags(database)
+        self.stored_profiles = SqliteProfiles(database)
+        self.profiles = RecentProfiles(self.stored_profiles, now_ms)
+        self.stored_documents = SqliteOperatorDocuments(database)
+        self.documents = RecentDocuments(self.stored_documents, now_ms)
+        self.keys = SqliteKeys(database)
+        self.consumers = SqliteConsumers(database)
+        self.relays = SqliteRelays(database, self.log)
+        self.relay_passwords = SqliteUpstreams(database)
+        self.inbox, self.subscriptions = MemoryInbox(), MemorySubscriptions()
+        self.registry = MemoryRegistry()
+        self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
+        self.reader = Reader(self.log, self.log, self.followers, now_ms, self.count)
+        self._removed_parents_reader = RemovedParentsReader(self.removed_parents, self.followers)
+
+    # Who is let in.
+
+    @cached_property
+    def guard(self) -> Guard:
+        keys = KeyRing(self.keys, now_ms, Misses(now_ms, limits.MISSES_MAX), self._meter)
+        bearers = (keys, *self._issued())
+        misses = Misses(now_ms, limits.MISSES_MAX)
+        return Guard(
+            self.profiles, Verifier(os.urandom(KEY_BYTES)), self.settings.open, misses, bearers
+        )
+
+    def _issued(self) -> Sequence[Bearers]:
+        if self.settings.issuer is None:
+            return ()
+        from tidings.web.outbound.oidc import Tokens, ask_over_http  # most servers have no issuer
+
+        return (Tokens(self.settings.issuer, ask_over_http),)
+
+    @cached_property
+    def gate(self) -> Gate:
+        verifier = UserVerifier(matches, os.urandom(KEY_BYTES))
+        return Gate(self.documents, self.guard, verifier, Misses(now_ms, limits.USER_MISSES_MAX))
+
+    @cached_property
+    def _meter(self) -> Meter:
+        return Meter(MemoryKeyCounts(), now_ms)
+
+    def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
+        """Implements `Charges`."""
+        return (self._meter.charge_for if admission.rate else free)(feed, admission)
+
+    # The log, written and read.
+
+    @cached_property
+    def writable(self) -> WriteGuard:
+        return WriteGuard(self.settings.sources, lambda feed: self.relays.relay(feed).master)
+
+    @cached_property
+    def appender(self) -> Appender:
+        return Appender(
+            self.log, self.claims, now_ms, new_id, self.settings.page_ms, self.writable.check
+        )
+
+    @cached_property
+    def _ingester(self) -> Ingester:
+        return Ingester(
+            self.appender,
+            now_ms,
+            self.count,
+            self.settings.feeds,
+            self.counters,
+            self.guard,
+            self._required,
+        )
+
+    def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
+        return Bounds(self.states, self.followers, self.reader, sleep_ms)(feed, allowed, lines)
+
+    @cached_property
+    def catch_up(self) -> CatchUp:
+        return CatchUp(
+            self.reader,
+            self.states,
+            self.followers,
+            now_ms,
+            self.tombstones,
+            self._removed_parents_reader,
+            None,
+            Losses(self.profiles),
+            CopiedUntil(self.settings.sources, self.relays),
+        )
+
+    @cached_property
+    def compatibility(self) -> CompatibilityMode:
+        return CompatibilityMode(self.profiles, self.settings.feeds)
+
+    @cached_property
+    def streamer(self) -> Streamer:
+        holding = Holding(MemoryKeyHolds(), now_ms, new_id)
+        return Streamer(
+            self.catch_up, self.settings.feeds, self.guard, holding, ReadAhead(), self.charge_for
+        )
+
+    @cached_property
+    def lister(self) -> Lister:
+        return Lister(self.reader, self.tags, self.followers, now_ms, Losses(self.profiles))
+
+    @cached_property
+    def portioner(self) -> Portioner:
+        return Portioner(self.catch_up, self.settings.sources, self.relays)
+
+    # WebSockets.
+
+    @cached_property
+    def _receiver(self) -> Receiver:
+        registrar = Registrar(
+            self.connections,
+            self.registry,
+            self.inbox,
+            self.sockets,
+            self.waker,
+            self.followers,
+            self.profiles,
+            self.guard,
+            self.settings.feeds,
+            now_ms,
+            new_id,
+            self.count,
+        )
+        return Receiver(
+            self.connections,
+            self.inbox,
+            self.sockets,
+            self.waker,
+            self.catch_up,
+            new_id,
+            self.settings.feeds,
+            self.guard,
+            registrar,
+        )
+
+    @cached_property
+    def _replayer(self) -> Replayer:
+        delivery = Delivery(self.sockets.patient, self.connections, sleep_ms, self.count)
+        return Replayer(
+            self.connections,
+            self.inbox,
+            delivery,
+            self.waker,
+            self.catch_up,
+            now_ms,
+            new_id,
+            self.profiles,
+            self.charge_for,
+        )
+
+    # Chained feeds.
+
+    @cached_property
+    def _relay_control(self) -> RelayControl:
+        settings = self.settings
+        return RelayControl(
+            self.relays, settings.sources, settings.feeds, self.reader, self.waker, now_ms, None
+        )
+
+    def _relayer(self, feed: str) -> Relayer:
+        """For one run: its upstream is asked with the password of *feed*."""
+        from tidings.web.outbound.upstream import HttpUpstream  # most servers chain nothing
+
+        upstream = HttpUpstream(lambda: self.relay_passwords.password(feed))
+        bootstrapper = Bootstrapper(
+            upstream,
+            self.states,
+            self.states,
+            self.followers,
+            self.log,
+            self.waker,
+            now_ms,
+            new_id,
+            self.tombstones,
+            self.settings.tombstone_ms,
+        )
+        return Relayer(
+            self.relays,
+            upstream,
+            self.settings.sources,
+            bootstrapper,
+            self.log,
+            self.waker,
+            now_ms,
+            sleep_ms,
+            new_id,
+            self.count,
+            self.settings.page_ms,
+            None,
+        )
+
+    # Maintenance.
+
+    @cached_property
+    def _watchers(self) -> Watchers:
+        return Watchers(Book(self.consumers), self._log_view, self.consumers, now_ms)
+
+    @cached_property
+    def _log_view(self) -> LogView:
+        return LogView(self.log, self.log, self.reader, self.followers)
+
+    @cached_property
+    def indexer(self) -> Indexer:
+        return Indexer(self.tags, self.reader, now_ms, self.settings.page_ms)
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        settings = self.settings
+        trimmer = Trimmer(
+            self.log,
+            self.log,
+            self.followers,
+            self.reader,
+            settings.retention,
+            now_ms,
+            self.count,
+            Renewer(self.log, one_by_one, now_ms, self.count, settings.page_ms),
+            Purges(self.documents),
+            MaxAges(self.profiles),
+            Holds(self.consumers, settings.consumer_cap),
+            archives=False,
+        )
+        monitor = None
+        if settings.sources:
+            monitor = ReplicaMonitor(self.relays, settings.sources, self.waker, now_ms, self.count)
+        return Sweeper(
+            self.log,
+            self.followers,
+            trimmer,
+            self.connections,
+            self.inbox,
+            Delivery(self.sockets, self.connections, sleep_ms, self.count),
+            self.waker,
+            now_ms,
+            new_id,
+            self.count,
+            self.counters,
+            one_by_one,
+            ConsumerMonitor(self._watchers, settings.retention, self.count),
+            False,
+            monitor,
+            self.profiles,
+        )
+
+    # What each function of the routes answers with.
+
+    def _endpoints(self) -> dict[str, Endpoint]:
+        settings, prefix = self.settings, self.settings.url_prefix
+        ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
+        proposer = Proposer(
+            self.appender,
+            self.gate,
+            self.documents,
+            Webhooks(private=settings.hooks_private),
+            feeds,
+            now_ms,
+            new_id,
+            self.count,
+            self.counters,
+        )
+        corrector = Corrector(
+            self.log,
+            self.states,
+            self.followers,
+            self.reader,
+            Filler(self.reader, settings.page_ms, settings.sources),
+            now_ms,
+            sleep_ms,
+            new_id,
+            self.count,
+            feeds,
+            settings.page_ms,
+            self.tombstones,
+            self.writable,
+        )
+        parts = Book(self.consumers), self._log_view, self.consumers, now_ms
+        resources = ChangeFeeds(
+            self.profiles, self.registry, self.states, guard, feeds, self.charge_for
+        )
+        reporter = Reporter(
+            self.log,
+            self.followers,
+            self.counters,
+            self.reader,
+            now_ms,
+            feeds,
+            False,
+            settings.sources,
+        )
+        administrator = Administrator(self.stored_documents, self.gate, feeds)
+        return {
+            "ingest": Operations(ingester, self.compatibility, prefix),
+            "publish": Items(replace(ingester, lines=ItemLines(self.profiles))),
+            "propose": Changes(proposer),
+            "browse": Resources(resources),
+            "consume": ConsumerRouter(
+                self._watchers, Workers(*parts), Overseer(*parts), guard, feeds
+            ),
+            "amend": Corrections(corrector, guard),
+            "supervise": ReplicaRouter(
+                self._relay_control, self.relay_passwords, guard, settings.sources
+            ),
+            "administer": Administration(administrator, self.lister, stage=STAGE, prefix=prefix),
+            "report": Status(reporter, feeds, prefix),
+        }

@@ -1,0 +1,12 @@
+"""What the operator is told in one sentence, without a traceback."""
+
+from __future__ import annotations
+
+
+class Problem(Exception):
+    """A host cannot start or go on; the message is one sentence that says what to do."""
+
+
+class PortBusy(Problem):
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {host}:{port} ({reason}); choose another with --port")

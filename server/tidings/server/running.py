@@ -1,0 +1,135 @@
+"""A host in a subprocess, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tidings.server import listening
+
+READY_S = 60.0  # about 2 s on an idle machine, plus 48 MB to fetch the first time
+STOP_S = 10.0  # it promises 5 s; after this it is killed
+
+
+class NotReady(Exception):
+    """The host ended or stayed silent; the message is what it said."""
+
+
+class Server:
+    """
+    A server on a free port, from `__enter__` (it serves) to `__exit__` (it has ended).
+
+    Several can run beside each other. *arguments* go to `tidings serve` as they are; without
+    *data* the feed ends with this object. After `kill` or `stop`, `start` runs it again on the
+    same port, so that clients find it.
+    """
+
+    command = "serve"
+    module = "tidings.server"
+
+    def __init__(self, *arguments: str, data: Path | None = None) -> None:
+        self._arguments: Sequence[str] = arguments
+        self._data = data
+        self._process: subprocess.Popen[str] | None = None
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 lives as long as the server
+        self._folder = tempfile.TemporaryDirectory(prefix="tidings-")
+        self.port = listening.free_port()
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.ws_url = f"ws://127.0.0.1:{self.port}/ws"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started and not ended by us since."""
+        return self._process is not None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._errors.close()
+        self._folder.cleanup()
+
+    def start(self) -> None:
+        """
+        Start it and return when it serves.
+
+        Raises:
+            NotReady: it did not within `READY_S`.
+        """
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self.module, *self.options()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        line = self._first_line(self._process)
+        if not line.startswith(f"tidings {self.command} ready "):
+            self.kill()
+            self._errors.seek(0)
+            raise NotReady(self._errors.read().strip() or "it said nothing")
+
+    def kill(self) -> None:
+        """End it as a crash would: nothing is put in order."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int | None:
+        """End it in order and return its exit code; None if it did not run."""
+        return self._end(signal.SIGTERM)
+
+    def wait(self) -> int | None:
+        """Return its exit code once it has ended by itself; killed if that takes too long."""
+        return self._end(None)
+
+    def options(self) -> list[str]:
+        """What the command is started with."""
+        data = self._data or Path(self._folder.name) / "data"
+        return [*self._arguments, "--port", str(self.port), "--data", str(data)]
+
+    def _end(self, number: signal.Signals | None) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if number is not None:
+            process.send_signal(number)
+        try:
+            code = process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
+
+    def _first_line(self, process: subprocess.Popen[str]) -> str:
+        lines: queue.Queue[str] = queue.Queue()
+        assert process.stdout is not None
+        reader = threading.Thread(
+            target=lambda out: lines.put(out.readline()), args=[process.stdout]
+        )
+        reader.daemon = True
+        reader.start()
+        try:
+            return lines.get(timeout=READY_S)
+        except queue.Empty:
+            return ""

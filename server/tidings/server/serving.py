@@ -1,0 +1,220 @@
+"""Starts every part of a server in its order, and ends them in the reverse one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from tidings.core import limits
+from tidings.core.errors import Rejected
+from tidings.server import feed_options, installed, listening
+from tidings.server.app import ServerApp
+from tidings.server.feed_options import FeedOptions
+from tidings.server.host import Host
+from tidings.server.problems import Problem
+from tidings.server.sqlite.database import CannotOpen
+from tidings.server.visitors import Visitors
+from tidings.web import settings as shared
+from tidings.web.settings import Shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+FILE = "feed.db"
+GRACE_S = 2  # for requests in flight when the server ends; event streams never end by themselves
+STARTED_EVERY_S = 0.005
+SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over would be felt
+MESSAGE_BYTES_MAX = 128 * 1024  # of a WebSocket client, as on a stage
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+Ready = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options(FeedOptions):
+    """
+    *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
+    *data* is the folder of the feed; *settings* replaces defaults of `tidings.web.settings`.
+    *unix_socket* is listened on instead of host and port.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8042
+    unix_socket: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+    data: Path = Path("tidings-data")
+    feeds: str = "main"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    demo_repo: Path | None = None
+    demo: bool = False
+
+    @property
+    def is_private(self) -> bool:
+        """Nobody else reaches it than who is on this machine."""
+        return self.unix_socket is not None or self.host in LOOPBACK
+
+
+async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
+    """
+    Serve until *stopped*; call *ready* with the HTTP and WebSocket addresses once it serves.
+
+    Raises:
+        Problem: it cannot start.
+    """
+    os.umask(0o077)  # of the file that it makes
+    sys.setswitchinterval(SWITCH_S)
+    settings = parsed(options)
+    change = feed_options.wanted(options)
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(_listener(options))
+        host = _host(options, settings)
+        stack.callback(host.stop)
+        if change is not None:
+            feed_options.apply(host.stored_profiles, settings.feeds, change)
+        host.start()
+        names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
+        visitors = Visitors(names, settings.cors_origins)
+        app = ServerApp(host, visitors, installed.find().console)
+        await stack.enter_async_context(_serving(app, host, listener, options))
+        await stack.enter_async_context(_swept(host))
+        urls = _addresses(listener, options)
+        if options.demo or options.demo_repo:
+            await stack.enter_async_context(_demo(options, urls[0]))
+        ready(*urls)
+        await stopped.wait()
+
+
+def parsed(options: Options) -> Shared:
+    """
+    Raises:
+        Problem: a setting is unknown, or its value breaks its rule.
+    """
+    known = {setting.variable for setting in shared.SHARED}
+    for variable in options.settings:
+        if variable not in known:
+            raise Problem(f"--setting {variable}: there is no such setting")
+    said = {
+        "TIDINGS_FEEDS": options.feeds,
+        "TIDINGS_OPEN": "true" if options.is_private else "false",
+        "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
+        **{name: os.environ[name] for name in known if name in os.environ},
+        **options.settings,
+    }
+    try:
+        return shared.parse(shared.values_of(said, shared.SHARED), coordinated=False)
+    except (shared.WrongSetting, shared.MissingSetting, Rejected) as error:
+        raise Problem(str(error)) from None
+
+
+def _host(options: Options, settings: Shared) -> Host:
+    options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
+    try:
+        return Host(options.data / FILE, settings)
+    except CannotOpen as error:
+        raise Problem(str(error)) from None
+
+
+def _listener(options: Options) -> socket.socket:
+    if options.unix_socket is None:
+        return listening.listen(options.host, options.port)
+    return listening.listen_at(options.unix_socket)
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the command, which has more to end than this server."""
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    app: ServerApp, host: Host, listener: socket.socket, options: Options
+) -> AsyncIterator[None]:
+    server = _Server(_config(app, options))
+    task = asyncio.ensure_future(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(STARTED_EVERY_S)
+        yield
+    finally:
+        host.sockets.close_all()
+        server.should_exit = True
+        await task
+
+
+def _config(app: Any, options: Options) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=MESSAGE_BYTES_MAX,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _swept(host: Host) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(_sweep(host))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _sweep(host: Host) -> None:
+    """As the schedule of a stage does."""
+    while True:
+        await asyncio.sleep(limits.SWEEP_EVERY_MS / 1000)
+        try:
+            await asyncio.get_running_loop().run_in_executor(host.pool, host.sweep)
+        except Exception:
+            log.exception("a sweep failed; the next one comes in a minute")
+
+
+@contextlib.asynccontextmanager
+async def _demo(options: Options, url: str) -> AsyncIterator[None]:
+    history = options.demo_repo or installed.find().history
+    what = ["--repo", str(history)] if history else ["--made-up"]
+    command = [sys.executable, "-m", "tidings.client.demo", "--url", url, *what]
+    child = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            child.terminate()
+        await child.wait()
+
+
+def _addresses(listener: socket.socket, options: Options) -> tuple[str, str]:
+    if options.unix_socket is not None:
+        return f"unix:{options.unix_socket}", ""
+    host, port = listener.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    end = "s" if options.tls_cert else ""
+    return f"http{end}://{name}:{port}/", f"ws{end}://{name}:{port}/ws"

@@ -1,0 +1,143 @@
+"""
+Who is woken by what was written: followers in threads, event streams in the loop.
+
+On AWS a wake-up invokes a function; here it sets an event. The rules are the same: a wake-up may
+be lost, repeated or late, and says only that something may be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import TidingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tidings.core.followers.leases import Observation
+
+log = logging.getLogger(__name__)
+AGAIN_S = 1.0  # after a failed run; the next commit, or the sweep, may be sooner
+
+
+class Runs:
+    """
+    The runs of one follower, a feed at a time, in a thread of its own.
+
+    *pause_s* is the least time between two runs: what is written meanwhile is one run's work.
+    """
+
+    def __init__(self, name: str, run: Callable[[str], object], pause_s: float) -> None:
+        self._name, self._run, self._pause_s = name, run, pause_s
+        self._feeds: dict[str, None] = {}  # a set in the order of arrival
+        self._changed = Condition()
+        self._stopped = False
+        self._thread = Thread(target=self._serve, name=f"follow-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self, feed: str) -> None:
+        with self._changed:
+            self._feeds[feed] = None
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Finish the run that was begun, and end the thread."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _serve(self) -> None:
+        while (feed := self._next()) is not None:
+            try:
+                self._run(feed)
+            except TidingsError as error:
+                log.warning("follower stopped: %s %s: %s", self._name, feed, error)
+                self._again(feed)
+            except Exception:
+                log.exception("follower failed: %s %s", self._name, feed)
+                self._again(feed)
+            time.sleep(self._pause_s)
+
+    def _next(self) -> str | None:
+        with self._changed:
+            while not self._feeds and not self._stopped:
+                self._changed.wait()
+            if self._stopped:
+                return None
+            feed = next(iter(self._feeds))
+            del self._feeds[feed]
+            return feed
+
+    def _again(self, feed: str) -> None:
+        time.sleep(AGAIN_S)
+        self.wake(feed)
+
+
+class Wakeups:
+    """Implements `Waker`: *replay* runs the catch-up of a connection."""
+
+    def __init__(self, replay: Callable[[str], None]) -> None:
+        self._replay = replay
+        self.runs: dict[str, Runs] = {}
+
+    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+        """No lease outlives its holder here, so there is nothing to look on at."""
+        if follower in self.runs:
+            self.runs[follower].wake(feed)
+
+    def replay(self, connection_id: str) -> None:
+        self._replay(connection_id)
+
+    def start(self) -> None:
+        for each in self.runs.values():
+            each.start()
+
+    def stop(self) -> None:
+        for each in self.runs.values():
+            each.stop()
+
+
+class _Listening:
+    """Implements `tail_poller.News`."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+        self._event.clear()
+
+    def look(self) -> None:
+        self._event.set()
+
+
+class News:
+    """Tells the readers of a feed's end, in the event loop, that it has moved."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._listening: defaultdict[str, list[_Listening]] = defaultdict(list)
+
+    def listen(self, feed: str) -> _Listening:
+        """Implements `tail_poller.Listen`."""
+        listening = _Listening()
+        self._listening[feed].append(listening)
+        return listening
+
+    def tell(self, feeds: Iterable[str]) -> None:
+        """From any thread."""
+        self._loop.call_soon_threadsafe(self._tell, list(feeds))
+
+    def _tell(self, feeds: list[str]) -> None:
+        for feed in feeds:
+            for listening in self._listening[feed]:
+                listening.look()
