@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run test check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
+.PHONY: help setup lock run twin test check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -47,10 +47,13 @@ COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-ha
 
 lock: $(STAMP)  ## renew the locks after pyproject.toml (UPGRADE=--upgrade: the newest of all)
 	$(COMPILE) $(UPGRADE) --extra dev --output-file requirements.lock
-	$(COMPILE) --extra local --extra build --constraint requirements.lock --output-file requirements-run.lock
+	$(COMPILE) --extra serve --extra build --constraint requirements.lock --output-file requirements-run.lock
 
 run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
 	@echo "when it is ready: watch http://127.0.0.1:8042/console, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"
+	@$(BIN)/tidings serve --demo
+
+twin: $(STAMP)  ## the functions of a stage on this machine, with a demo; it needs Java 17 and Maven
 	@$(BIN)/tidings local --demo
 
 # Most tests wait for processes and time limits, so two of them share two cores well. A file stays

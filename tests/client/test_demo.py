@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.client.produce.post import Poster
-from tidings.core.model import timestamps
 from tidings.client.demo import made_up
 from tidings.client.demo.command import CHUNK_OPERATIONS, Pace, history, post_history
 from tidings.client.demo.git_repository import NoRepository, WorkingTree, open_repository
+from tidings.client.produce.post import Poster
+from tidings.core.model import timestamps
 
 from tests.client.fake_feed import Running
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidings.server import listening
 from tidings.local.running import Twin
+from tidings.server import listening
 
 pytestmark = pytest.mark.java
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.client.produce.post import Poster
 from tidings.client.demo.command import history
+from tidings.client.produce.post import Poster
 from tidings.local.running import Twin
 
 from tests.conformance.listeners import Heard

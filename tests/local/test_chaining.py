@@ -10,7 +10,7 @@ from tidings.core.replication.source import FallOff, Role
 from tidings.local import chaining, environment
 from tidings.local.lambdas.runtime_api import Answer
 from tidings.local.options import Options
-from tidings.local.problems import Problem
+from tidings.server.problems import Problem
 
 URL = "http://127.0.0.1:8042"
 

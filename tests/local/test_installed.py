@@ -16,12 +16,11 @@ def test_a_checkout_runs_its_own_files() -> None:
     found = installed.find()
 
     assert found.functions == ROOT / "functions"
-    assert found.console == ROOT / "console"
     assert found.layers == (ROOT / "layers/aws/python", ROOT / "layers/core/python")
 
 
 def test_a_wheel_runs_what_it_carries(tmp_path: Path) -> None:
-    """Even inside a checkout, whose handlers may be of another version; no history is shown."""
+    """Even inside a checkout, whose handlers may be of another version."""
     (tmp_path / "functions").mkdir()
     (tmp_path / "pyproject.toml").touch()
     here = tmp_path / "site-packages" / "tidings" / "local"
@@ -30,15 +29,7 @@ def test_a_wheel_runs_what_it_carries(tmp_path: Path) -> None:
     found = installed.find(here)
 
     assert found.functions == here / "packed" / "functions"
-    assert (found.layers, found.history) == ((), None)
-
-
-def test_a_checkout_without_history_shows_none(tmp_path: Path) -> None:
-    """An archive of a release has no repository."""
-    (tmp_path / "functions").mkdir()
-    (tmp_path / "pyproject.toml").touch()
-
-    assert installed.find(tmp_path / "local").history is None
+    assert found.layers == ()
 
 
 def test_neither_is_told_in_one_sentence(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 from tidings.aws.config import deployment, settings
-from tidings.server import listening
 from tidings.local.running import NotReady, Twin
 from tidings.local.store import engine, tables
+from tidings.server import listening
 from websockets.sync.client import connect
 
 pytestmark = pytest.mark.java

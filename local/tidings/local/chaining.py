@@ -19,8 +19,8 @@ from tidings.core.model.numbers import whole
 from tidings.core.replication.replica import RELAY
 from tidings.core.replication.source_settings import RESTART_OFFSET_MAX
 from tidings.local.lambdas.lambda_api import Invoke
-from tidings.local.problems import Problem
 from tidings.local.store import engine, tables
+from tidings.server.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,9 +17,10 @@ from tidings.core.model.feeds import check_known
 from tidings.local import chaining, installed
 from tidings.local.lambdas.workers import Program
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
-from tidings.local.problems import NoFunctions, Problem
+from tidings.local.problems import NoFunctions
 from tidings.local.store import tables
 from tidings.local.streams import table_producers
+from tidings.server.problems import Problem
 from tidings.server.visitors import Visitors
 
 

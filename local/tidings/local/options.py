@@ -21,8 +21,8 @@ class Options(FeedOptions):
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers; *settings* replaces defaults of
     `tidings.aws.config.settings`. *archive* is the folder of the archive; None is *data*, if there
-    is one. *captures* are tables of the store that produce. *chain_from* and *chains* (FEED=URL) are copied, *source* says how
-    (NAME=VALUE), *coordinator* where leaders are elected.
+    is one. *captures* are tables of the store that produce. *chain_from* and *chains* (FEED=URL)
+    are copied, *source* says how (NAME=VALUE), *coordinator* where leaders are elected.
     """
 
     host: str = "127.0.0.1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -125,7 +126,11 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        run(serving.run, "serve", Options(settings=pairs(settings), **options))
+        run(
+            serving.run,
+            "serve",
+            Options(settings=pairs(settings), environment=os.environ, **options),
+        )
     except Problem as problem:
         click.echo(f"tidings serve: {problem}", err=True)
         sys.exit(1)

@@ -117,9 +117,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 KEY_BYTES = 32  # as the digests that are made with it
 STAGE = "server"
-# The least time between two runs: what is written meanwhile is one run's work. A push may not wait;
-# who copies the state reads the log from where the state stands, so nobody waits for that.
-PUSH_PAUSE_S, STATE_PAUSE_S, RELAY_PAUSE_S = 0.002, 0.02, 0.1
+# How long a follower pauses, in times of its run. Somebody waits for a push; who copies the state
+# reads the log from where the state stands, so nobody waits for that.
+PUSH_REST, STATE_REST, RELAY_REST = 1.0, 4.0, 1.0
+SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
 THREADS = 32  # catch-ups, requests that are not appended in groups, and what waits for others
 
 
@@ -142,6 +143,25 @@ def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
     """Implements `Spread`: nothing here waits for a network."""
     for item in items:
         task(item)
+
+
+class Settled:
+    """
+    Implements `Checkpoints`, once the state has what is in the log at the time of the call.
+
+    Who registers then is not sent again what was acknowledged before, though the state pauses.
+    """
+
+    def __init__(self, followers: SqliteFollowers, log: SqliteLog) -> None:
+        self._followers, self._log = followers, log
+
+    def checkpoints(self, feed: str) -> dict[str, int]:
+        head = self._log.head(feed)
+        for _ in range(SETTLE_POLLS_MAX):
+            if self._followers.checkpoints(feed).get(STATE, 0) >= head:
+                break
+            sleep_ms(SETTLE_POLL_MS)
+        return self._followers.checkpoints(feed)
 
 
 class Host:
@@ -240,11 +260,11 @@ class Host:
                 self.news.tell([feed])  # who is told of leaves waits for the state
 
         self.waker.runs = {
-            STATE: Runs(STATE, state, STATE_PAUSE_S),
-            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), PUSH_PAUSE_S),
+            STATE: Runs(STATE, state, STATE_REST),
+            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), PUSH_REST),
         }
         if self.settings.sources:
-            relay = Runs(RELAY, lambda feed: self._relayer(feed).run(feed), RELAY_PAUSE_S)
+            relay = Runs(RELAY, lambda feed: self._relayer(feed).run(feed), RELAY_REST)
             self.waker.runs[RELAY] = relay
 
     def _projector(self) -> Projector:
@@ -399,7 +419,7 @@ class Host:
             self.inbox,
             self.sockets,
             self.waker,
-            self.followers,
+            Settled(self.followers, self.log),
             self.profiles,
             self.guard,
             self.settings.feeds,

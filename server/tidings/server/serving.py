@@ -44,7 +44,8 @@ Ready = Callable[[str, str], None]
 class Options(FeedOptions):
     """
     *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
-    *data* is the folder of the feed; *settings* replaces defaults of `tidings.web.settings`.
+    *data* is the folder of the feed; *settings* replaces what the *environment* says, and that
+    the defaults of `tidings.web.settings`.
     *unix_socket* is listened on instead of host and port.
     """
 
@@ -58,6 +59,7 @@ class Options(FeedOptions):
     data: Path = Path("tidings-data")
     feeds: str = "main"
     settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
     demo_repo: Path | None = None
     demo: bool = False
 
@@ -110,7 +112,7 @@ def parsed(options: Options) -> Shared:
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true" if options.is_private else "false",
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
-        **{name: os.environ[name] for name in known if name in os.environ},
+        **{name: text for name, text in options.environment.items() if name in known},
         **options.settings,
     }
     try:

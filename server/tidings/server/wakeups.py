@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Observation
 
 log = logging.getLogger(__name__)
+PAUSE_S_MAX = 0.05  # between two runs, however long the last one took
 AGAIN_S = 1.0  # after a failed run; the next commit, or the sweep, may be sooner
 
 
@@ -29,11 +30,12 @@ class Runs:
     """
     The runs of one follower, a feed at a time, in a thread of its own.
 
-    *pause_s* is the least time between two runs: what is written meanwhile is one run's work.
+    Between two runs it pauses for *rest* times as long as a run took: what is written meanwhile is
+    one run's work, and appends have the rest of the time.
     """
 
-    def __init__(self, name: str, run: Callable[[str], object], pause_s: float) -> None:
-        self._name, self._run, self._pause_s = name, run, pause_s
+    def __init__(self, name: str, run: Callable[[str], object], rest: float) -> None:
+        self._name, self._run, self._rest = name, run, rest
         self._feeds: dict[str, None] = {}  # a set in the order of arrival
         self._changed = Condition()
         self._stopped = False
@@ -57,6 +59,7 @@ class Runs:
 
     def _serve(self) -> None:
         while (feed := self._next()) is not None:
+            began_s = time.monotonic()
             try:
                 self._run(feed)
             except TidingsError as error:
@@ -65,7 +68,7 @@ class Runs:
             except Exception:
                 log.exception("follower failed: %s %s", self._name, feed)
                 self._again(feed)
-            time.sleep(self._pause_s)
+            time.sleep(min(PAUSE_S_MAX, self._rest * (time.monotonic() - began_s)))
 
     def _next(self) -> str | None:
         with self._changed:

@@ -10,12 +10,12 @@ import pytest
 from tidings.aws.config import deployment
 from tidings.local import environment
 from tidings.local.gateway import public_server
-from tidings.server import listening
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.socket_gateway import SocketGateway
-from tidings.server.visitors import Visitors
 from tidings.local.lambdas.runtime_api import Answer
 from tidings.local.options import Options
+from tidings.server import listening
+from tidings.server.visitors import Visitors
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 

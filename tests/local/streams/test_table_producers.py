@@ -11,9 +11,9 @@ import httpx
 import pytest
 from tidings.local import environment
 from tidings.local.options import Options
-from tidings.local.problems import Problem
 from tidings.local.running import Twin
 from tidings.local.store import engine
+from tidings.server.problems import Problem
 
 VIDEOS = {
     "feed": "videos",

@@ -23,6 +23,7 @@ PACKAGES = {  # that an extra installs, as far as its commands need them
     "flow": ("psycopg", "pyarrow"),
     "local": ("awslambdaric", "boto3", "h11", "uvicorn"),
     "pipeline": ("boto3", "pyspark"),
+    "serve": ("bcrypt", "httptools", "urllib3", "uvicorn", "uvloop"),
 }
 
 
@@ -48,6 +49,9 @@ SUBCOMMANDS = {
     "archive": Subcommand(f"{_CLI}.archive", "Look at and compact an archive."),
     "agent": Subcommand(
         "tidings.agent.command", "Keep a producer's operations on disk and post them.", "agent"
+    ),
+    "serve": Subcommand(
+        "tidings.server.command", "Serve feeds from this process, on one file.", "serve"
     ),
     "local": Subcommand(
         "tidings.local.command", "Run Tidings on this machine, without an AWS account.", "local"
@@ -167,7 +171,7 @@ def main() -> None:
 
     \b
     Examples:
-      tidings local                        run everything on this machine
+      tidings serve                        serve a feed from this process
       tidings tail --from 0                everything there is, then what happens
       tidings post insert video x32        say that the video x32 is new
     """

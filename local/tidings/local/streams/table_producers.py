@@ -12,8 +12,8 @@ from tidings.aws.config import deployment
 from tidings.core.errors import Rejected
 from tidings.core.ingest.table_capture import parse
 from tidings.local.options import Options
-from tidings.local.problems import Problem
 from tidings.local.store import engine
+from tidings.server.problems import Problem
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
