@@ -16,6 +16,7 @@ from tidings.local.store.dynamodb_local import CACHE
 from infra import node
 from tests import descriptions
 from tests.client import chromium
+from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
 
 JAVA_MIN = 17
@@ -57,6 +58,7 @@ NEEDS: Sequence[Need] = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance", "black-box conformance suite (tests/conformance)")
+    group.addoption("--on", default="server", choices=NAMES, help="the host of the suites")
     group.addoption("--base-url", help="where the feed is, http://...; default: a twin of its own")
     group.addoption("--ws-url", help="its WebSocket, ws://...; default: /ws on the base URL")
     group.addoption("--stream-url", help="where GET streams are, if not on the base URL")

@@ -5,34 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.changeagent.client import Changes
+from tests.hosts import wanted
 
 FEEDS = [f"a{number:02}" for number in range(90)]
 
 
 @pytest.fixture(scope="package")
-def twin() -> Iterator[Twin]:
+def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
     options = ["--allow-origin", "https://ops.example"]
     for setting in ("TIDINGS_HOOKS_PRIVATE=true", "TIDINGS_URL_PREFIX=foo"):
         options += ["--setting", setting]
-    with Twin("--feeds", ",".join(["main", *FEEDS]), *options) as running:
+    with wanted(request.config)("--feeds", ",".join(["main", *FEEDS]), *options) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def spare(twin: Twin) -> Iterator[str]:
+def spare(twin: Server) -> Iterator[str]:
     return iter(FEEDS)
 
 
 @pytest.fixture
-def shared(twin: Twin) -> Changes:
+def shared(twin: Server) -> Changes:
     """One for requests that change nothing."""
     return Changes(twin.port, "main")
 
 
 @pytest.fixture
-def changes(twin: Twin, spare: Iterator[str]) -> Changes:
+def changes(twin: Server, spare: Iterator[str]) -> Changes:
     """One that no other test has touched."""
     return Changes(twin.port, next(spare))

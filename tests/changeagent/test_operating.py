@@ -14,7 +14,7 @@ from tidings.aws.config.deployment import FUNCTIONS, HTTP_ROUTES
 from tidings.aws.config.settings import SETTINGS, WrongSetting, parse
 from tidings.client.cli.main import main
 from tidings.core import limits
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.changeagent.client import Changes
 from tests.oplog.feed import ask
@@ -115,8 +115,8 @@ def test_A38_only_yaml_is_read(changes: Changes) -> None:
     assert broken.status == 400 and "Error parsing YAML" in json.loads(broken.body)["error"]
 
 
-def users(twin: Twin, changes: Changes, file: Path) -> Result:
-    where = ["--endpoint-url", twin.dynamodb_url, "--feed", changes.feed]
+def users(twin: Server, changes: Changes, file: Path) -> Result:
+    where = [*twin.place, "--feed", changes.feed]
     return CliRunner().invoke(main, ["users", "import", str(file), *where])
 
 
@@ -131,7 +131,7 @@ def asked_as(changes: Changes, user: str, password: str) -> Answer:
 
 @pytest.mark.java
 def test_A35_A36_A37_users_come_from_an_htpasswd_file(
-    twin: Twin, changes: Changes, tmp_path: Path
+    twin: Server, changes: Changes, tmp_path: Path
 ) -> None:
     """Soon after it is imported; blank lines and comments mean nothing, a bad file does nothing."""
     file = tmp_path / "passwd"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.conformance.target import Target, parse_skips, socket_url
+from tests.hosts import NAMES, host
 
 _STEPS = ("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps")
 # What the cases of listeners listen for; any other target has to declare it too.
@@ -16,26 +16,18 @@ RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
 
 
-@pytest.fixture(scope="module", params=("server", "twin"))
+@pytest.fixture(scope="module", params=NAMES)
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     option = request.config.getoption
     base_url = option("--base-url")
     if not base_url:
         declared = [part for resource in RESOURCES for part in ("--resource", resource)]
-        with _host(request.param)("--leave", *declared) as host:
-            yield _target(request, host.url, host.ws_url, alone=True)
+        with host(request.param)("--leave", *declared) as own:
+            yield _target(request, own.url, own.ws_url, alone=True)
         return
     if request.param != "server":
         pytest.skip("one target was named")
     yield _target(request, base_url, option("--ws-url") or socket_url(base_url), alone=False)
-
-
-def _host(name: str) -> type[Server]:
-    if name == "server":
-        return Server
-    from tidings.local.running import Twin
-
-    return Twin
 
 
 def _target(request: pytest.FixtureRequest, base_url: str, ws_url: str, *, alone: bool) -> Target:

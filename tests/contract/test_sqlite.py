@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.documents import Documents
 from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
 from tidings.server.sqlite.log import SqliteClaims, SqliteLog
 from tidings.server.sqlite.settings import (
@@ -63,13 +65,13 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
         SqliteRemovedParents(database),
         SqliteFollowers(database),
         SqliteClaims(database),
-        SqliteProfiles(database),
+        SqliteProfiles(partial(Documents, database)),
         SqliteCounters(database),
         memory.connections,
         memory.inbox,
         memory.watches,
         SqliteTags(database),
-        SqliteOperatorDocuments(database),
+        SqliteOperatorDocuments(partial(Documents, database)),
         memory.registry,
         memory.outbox,
         consumers,
@@ -77,7 +79,7 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
         SqliteRelays(database, log),
         SqliteCoordinator(database),
         log,
-        SqliteKeys(database),
+        SqliteKeys(partial(Documents, database)),
         memory.key_counts,
         memory.key_holds,
         log,

@@ -7,7 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from bench import stream_process
 from tests.oplog.feed import Feed, ask
@@ -24,7 +24,7 @@ class Bereft:
     killed_s: float
 
 
-def bereave(twin: Twin, name: str) -> Bereft:
+def bereave(twin: Server, name: str) -> Bereft:
     """Kill what serves the streams of *twin* under listeners of *name*; return when it is back."""
     feed = Feed(twin.port, name)
     listeners = [feed.open() for _ in range(LISTENERS)]

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from tidings.local.running import Twin
+from tidings.server.running import Server
 
+from tests.hosts import wanted
 from tests.oplog.bereft import Bereft, bereave
 from tests.oplog.feed import Feed
 from tests.oplog.wire import Ended
@@ -42,25 +44,21 @@ class Heartbeats(threading.Thread):
 
 
 @pytest.fixture(scope="package")
-def started() -> Iterator[Twin]:
-    feeds = ",".join(["main", QUIET, SHARED, BEREFT, *FEEDS])
-    with Twin("--feeds", feeds, "--allow-origin", "*") as running:
+def bereft() -> Iterator[Bereft]:
+    """Killed before anything else is tested, so that the test of it finds the time nearly over."""
+    with Twin("--feeds", BEREFT) as running:  # streams of a server end with the server
+        yield bereave(running, BEREFT)
+
+
+@pytest.fixture(scope="package")
+def twin(request: pytest.FixtureRequest, bereft: Bereft) -> Iterator[Server]:
+    feeds = ",".join(["main", QUIET, SHARED, *FEEDS])
+    with wanted(request.config)("--feeds", feeds, "--allow-origin", "*") as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def bereft(started: Twin) -> Bereft:
-    """Killed before anybody else listens, so that the test of it finds the time nearly over."""
-    return bereave(started, BEREFT)
-
-
-@pytest.fixture(scope="package")
-def twin(started: Twin, bereft: Bereft) -> Twin:
-    return started
-
-
-@pytest.fixture(scope="package")
-def heartbeats(twin: Twin) -> Heartbeats:
+def heartbeats(twin: Server) -> Heartbeats:
     """Started with the twin, so that the test that waits for one finds it nearly due."""
     found = Heartbeats(Feed(twin.port, QUIET))
     found.start()
@@ -68,17 +66,17 @@ def heartbeats(twin: Twin) -> Heartbeats:
 
 
 @pytest.fixture(scope="package")
-def spare(twin: Twin, heartbeats: Heartbeats) -> Iterator[str]:
+def spare(twin: Server, heartbeats: Heartbeats) -> Iterator[str]:
     return iter(FEEDS)
 
 
 @pytest.fixture
-def feed(twin: Twin, spare: Iterator[str]) -> Feed:
+def feed(twin: Server, spare: Iterator[str]) -> Feed:
     """One that no other test has touched."""
     return Feed(twin.port, next(spare))
 
 
 @pytest.fixture
-def shared(twin: Twin) -> Feed:
+def shared(twin: Server) -> Feed:
     """One for tests that mind nobody else's operations."""
     return Feed(twin.port, SHARED)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tidings.client import Poster
 from tidings.core.model import cursors
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 pytestmark = pytest.mark.java
 
@@ -68,7 +68,7 @@ class Tail:
 
 
 @contextmanager
-def _tail(client: str, twin: Twin, *arguments: str) -> Iterator[Tail]:
+def _tail(client: str, twin: Server, *arguments: str) -> Iterator[Tail]:
     command = [*CLIENTS[client], *arguments, twin.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -77,12 +77,12 @@ def _tail(client: str, twin: Twin, *arguments: str) -> Iterator[Tail]:
             process.kill()
 
 
-def _post(twin: Twin, event: str, *names: str) -> None:
+def _post(twin: Server, event: str, *names: str) -> None:
     with Poster(twin.url, password=OTHER) as poster:
         poster.post([{"event": event, "type": "video", "id": name} for name in names])
 
 
-def _move(twin: Twin, name: str, parent: str) -> None:
+def _move(twin: Server, name: str, parent: str) -> None:
     with Poster(twin.url, password=OTHER) as poster:
         poster.post([{"event": "update", "type": "video", "id": name, "parents": [parent]}])
 
@@ -100,18 +100,18 @@ def _id(line: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Guarded by passwords, as an old server was by `-password` and `-ingest-password`."""
     folder = tmp_path_factory.mktemp("passwords")
     (folder / "read").write_text(PASSWORD)
     (folder / "ingest").write_text(OTHER)
     guards = ("--read-password-file", folder / "read", "--ingest-password-file", folder / "ingest")
-    with Twin("--leave", *map(str, guards), data=folder / "data") as running:
+    with Server("--leave", *map(str, guards), data=folder / "data") as running:
         yield running
 
 
 @every_client
-def test_O74_a_copy_then_operations(client: str, twin: Twin, tmp_path: Path) -> None:
+def test_O74_a_copy_then_operations(client: str, twin: Server, tmp_path: Path) -> None:
     """`** reset`, rows, `** live`, operations; the file holds the last acknowledged id."""
     state = tmp_path / "seen"
     options = ("--state-file", str(state), "--allow-replication", "--password", PASSWORD)
@@ -129,7 +129,7 @@ def test_O74_a_copy_then_operations(client: str, twin: Twin, tmp_path: Path) -> 
 
 
 @every_client
-def test_O75_killed_and_started_again(client: str, twin: Twin, tmp_path: Path) -> None:
+def test_O75_killed_and_started_again(client: str, twin: Server, tmp_path: Path) -> None:
     """What happened meanwhile arrives, in order, and no second reset."""
     state = tmp_path / "seen"
     options = ("--state-file", str(state), "--allow-replication", "--password", PASSWORD)
@@ -148,7 +148,7 @@ def test_O75_killed_and_started_again(client: str, twin: Twin, tmp_path: Path) -
 
 @every_client
 @pytest.mark.parametrize("given", [[], ["--password", "wrong"], ["--password", OTHER]])
-def test_O76_a_wrong_password(client: str, given: list[str], twin: Twin) -> None:
+def test_O76_a_wrong_password(client: str, given: list[str], twin: Server) -> None:
     """None, a wrong one, or the one for posting: the client ends and says why."""
     command = [*CLIENTS[client], *given, twin.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
@@ -159,7 +159,7 @@ def test_O76_a_wrong_password(client: str, given: list[str], twin: Twin) -> None
 
 
 @every_client
-def test_O77_a_state_file_of_the_old_server(client: str, twin: Twin, tmp_path: Path) -> None:
+def test_O77_a_state_file_of_the_old_server(client: str, twin: Server, tmp_path: Path) -> None:
     """An ObjectId is taken for its time: the objects changed since, `live`, then operations."""
     state = tmp_path / "seen"
     state.write_text(OLD_SERVER.lower())
@@ -173,7 +173,7 @@ def test_O77_a_state_file_of_the_old_server(client: str, twin: Twin, tmp_path: P
 
 
 @every_client
-def test_O78_a_restart_of_the_server(client: str, twin: Twin, tmp_path: Path) -> None:
+def test_O78_a_restart_of_the_server(client: str, twin: Server, tmp_path: Path) -> None:
     """Killed and started under a connected client: it comes back by itself and misses nothing."""
     state = tmp_path / "seen"
     options = ("--state-file", str(state), "--allow-replication", "--password", PASSWORD)
@@ -192,7 +192,7 @@ def test_O78_a_restart_of_the_server(client: str, twin: Twin, tmp_path: Path) ->
     assert [name for line in found for name in names if f"video/{name}" in line] == names
 
 
-def test_O74_without_a_state_file_there_is_no_copy(twin: Twin) -> None:
+def test_O74_without_a_state_file_there_is_no_copy(twin: Server) -> None:
     """As oplog-tail: `--allow-replication` alone is ignored."""
     _post(twin, "insert", "ignored")
     with _tail("tail", twin, "--allow-replication", "--password", PASSWORD) as tail:
@@ -200,7 +200,7 @@ def test_O74_without_a_state_file_there_is_no_copy(twin: Twin) -> None:
 
 
 @pytest.mark.parametrize("client", ["tail", "tail --transport sse"])
-def test_what_leaves_a_filter_is_told_to_who_asks(client: str, twin: Twin) -> None:
+def test_what_leaves_a_filter_is_told_to_who_asks(client: str, twin: Server) -> None:
     """`--leave`: an object moved elsewhere is announced once more, as `leave`."""
     inside, outside = f"{client} in", f"{client} out"
     _move(twin, client, inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, op, said
 from tests.oplog.wire import Block
@@ -40,7 +40,7 @@ FILTERS = [
 
 
 @pytest.fixture(scope="module")
-def filled(twin: Twin, spare: Iterator[str]) -> Feed:
+def filled(twin: Server, spare: Iterator[str]) -> Feed:
     """A feed with five objects, in the log and in the state."""
     feed = Feed(twin.port, next(spare))
     feed.post(*OPERATIONS)

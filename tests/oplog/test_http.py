@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tidings.core.version import VERSION
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, ask, op, said
 from tests.oplog.wire import JSON, STREAM, Answer, Connection, Listener
@@ -39,7 +39,7 @@ def kept(feed: Feed, body: bytes, **headers: str) -> Any:
         return listener.next().data
 
 
-def test_O01_the_root_and_ops_are_the_same(twin: Twin) -> None:
+def test_O01_the_root_and_ops_are_the_same(twin: Server) -> None:
     """For who posts and for who listens: both are the feed `main`."""
     listeners = [
         Listener(Connection(twin.port, "GET", path, [("accept", STREAM)])) for path in ("/", "/ops")
@@ -54,7 +54,7 @@ def test_O01_the_root_and_ops_are_the_same(twin: Twin) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 @pytest.mark.parametrize("path", ["/nope", "/ops/", "/ops/x", "//", "/OPS", "/feeds/main"])
-def test_O02_other_paths_are_not_found(twin: Twin, method: str, path: str) -> None:
+def test_O02_other_paths_are_not_found(twin: Server, method: str, path: str) -> None:
     """Whatever the method; a path is matched to the letter and nothing is redirected."""
     headers = {"accept": STREAM, "content-type": JSON}
 
@@ -63,7 +63,7 @@ def test_O02_other_paths_are_not_found(twin: Twin, method: str, path: str) -> No
 
 @pytest.mark.parametrize("path", ["/", "/ops", "/feeds/main/ops"])
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
-def test_O03_other_methods_are_not_allowed(twin: Twin, method: str, path: str) -> None:
+def test_O03_other_methods_are_not_allowed(twin: Server, method: str, path: str) -> None:
     """405, and what would be allowed, which oplog kept to itself."""
     answer = ask(twin.port, method, path)
 
@@ -71,7 +71,7 @@ def test_O03_other_methods_are_not_allowed(twin: Twin, method: str, path: str) -
     assert answer.headers["allow"] == "GET, POST, OPTIONS"
 
 
-def test_O03_head_is_not_allowed(twin: Twin) -> None:
+def test_O03_head_is_not_allowed(twin: Server) -> None:
     """A stream has no end that a head could tell of; the answer has no body."""
     answer = ask(twin.port, "HEAD", "/")
 
@@ -79,7 +79,7 @@ def test_O03_head_is_not_allowed(twin: Twin) -> None:
     assert carries_oplogs_headers(answer)
 
 
-def test_O03_options_is_answered_for_browsers(twin: Twin) -> None:
+def test_O03_options_is_answered_for_browsers(twin: Server) -> None:
     """An extension: oplog said 405, so that no page of another origin could post."""
     asked = {"origin": "http://page", "access-control-request-method": "POST"}
     answer = ask(twin.port, "OPTIONS", "/ops", asked)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 from websockets.sync.client import connect
 
+from tests.hosts import wanted
 from tests.oplog.feed import ask, op
 from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Answer, Connection, until
 
@@ -27,7 +28,7 @@ READ, INGEST, WRONG = "read: password", "ingest password", "a wrong password"
 class Guarded:
     """A twin whose feed has both passwords, and the folder with everything it writes."""
 
-    twin: Twin
+    twin: Server
     folder: Path
 
     def post(self, password: str | None, kind: str = JSON, user: str = "") -> Answer:
@@ -49,7 +50,7 @@ class Guarded:
     def feed(self, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
         """The operator's command."""
         command = [sys.executable, "-m", "tidings.client.cli.main", "feed", *arguments]
-        command += ["--endpoint-url", self.twin.dynamodb_url]
+        command += self.twin.place
         return subprocess.run(command, input=said, capture_output=True, text=True, check=True)
 
 
@@ -60,14 +61,16 @@ def basic(password: str | None, user: str = "") -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
     secrets, data = tmp_path_factory.mktemp("secrets"), tmp_path_factory.mktemp("data")
     options = []
     for role, password in (("read", READ), ("ingest", INGEST)):
         file = secrets / role
         file.write_text(f"{password}\n")
         options += [f"--{role}-password-file", str(file)]
-    with Twin(*options, data=data) as twin:
+    with wanted(request.config)(*options, data=data) as twin:
         yield Guarded(twin, data)
 
 
@@ -145,7 +148,8 @@ def test_no_password_is_in_anything_the_twin_writes(guarded: Guarded) -> None:
         guarded.subscribe(password=password)
         guarded.subscribe(password=f'{password}", "action": "x')
     written = b"".join(path.read_bytes() for path in guarded.folder.rglob("*") if path.is_file())
-    assert b"RequestsRejected" in written and b"scrypt$" in written
+    written += guarded.twin.errors().encode()
+    assert b"scrypt$" in written
     for password in (READ, INGEST, WRONG):
         header = basic(password)["authorization"].removeprefix("Basic ")
         assert password.encode() not in written and header.encode() not in written

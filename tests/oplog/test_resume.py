@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, op, said
 from tests.oplog.wire import Block
@@ -38,7 +38,7 @@ def filled(feed: Feed) -> Feed:
 
 
 @pytest.fixture(scope="module")
-def still(twin: Twin, spare: Iterator[str]) -> Feed:
+def still(twin: Server, spare: Iterator[str]) -> Feed:
     """Filled once, and never posted to again."""
     return filled(Feed(twin.port, next(spare)))
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 from sseclient import SSEClient
-from tidings.local.running import Twin
+from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
@@ -117,7 +117,7 @@ def test_a_browser_from_another_origin(
 ) -> None:
     """It copies, goes live, and across a restart of the feed misses nothing and repeats nothing."""
     with (
-        Twin("--allow-origin", elsewhere.rstrip("/"), data=tmp_path / "data") as twin,
+        Server("--allow-origin", elsewhere.rstrip("/"), data=tmp_path / "data") as twin,
         chromium.tab(browser) as page,
     ):
         feed = Feed(twin.port, "main")

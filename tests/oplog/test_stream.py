@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
 
 import pytest
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from click.testing import CliRunner
+from tidings.client.cli.main import main
 from tidings.core.catchup.sse import RESUME
 from tidings.core.settings.feed import OPLOG, Profile
-from tidings.local.running import Twin
-from tidings.local.store import engine, tables
+from tidings.operate.feed_command import NONE
+from tidings.server.running import Server
 from websockets.sync.client import connect
 
 from tests.oplog.conftest import Heartbeats
@@ -27,10 +27,11 @@ HEARTBEAT_S = 25.5  # oplog's promise
 SOON_S = 0.75  # half a second of oplog's, and some for the store
 
 
-def own(twin: Twin, feed: Feed, profile: Profile) -> None:
+def own(twin: Server, feed: Feed, profile: Profile) -> None:
     """Set what the owner of *feed* may set."""
-    stored = DynamoDBProfiles(engine.tables_client(twin.dynamodb_url), tables.name_of("control"))
-    assert stored.save(feed.name, replace(profile, version=stored.profile(feed.name).version))
+    wanted = ["--object-url", profile.object_url, "--compat", profile.compat or NONE]
+    command = ["feed", "set", *twin.place, "--feed", feed.name, *wanted]
+    assert CliRunner().invoke(main, command).exit_code == 0
 
 
 @pytest.mark.parametrize("accept", [None, JSON, "text/html, application/xml;q=0.9", "text/plain"])
@@ -90,7 +91,7 @@ def test_O30_O31_the_bytes_of_a_block(feed: Feed, event: str) -> None:
     )
 
 
-def test_O32_refs(twin: Twin, feed: Feed) -> None:
+def test_O32_refs(twin: Server, feed: Feed) -> None:
     """Last in the data, on rows and operations; not escaped, replaced in one pass."""
     own(twin, feed, Profile(object_url="http://api/{{type}}/{{id}}?{{id}}"))
     feed.post(op("a/b &{{type}}"))
@@ -104,7 +105,7 @@ def test_O32_refs(twin: Twin, feed: Feed) -> None:
     assert live.text.endswith(',"id":"x1","ref":"http://api/video/x1?x1"}')
 
 
-def test_O32_refs_on_a_websocket(twin: Twin, feed: Feed) -> None:
+def test_O32_refs_on_a_websocket(twin: Server, feed: Feed) -> None:
     """As on a stream: in the copy and in what is pushed."""
     own(twin, feed, Profile(object_url="/{{type}}/{{id}}"))
     feed.post(op("a"))
@@ -188,7 +189,7 @@ def test_O37_an_id_in_upper_case(feed: Feed) -> None:
         assert str(listener.next()) == "insert b"
 
 
-def test_O13_a_feed_that_answers_as_oplog(twin: Twin, feed: Feed) -> None:
+def test_O13_a_feed_that_answers_as_oplog(twin: Server, feed: Feed) -> None:
     """With `compat=oplog`: no body in any error, and 503 for an operation that is wrong."""
     own(twin, feed, Profile(compat=OPLOG))
     wrong = feed.send(b"{")

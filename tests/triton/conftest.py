@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
+from tests.hosts import wanted
 from tests.triton.wire import ChangeFeed
 
 FEEDS = [f"t{number:02}" for number in range(80)]
@@ -14,20 +15,20 @@ RESOURCES = ("vm:nic,alias=/vms", "network:routes,name=/networks", "own:a,b")
 
 
 @pytest.fixture(scope="package")
-def twin() -> Iterator[Twin]:
+def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
     declared = [part for resource in RESOURCES for part in ("--resource", resource)]
-    with Twin(
+    with wanted(request.config)(
         "--feeds", ",".join(["main", *FEEDS]), *declared, "--max-age", "3600", "--allow-origin", "*"
     ) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def spare(twin: Twin) -> Iterator[str]:
+def spare(twin: Server) -> Iterator[str]:
     return iter(FEEDS)
 
 
 @pytest.fixture
-def feed(twin: Twin, spare: Iterator[str]) -> ChangeFeed:
+def feed(twin: Server, spare: Iterator[str]) -> ChangeFeed:
     """One that no other test has touched."""
     return ChangeFeed(twin.port, next(spare))

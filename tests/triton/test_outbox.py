@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -14,6 +15,19 @@ from tests.triton.wire import ChangeFeed, item, until, v1
 
 pytestmark = pytest.mark.java
 OUTBOX = "tidings-local-outbox"
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[Twin]:
+    """On any host but this one an outbox is no table."""
+    with Twin("--feeds", "main,t00,t01", "--resource", "vm:nic,alias=/vms") as running:
+        yield running
+
+
+@pytest.fixture
+def feed(twin: Twin, request: pytest.FixtureRequest) -> ChangeFeed:
+    """One that the other test has not touched."""
+    return ChangeFeed(twin.port, "t00" if "and_its_item" in request.node.name else "t01")
 
 
 @pytest.fixture(scope="module")

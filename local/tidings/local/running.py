@@ -30,6 +30,10 @@ class Twin(Server):
         """The access key that opens its DynamoDB, while it runs."""
         return twin_keys.credentials(self.dynamodb_url)["aws_access_key_id"]
 
+    @property
+    def place(self) -> list[str]:
+        return ["--endpoint-url", self.dynamodb_url]
+
     def options(self) -> list[str]:
         options = [*self._arguments, "--port", str(self.port)]
         options += ["--dynamodb-port", str(self.dynamodb_port)]

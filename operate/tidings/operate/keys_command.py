@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.runtime.clock import now_ms
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key, bound_of
+from tidings.core.auth.stores import Keys
 from tidings.core.changeagent import go_durations
 from tidings.operate import keys_shown
 from tidings.operate.target import control_table, feed_options
+from tidings.server.sqlite.documents import DocumentsOf
+from tidings.server.sqlite.settings import SqliteKeys, SqliteProfiles
 
 _NS_IN_MS = 1_000_000
 
@@ -28,14 +29,22 @@ class Target:
     """*feed* and where its keys are."""
 
     feed: str
-    keys: DynamoDBKeys
+    keys: Keys
     issuer: Issuer
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
     at = control_table(feed, stage, endpoint_url)
+    from tidings.aws.dynamodb.keys import DynamoDBKeys  # loads boto3
+    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+
     stored = DynamoDBKeys(*at)
     return Target(feed, stored, Issuer(stored, DynamoDBProfiles(*at), now_ms))
+
+
+def _found_in(feed: str, documents: DocumentsOf) -> Target:
+    stored = SqliteKeys(documents)
+    return Target(feed, stored, Issuer(stored, SqliteProfiles(documents), now_ms))
 
 
 class Duration(click.ParamType[int]):
@@ -55,7 +64,7 @@ class Duration(click.ParamType[int]):
         return ms
 
 
-target_options = feed_options(_find)
+target_options = feed_options(_find, _found_in)
 json_option = click.option("--json", "in_json", is_flag=True, help="As JSON, a line a key.")
 by_option = click.option(
     "--by", default=getpass.getuser, show_default="your user name", help="Who makes it."

@@ -1,31 +1,36 @@
-"""Which feed is meant: of a stage on AWS, or of a twin by the address of its DynamoDB."""
+"""Which feed is meant: of a stage on AWS, of a server, or of a twin by its DynamoDB's address."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
-from botocore.config import Config  # noqa: TID251 see above
-from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see above
 from tidings.aws.config import stages, twin_keys
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.options import endpoint_option, feed_option, stage_option
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.settings.feed import Profile, checked
 from tidings.core.settings.stores import Profiles
+from tidings.server import operating
+from tidings.server.problems import Problem
+from tidings.server.sqlite.documents import DocumentsOf
+from tidings.server.sqlite.settings import SqliteProfiles
+
+if TYPE_CHECKING:
+    from botocore.config import Config  # noqa: TID251 see `_boto3`
 
 Change = Callable[[Profile], Profile]
 Command = Callable[..., None]
 Find = Callable[[str, str | None, str | None], object]
+FoundIn = Callable[[str, DocumentsOf], object]
 
 SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the same tenth of a second
-_TWIN = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +56,54 @@ class Target:
         raise click.ClickException("the profile kept changing; try again")
 
 
-def feed_options(find: Find) -> Callable[[Command], Command]:
+def feed_options(find: Find, found_in: FoundIn | None = None) -> Callable[[Command], Command]:
     """
     Adds --feed, --stage and --endpoint-url to a command, which is given one *target*.
 
-    *find* makes it of the three, of which either of the last two is None.
+    *find* makes it of the three, of which either of the last two is None. With *found_in* the
+    command has --data, too: that makes it of the documents of a server.
     """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_target(
-            feed: str, stage: str | None, endpoint_url: str | None, **others: Any
+            feed: str,
+            stage: str | None,
+            endpoint_url: str | None,
+            data: Path | None = None,
+            **others: Any,
         ) -> None:
-            check_place(stage, endpoint_url)
+            check_place(stage, endpoint_url, data)
             with one_sentence_errors():
-                command(target=find(check_name(feed), stage, endpoint_url), **others)
+                if data is None or found_in is None:
+                    command(target=find(check_name(feed), stage, endpoint_url), **others)
+                    return
+                with operating.opened(data) as documents:
+                    command(target=found_in(check_name(feed), documents), **others)
 
-        for option in (endpoint_option, stage_option, feed_option):
+        of_server = (data_option,) if found_in else ()
+        for option in (*of_server, endpoint_option, stage_option, feed_option):
             with_target = option(with_target)
         return with_target
 
     return decorate
 
 
-def check_place(stage: str | None, endpoint_url: str | None) -> None:
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of a server's data instead, whether it runs or not.",
+)
+
+
+def check_place(stage: str | None, endpoint_url: str | None, data: Path | None = None) -> None:
     """
     Raises:
-        UsageError: neither is named, or both are.
+        UsageError: not just one of them is named.
     """
-    if (stage is None) == (endpoint_url is None):
-        raise click.UsageError("name either --stage, or --endpoint-url for a twin")
+    if sum(place is not None for place in (stage, endpoint_url, data)) != 1:
+        rule = "name one of --stage, --data for a server, and --endpoint-url for a twin"
+        raise click.UsageError(rule)
 
 
 @contextmanager
@@ -88,32 +111,73 @@ def one_sentence_errors() -> Iterator[None]:
     """Report errors in one sentence, without a traceback."""
     try:
         yield
-    except Unavailable:
-        raise click.ClickException("DynamoDB did not answer; try again") from None
-    except (TidingsError, stages.NoStage, BotoCoreError, ClientError) as error:
+    except Unavailable as error:
+        raise click.ClickException(f"the store did not answer ({error}); try again") from None
+    except (TidingsError, stages.NoStage, Problem) as error:
         raise click.ClickException(str(error)) from None
+    except Exception as error:
+        if _is_of_aws(error):
+            raise click.ClickException(str(error)) from None
+        raise
+
+
+def _is_of_aws(error: Exception) -> bool:
+    """Whether boto3 raised it, which need not be installed to operate a server."""
+    if "botocore" not in sys.modules:
+        return False
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see `_boto3`
+
+    return isinstance(error, BotoCoreError | ClientError)
+
+
+def _boto3() -> Any:
+    """
+    With an operator's own credentials and profile, not a function's.
+
+    Raises:
+        ClickException: it is not installed.
+    """
+    try:
+        import boto3  # noqa: TID251
+    except ImportError:
+        raise click.ClickException(
+            "--stage needs boto3, not installed here; install the extra: pip install 'tidings[aws]'"
+        ) from None
+    return boto3
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    return Target(feed, DynamoDBProfiles(*control_table(feed, stage, endpoint_url)))
+    table = control_table(feed, stage, endpoint_url)
+    from tidings.aws.dynamodb.profiles import DynamoDBProfiles  # loads boto3
+
+    return Target(feed, DynamoDBProfiles(*table))
 
 
-target_options = feed_options(_find)
+def _found_in(feed: str, documents: DocumentsOf) -> Target:
+    return Target(feed, SqliteProfiles(documents))
+
+
+target_options = feed_options(_find, _found_in)
 
 
 def control_table(feed: str, stage: str | None, endpoint_url: str | None) -> tuple[Any, str]:
     """A client of DynamoDB and the table that holds what operators set; a stage has *feed*."""
     if stage is None:
         return twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
-    deployed = stages.find(stage, boto3.client("cloudformation"))
+    deployed = stages.find(stage, _boto3().client("cloudformation"))
     check_known(feed, deployed.feeds)
-    return boto3.client("dynamodb"), deployed.control_table
+    return _boto3().client("dynamodb"), deployed.control_table
 
 
-def twin_client(endpoint_url: str, config: Config = _TWIN) -> Any:
+def twin_client(endpoint_url: str, config: Config | None = None) -> Any:
     """With the key of the twin: none of yours are sent to it."""
+    from botocore.config import Config as Made  # noqa: TID251 see `_boto3`
+
+    config = config or Made(
+        connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={}
+    )
     shown = twin_keys.credentials(endpoint_url)
-    return boto3.client("dynamodb", endpoint_url=endpoint_url, config=config, **shown)
+    return _boto3().client("dynamodb", endpoint_url=endpoint_url, config=config, **shown)
 
 
 def addresses(stage: str) -> stages.Addresses:
@@ -122,4 +186,4 @@ def addresses(stage: str) -> stages.Addresses:
         ClickException: there is no such stage, or AWS cannot be asked.
     """
     with one_sentence_errors():
-        return stages.addresses(stage, boto3.client("cloudformation"))
+        return stages.addresses(stage, _boto3().client("cloudformation"))

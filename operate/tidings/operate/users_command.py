@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import IO
 
 import click
-from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.core.changeagent import users as core
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.stores import OperatorDocuments
 from tidings.operate.target import SAVE_ATTEMPTS_MAX, control_table, feed_options
+from tidings.server.sqlite.documents import DocumentsOf
+from tidings.server.sqlite.settings import SqliteOperatorDocuments
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,17 @@ class Target:
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    return Target(feed, DynamoDBOperatorDocuments(*control_table(feed, stage, endpoint_url)))
+    table = control_table(feed, stage, endpoint_url)
+    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments  # loads boto3
+
+    return Target(feed, DynamoDBOperatorDocuments(*table))
 
 
-target_options = feed_options(_find)
+def _found_in(feed: str, documents: DocumentsOf) -> Target:
+    return Target(feed, SqliteOperatorDocuments(documents))
+
+
+target_options = feed_options(_find, _found_in)
 
 
 @click.group()

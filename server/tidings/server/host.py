@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,7 @@ from tidings.server.memory.connections import (
 from tidings.server.memory.keys import MemoryKeyCounts, MemoryKeyHolds
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.documents import Documents
 from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
 from tidings.server.sqlite.log import SqliteClaims, SqliteLog
 from tidings.server.sqlite.settings import (
@@ -116,7 +117,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 KEY_BYTES = 32  # as the digests that are made with it
-STAGE = "server"
+STAGE = "local"
 # How long a follower pauses, in times of its run. Somebody waits for a push; who copies the state
 # reads the log from where the state stands, so nobody waits for that.
 PUSH_REST, STATE_REST, RELAY_REST = 1.0, 4.0, 1.0
@@ -295,7 +296,7 @@ class Host:
     # Stores.
 
     def _stores(self) -> None:
-        database = self.database
+        database, documents = self.database, partial(Documents, self.database)
         self.log = SqliteLog(database)
         self.claims = SqliteClaims(database)
         self.followers = SqliteFollowers(database)
@@ -304,11 +305,11 @@ class Host:
         self.removed_parents = SqliteRemovedParents(database)
         self.tombstones = SqliteTombstones(database)
         self.tags = SqliteTags(database)
-        self.stored_profiles = SqliteProfiles(database)
+        self.stored_profiles = SqliteProfiles(documents)
         self.profiles = RecentProfiles(self.stored_profiles, now_ms)
-        self.stored_documents = SqliteOperatorDocuments(database)
+        self.stored_documents = SqliteOperatorDocuments(documents)
         self.documents = RecentDocuments(self.stored_documents, now_ms)
-        self.keys = SqliteKeys(database)
+        self.keys = SqliteKeys(documents)
         self.consumers = SqliteConsumers(database)
         self.relays = SqliteRelays(database, self.log)
         self.relay_passwords = SqliteUpstreams(database)

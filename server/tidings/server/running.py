@@ -39,7 +39,7 @@ class Server:
         self._arguments: Sequence[str] = arguments
         self._data = data
         self._process: subprocess.Popen[str] | None = None
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 lives as long as the server
+        self._errors = tempfile.NamedTemporaryFile("w+")  # noqa: SIM115 lives as long as the server
         self._folder = tempfile.TemporaryDirectory(prefix="tidings-")
         self.port = listening.free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
@@ -101,10 +101,23 @@ class Server:
         """Return its exit code once it has ended by itself; killed if that takes too long."""
         return self._end(None)
 
+    @property
+    def data(self) -> Path:
+        """The folder of its data."""
+        return self._data or Path(self._folder.name) / "data"
+
+    @property
+    def place(self) -> list[str]:
+        """What the operator's commands are told to find it."""
+        return ["--data", str(self.data)]
+
     def options(self) -> list[str]:
         """What the command is started with."""
-        data = self._data or Path(self._folder.name) / "data"
-        return [*self._arguments, "--port", str(self.port), "--data", str(data)]
+        return [*self._arguments, "--port", str(self.port), "--data", str(self.data)]
+
+    def errors(self) -> str:
+        """What it has written to stderr."""
+        return Path(self._errors.name).read_text()
 
     def _end(self, number: signal.Signals | None) -> int | None:
         process, self._process = self._process, None

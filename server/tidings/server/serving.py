@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from tidings.core import limits
 from tidings.core.errors import Rejected
-from tidings.server import feed_options, installed, listening
+from tidings.server import feed_options, installed, listening, operating
 from tidings.server.app import ServerApp
 from tidings.server.feed_options import FeedOptions
 from tidings.server.host import Host
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
-FILE = "feed.db"
 GRACE_S = 2  # for requests in flight when the server ends; event streams never end by themselves
 STARTED_EVERY_S = 0.005
 SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over would be felt
@@ -92,6 +91,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         app = ServerApp(host, visitors, installed.find().console)
         await stack.enter_async_context(_serving(app, host, listener, options))
         await stack.enter_async_context(_swept(host))
+        changes = operating.taking_changes(options.data, host.database)
+        await stack.enter_async_context(changes)
         urls = _addresses(listener, options)
         if options.demo or options.demo_repo:
             await stack.enter_async_context(_demo(options, urls[0]))
@@ -125,7 +126,7 @@ def _host(options: Options, settings: Shared) -> Host:
     options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
     try:
-        return Host(options.data / FILE, settings)
+        return Host(options.data / operating.FILE, settings)
     except CannotOpen as error:
         raise Problem(str(error)) from None
 

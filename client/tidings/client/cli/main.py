@@ -57,7 +57,7 @@ SUBCOMMANDS = {
         "tidings.local.command", "Run Tidings on this machine, without an AWS account.", "local"
     ),
     "feed": Subcommand(
-        f"{_OPERATE}.feed_command", "Show and change the settings and passwords of a feed.", "aws"
+        f"{_OPERATE}.feed_command", "Show and change the settings and passwords of a feed."
     ),
     "stages": Subcommand(
         f"{_OPERATE}.stages_command",
@@ -72,11 +72,8 @@ SUBCOMMANDS = {
     "users": Subcommand(
         f"{_OPERATE}.users_command",
         "Import and list who may ask for the changes of a feed.",
-        "aws",
     ),
-    "keys": Subcommand(
-        f"{_OPERATE}.keys_command", "Make, list and revoke the keys of a feed.", "aws"
-    ),
+    "keys": Subcommand(f"{_OPERATE}.keys_command", "Make, list and revoke the keys of a feed."),
     "sync": Subcommand(
         "tidings.sync.command", "Make a feed agree with a dump of the real data.", "pipeline"
     ),

@@ -7,9 +7,10 @@ What a feed has few of and reads whole: profiles, keys, named consumers, relays 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core.auth import guard
 from tidings.core.auth.keys import Key
@@ -27,8 +28,6 @@ from tidings.core.settings.revocations import Ended
 from tidings.core.state.tombstones import Remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidings.server.sqlite.database import Database
 
 # By the names under which files have them; those stay when a class is renamed.
@@ -64,23 +63,24 @@ _IS, _SET = "is", "set"
 
 def to_json(value: object) -> str:
     """*value* as a text: a dataclass or an enumeration of `_TYPES`, or JSON's own types."""
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(to_plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(text: str) -> Any:
     """The value that `to_json` was given; its sequences are tuples."""
-    return _value(json.loads(text))
+    return from_plain(json.loads(text))
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """*value* as JSON's own types."""
     if isinstance(value, Enum):
         return {_IS: _NAMES[type(value)], "value": value.value}
     if is_dataclass(value) and not isinstance(value, type):
         return {_IS: _NAMES[type(value)], **_set_fields(value)}
     if isinstance(value, frozenset):
-        return {_IS: _SET, "items": sorted((_plain(each) for each in value), key=json.dumps)}
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return {_IS: _SET, "items": sorted((to_plain(each) for each in value), key=json.dumps)}
+    if isinstance(value, tuple | list):
+        return [to_plain(each) for each in value]
     assert value is None or isinstance(value, bool | int | str), type(value)
     return value
 
@@ -88,19 +88,33 @@ def _plain(value: Any) -> Any:
 def _set_fields(value: Any) -> dict[str, Any]:
     """The fields that differ from their defaults, so that a new field needs no migration."""
     return {
-        each.name: _plain(getattr(value, each.name))
+        each.name: to_plain(getattr(value, each.name))
         for each in fields(value)
         if each.default is MISSING or getattr(value, each.name) != each.default
     }
 
 
-def _value(plain: Any) -> Any:
+def from_plain(plain: Any) -> Any:
+    """The value that `to_plain` was given; its sequences are tuples."""
     if isinstance(plain, list):
-        return tuple(_value(each) for each in plain)
+        return tuple(from_plain(each) for each in plain)
     if not isinstance(plain, dict):
         return plain
-    name, rest = plain[_IS], {key: _value(each) for key, each in plain.items() if key != _IS}
+    name, rest = plain[_IS], {key: from_plain(each) for key, each in plain.items() if key != _IS}
     return frozenset(rest["items"]) if name == _SET else _TYPES[name](**rest)
+
+
+class DocumentStore(Protocol):
+    """The documents of one kind: `Documents`, or what asks a running server for them."""
+
+    def get(self, feed: str, name: str = "") -> Any: ...
+
+    def all(self, feed: str | None = None) -> Sequence[Any]: ...
+
+    def replace(self, feed: str, name: str, version: int, value: object) -> bool: ...
+
+
+DocumentsOf = Callable[[str], DocumentStore]  # of a kind
 
 
 class Documents:

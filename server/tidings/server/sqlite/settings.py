@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.replication.clusters import Member
     from tidings.server.sqlite.database import Database
+    from tidings.server.sqlite.documents import DocumentsOf
     from tidings.server.sqlite.log import SqliteLog
 
 
 class SqliteProfiles:
     """Implements `Profiles`."""
 
-    def __init__(self, database: Database) -> None:
-        self._documents = Documents(database, "profile")
+    def __init__(self, documents: DocumentsOf) -> None:
+        self._documents = documents("profile")
 
     def profile(self, feed: str) -> Profile:
         return self._documents.get(feed) or Profile()
@@ -39,8 +40,8 @@ class SqliteProfiles:
 class SqliteOperatorDocuments:
     """Implements `OperatorDocuments`."""
 
-    def __init__(self, database: Database) -> None:
-        self._documents = Documents(database, "operator-document")
+    def __init__(self, documents: DocumentsOf) -> None:
+        self._documents = documents("operator-document")
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
         return OperatorDocument(*(self._documents.get(feed, name) or ()))
@@ -54,8 +55,8 @@ class SqliteOperatorDocuments:
 class SqliteKeys:
     """Implements `Keys`."""
 
-    def __init__(self, database: Database) -> None:
-        self._documents = Documents(database, "key")
+    def __init__(self, documents: DocumentsOf) -> None:
+        self._documents = documents("key")
 
     def key(self, feed: str, name: str) -> Key | None:
         found: Key | None = self._documents.get(feed, name)

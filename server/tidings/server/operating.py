@@ -1,0 +1,124 @@
+"""
+What an operator changes on a server: settings, keys and users, in the folder of its data.
+
+A server that runs holds the file, and takes changes at a Unix socket beside it. The rights of the
+folder say who may connect; nothing of this is reachable over HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidings.core.errors import Unavailable
+from tidings.server.problems import Problem
+from tidings.server.sqlite.database import CannotOpen, Database
+from tidings.server.sqlite.documents import Documents, DocumentsOf, from_plain, to_plain
+
+FILE, SOCKET = "feed.db", "operator.sock"
+KINDS = frozenset({"profile", "key", "operator-document"})
+TIMEOUT_S = 10.0  # for an answer: the server commits it
+LINE_BYTES_MAX = 8 * 1024 * 1024  # the users of a feed are one document
+
+
+class RemoteDocuments:
+    """Implements `DocumentStore` at the socket of a server."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self._path, self._kind = path, kind
+
+    def get(self, feed: str, name: str = "") -> Any:
+        return self._ask("get", feed, name)
+
+    def all(self, feed: str | None = None) -> Sequence[Any]:
+        found: Sequence[Any] = self._ask("all", feed)
+        return found
+
+    def replace(self, feed: str, name: str, version: int, value: object) -> bool:
+        return bool(self._ask("replace", feed, name, version, value))
+
+    def _ask(self, call: str, *arguments: object) -> Any:
+        plain = [to_plain(each) for each in arguments]
+        line = json.dumps({"kind": self._kind, "call": call, "arguments": plain})
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(TIMEOUT_S)
+                connection.connect(str(self._path))
+                connection.sendall(line.encode() + b"\n")
+                with connection.makefile("rb") as file:
+                    answer = json.loads(file.readline())
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"the server at {self._path} did not answer") from error
+        if "error" in answer:
+            raise Unavailable(answer["error"])
+        return from_plain(answer["value"])
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[DocumentsOf]:
+    """
+    The documents of the server whose data is in *folder*, whether it runs or not.
+
+    Raises:
+        Problem: there is no such data, or it cannot be opened.
+    """
+    if not (folder / FILE).is_file():
+        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
+    if _answers(folder / SOCKET):
+        yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
+        return
+    try:
+        database = Database(folder / FILE)
+    except CannotOpen as error:
+        raise Problem(str(error)) from None
+    try:
+        yield lambda kind: Documents(database, kind)
+    finally:
+        database.close()
+
+
+@contextlib.asynccontextmanager
+async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None]:
+    """Answer at the socket of *folder* while the context is open."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError, TimeoutError):
+            async with asyncio.timeout(TIMEOUT_S):
+                line = await reader.readline()
+                said = await asyncio.to_thread(_answered, database, line)
+                writer.write(said.encode() + b"\n")
+                await writer.drain()
+        writer.close()
+
+    path = folder / SOCKET
+    path.unlink(missing_ok=True)  # of a process that was killed: the file is ours by now
+    server = await asyncio.start_unix_server(answer, path, limit=LINE_BYTES_MAX)
+    try:
+        yield
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)
+
+
+def _answered(database: Database, line: bytes) -> str:
+    asked = json.loads(line)
+    if asked["kind"] not in KINDS or asked["call"] not in ("get", "all", "replace"):
+        return json.dumps({"error": f"no such call: {asked['call']} of {asked['kind']}"})
+    call = getattr(Documents(database, asked["kind"]), asked["call"])
+    try:
+        value = call(*map(from_plain, asked["arguments"]))
+    except Unavailable as error:
+        return json.dumps({"error": str(error)})
+    return json.dumps({"value": to_plain(value)})
+
+
+def _answers(path: Path) -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        return True
+    return False
