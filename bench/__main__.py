@@ -28,6 +28,7 @@ from . import (
     replay,
     replication,
     results,
+    serve,
     spark,
     sse_replay,
     state_follower,
@@ -38,6 +39,7 @@ from .sections import Section
 _SECTIONS: dict[str, Callable[[], Section]] = {
     "units": units.measure,
     "costs": costs.measure,
+    "serve": serve.measure,
     "ingest": ingest.measure,
     "replay": replay.measure,
     "sse_replay": sse_replay.measure,

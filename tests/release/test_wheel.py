@@ -85,7 +85,7 @@ def test_it_holds_what_the_twin_runs_and_shows(names: set[str]) -> None:
     page = {path.name for path in (ROOT / "console").iterdir() if path.is_file()}
 
     assert {f"{packed}/functions/{each}" for each in handlers} <= names
-    assert {f"{packed}/console/{each}" for each in page} <= names
+    assert {f"tidings/server/packed/console/{each}" for each in page} <= names
     assert "tidings/local/dynamodb-local.pom.xml" in names
 
 

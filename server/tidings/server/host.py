@@ -202,10 +202,10 @@ class Host:
         for feed in self.settings.sources:
             self.waker.ring(feed, RELAY)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End all threads, and let go of the file."""
-        self.waker.stop()
-        self.writer.stop()
+        await self.writer.stop()
+        await asyncio.to_thread(self.waker.stop)
         self.pool.shutdown(wait=False, cancel_futures=True)
         with self.database.transaction():
             pass  # with the checkpoints that were not written yet
@@ -554,59 +554,65 @@ class Host:
     def _endpoints(self) -> dict[str, Endpoint]:
         settings, prefix = self.settings, self.settings.url_prefix
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
-        proposer = Proposer(
-            self.appender,
-            self.gate,
-            self.documents,
-            Webhooks(private=settings.hooks_private),
-            feeds,
-            now_ms,
-            new_id,
-            self.count,
-            self.counters,
-        )
-        corrector = Corrector(
-            self.log,
-            self.states,
-            self.followers,
-            self.reader,
-            Filler(self.reader, settings.page_ms, settings.sources),
-            now_ms,
-            sleep_ms,
-            new_id,
-            self.count,
-            feeds,
-            settings.page_ms,
-            self.tombstones,
-            self.writable,
-        )
         parts = Book(self.consumers), self._log_view, self.consumers, now_ms
         resources = ChangeFeeds(
             self.profiles, self.registry, self.states, guard, feeds, self.charge_for
-        )
-        reporter = Reporter(
-            self.log,
-            self.followers,
-            self.counters,
-            self.reader,
-            now_ms,
-            feeds,
-            False,
-            settings.sources,
         )
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),
             "publish": Items(replace(ingester, lines=ItemLines(self.profiles))),
-            "propose": Changes(proposer),
+            "propose": Changes(self._proposer()),
             "browse": Resources(resources),
             "consume": ConsumerRouter(
                 self._watchers, Workers(*parts), Overseer(*parts), guard, feeds
             ),
-            "amend": Corrections(corrector, guard),
+            "amend": Corrections(self._corrector(), guard),
             "supervise": ReplicaRouter(
                 self._relay_control, self.relay_passwords, guard, settings.sources
             ),
             "administer": Administration(administrator, self.lister, stage=STAGE, prefix=prefix),
-            "report": Status(reporter, feeds, prefix),
+            "report": Status(self._reporter(), feeds, prefix),
         }
+
+    def _proposer(self) -> Proposer:
+        return Proposer(
+            self.appender,
+            self.gate,
+            self.documents,
+            Webhooks(private=self.settings.hooks_private),
+            self.settings.feeds,
+            now_ms,
+            new_id,
+            self.count,
+            self.counters,
+        )
+
+    def _corrector(self) -> Corrector:
+        return Corrector(
+            self.log,
+            self.states,
+            self.followers,
+            self.reader,
+            Filler(self.reader, self.settings.page_ms, self.settings.sources),
+            now_ms,
+            sleep_ms,
+            new_id,
+            self.count,
+            self.settings.feeds,
+            self.settings.page_ms,
+            self.tombstones,
+            self.writable,
+        )
+
+    def _reporter(self) -> Reporter:
+        return Reporter(
+            self.log,
+            self.followers,
+            self.counters,
+            self.reader,
+            now_ms,
+            self.settings.feeds,
+            False,
+            self.settings.sources,
+        )

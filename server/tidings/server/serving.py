@@ -82,7 +82,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
         host = _host(options, settings)
-        stack.callback(host.stop)
+        stack.push_async_callback(host.stop)
         if change is not None:
             feed_options.apply(host.stored_profiles, settings.feeds, change)
         host.start()

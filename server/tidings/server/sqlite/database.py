@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from threading import RLock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
@@ -77,8 +77,8 @@ class Database:
         self.before_commit: Callable[[sqlite3.Connection], None] = _nothing
         self.committed: Callable[[Set[str]], None] = _nothing
         self._grown: set[str] = set()
-        self._lock = RLock()
-        self._depth = 0
+        self._turn = Lock()
+        self._owner = 0  # the thread whose turn it is
         try:
             self._connection = _connected(path)
         except sqlite3.Error as error:
@@ -99,29 +99,60 @@ class Database:
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
         """
-        with self._lock:
-            if self._depth:
-                yield self._connection
-                return
-            self._depth, self._grown = 1, set()
+        if self._owner == get_ident():
+            yield self._connection
+            return
+        self.acquire()
+        with _translated():
+            self.begin()
             try:
-                with _translated():
-                    yield from self._outermost()
-            finally:
-                self._depth = 0
-            grown = self._grown
+                yield self._connection
+            except BaseException:
+                self.rollback()
+                raise
+            self.commit()
+
+    # The parts of a transaction, for who begins it in one thread and commits it in another.
+
+    def acquire(self, *, wait: bool = True) -> bool:
+        """Take the turn; False where somebody has it, and not to *wait*."""
+        return self._turn.acquire(blocking=wait)
+
+    def begin(self) -> None:
+        """Behind `acquire`: this thread's statements are those of a transaction from now on."""
+        self._owner, self._grown = get_ident(), set()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._let_go()
+            raise
+
+    def rollback(self) -> None:
+        """Nothing of it was written, and the turn is the next one's."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        self._let_go()
+
+    def commit(self) -> None:
+        """
+        It is on disk, and the turn is the next one's.
+
+        Raises:
+            Unavailable: it is not, and nothing of it was written.
+        """
+        self._owner, grown = get_ident(), self._grown
+        try:
+            with _translated():
+                self.before_commit(self._connection)
+                self._connection.execute("COMMIT")
+        finally:
+            self.rollback()
         if grown:
             self.committed(grown)
 
-    def _outermost(self) -> Iterator[sqlite3.Connection]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._connection
-            self.before_commit(self._connection)
-            self._connection.execute("COMMIT")
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+    def _let_go(self) -> None:
+        self._owner = 0
+        self._turn.release()
 
     def grew(self, feed: str) -> None:
         """Within a transaction: the log of *feed* has another page."""
@@ -156,8 +187,15 @@ class Database:
         Raises:
             Unavailable: the disk does not answer.
         """
-        with self._lock, _translated():
+        if self._owner == get_ident():
             yield self._connection
+            return
+        with self._turn, _translated():
+            self._owner = get_ident()
+            try:
+                yield self._connection
+            finally:
+                self._owner = 0
 
     def delete_expired(self, now_ms: int) -> int:
         """Delete what ended by *now_ms*; how many rows."""
@@ -171,11 +209,11 @@ class Database:
 
     def close(self) -> None:
         """Let go of the file. What was committed stays."""
-        with self._lock:
+        with self._turn:
             self._connection.close()
 
     def _migrate(self, path: Path) -> None:
-        with self._lock:
+        with self._turn:
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version > len(MIGRATIONS):
                 rule = f"has schema {version}, this release knows {len(MIGRATIONS)}"
