@@ -118,9 +118,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 KEY_BYTES = 32  # as the digests that are made with it
 STAGE = "local"
-# How long a follower pauses, in times of its run. Somebody waits for a push; who copies the state
-# reads the log from where the state stands, so nobody waits for that.
-PUSH_REST, STATE_REST, RELAY_REST = 1.0, 4.0, 1.0
+# How long a follower pauses, in times of its run. Clients wait for a push, while there are any; who
+# copies the state reads the log from where the state stands, so nobody waits for that.
+PUSH_REST, STATE_REST, RELAY_REST = 1.0, 10.0, 1.0
+IDLE_REST = 100.0  # of a push to nobody, which only keeps up with the log
 SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
 THREADS = 32  # catch-ups, requests that are not appended in groups, and what waits for others
 
@@ -261,12 +262,15 @@ class Host:
                 self.news.tell([feed])  # who is told of leaves waits for the state
 
         self.waker.runs = {
-            STATE: Runs(STATE, state, STATE_REST),
-            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), PUSH_REST),
+            STATE: Runs(STATE, state, lambda: STATE_REST),
+            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest),
         }
         if self.settings.sources:
-            relay = Runs(RELAY, lambda feed: self._relayer(feed).run(feed), RELAY_REST)
+            relay = Runs(RELAY, lambda feed: self._relayer(feed).run(feed), lambda: RELAY_REST)
             self.waker.runs[RELAY] = relay
+
+    def _push_rest(self) -> float:
+        return PUSH_REST if self.sockets.count else IDLE_REST
 
     def _projector(self) -> Projector:
         return Projector(

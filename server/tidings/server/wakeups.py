@@ -30,11 +30,11 @@ class Runs:
     """
     The runs of one follower, a feed at a time, in a thread of its own.
 
-    Between two runs it pauses for *rest* times as long as a run took: what is written meanwhile is
+    Between two runs it pauses *rest* times as long as a run took: what is written meanwhile is
     one run's work, and appends have the rest of the time.
     """
 
-    def __init__(self, name: str, run: Callable[[str], object], rest: float) -> None:
+    def __init__(self, name: str, run: Callable[[str], object], rest: Callable[[], float]) -> None:
         self._name, self._run, self._rest = name, run, rest
         self._feeds: dict[str, None] = {}  # a set in the order of arrival
         self._changed = Condition()
@@ -68,7 +68,7 @@ class Runs:
             except Exception:
                 log.exception("follower failed: %s %s", self._name, feed)
                 self._again(feed)
-            time.sleep(min(PAUSE_S_MAX, self._rest * (time.monotonic() - began_s)))
+            time.sleep(min(PAUSE_S_MAX, self._rest() * (time.monotonic() - began_s)))
 
     def _next(self) -> str | None:
         with self._changed:

@@ -5,13 +5,14 @@ A sync of the disk takes as long for one page as for a hundred. So while one is 
 gather, and the next transaction has them all. Each is answered when its page is on disk.
 
 What is written runs in the event loop: it takes less time than to hand it to a thread, each of
-whose calls of SQLite would wait for the interpreter. Only the commit, which waits for the disk, is
-a thread's.
+whose calls of SQLite would wait for the interpreter. The commit, too, where the disk is fast;
+behind one that was slow, a thread commits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+SLOW_S = 0.002  # of a commit: a loop may stand still for less than it takes to hand it over
 JOBS_MAX = 256  # of one transaction: more would hold the first of them up, and save next to nothing
 
 
@@ -39,6 +41,7 @@ class Writer:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._jobs: list[_Job] = []
+        self._is_slow = False
         self._writing: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
 
@@ -85,7 +88,12 @@ class Writer:
         except BaseException:
             database.rollback()
             raise
-        await loop.run_in_executor(self._thread, database.commit)
+        began_s = time.monotonic()
+        if self._is_slow:
+            await loop.run_in_executor(self._thread, database.commit)
+        else:
+            database.commit()
+        self._is_slow = time.monotonic() - began_s > SLOW_S
 
     def _do(self, job: _Job) -> None:
         try:
