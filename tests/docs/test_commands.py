@@ -25,14 +25,14 @@ _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has f
 
 # What a command does is run elsewhere: it is this very run, or takes an account or minutes.
 ELSEWHERE = {
-    "make run": "tests/local/test_twin.py and test_the_makefile_runs_what_it_names below",
+    "make run": "tests/server, and test_the_makefile_runs_what_it_names below",
+    "make twin": "tests/local/test_twin.py",
     "make test": "this run",
     "make check test": "make check: .ci/run; make test: this run",
     "make synth": "tests/infra",
     "make sim": "tests/simulation, and .ci/run with few seeds",
     "make real-dump": "tests/real_dumps/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
-    "tidings local": "tests/local/test_twin.py",
     ".venv/bin/tidings local --port 8052 --chain-from"
     " http://127.0.0.1:8042/feeds/main": "tests/docs/test_chaining.py",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"

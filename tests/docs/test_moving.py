@@ -37,8 +37,8 @@ class Shell:
         """What *line* prints; it may go on in the background."""
         for port, own in self._ports.items():
             line = re.sub(rf"127\.0\.0\.1([:/]){port}", rf"127.0.0.1\g<1>{own}", line)
-        if " local " in line:
-            line = line.replace(" local ", f" local --port {self._ports['8042']} ")
+        if " serve " in line:
+            line = line.replace(" serve ", f" serve --port {self._ports['8042']} ")
         command, _, comment = line.partition("   # ")
         assert comment, line
         if command.rstrip().endswith("&"):

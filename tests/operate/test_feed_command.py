@@ -120,7 +120,7 @@ def test_another_operators_change_is_kept(
         (["set", "--object-url", "/{{ID}}"], "", 1, "no other placeholder"),
         (["show", "--feed", "mian"], "", 1, "feed: no such feed here"),
         (["show", "--feed", "MAIN"], "", 1, "feed: must be 1 to 63 of"),
-        (["show", "--endpoint-url", "http://x"], "", 2, "either --stage, or --endpoint-url"),
+        (["show", "--endpoint-url", "http://x"], "", 2, "name one of --stage, --data"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(
@@ -153,4 +153,4 @@ def test_no_twin_there(profiles: DynamoDBProfiles) -> None:
     """One sentence, soon."""
     done = CliRunner().invoke(main, ["feed", "show", "--endpoint-url", "http://127.0.0.1:1"])
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-    assert "DynamoDB did not answer" in done.stderr
+    assert "the store did not answer" in done.stderr

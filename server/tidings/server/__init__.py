@@ -1,1 +1,1 @@
-"""A feed in one process, on SQLite. So far it holds the stores; no command serves them yet."""
+"""The embedded host: `tidings serve` answers for feeds from one process, on one SQLite file."""
