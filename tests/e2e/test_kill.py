@@ -1,4 +1,4 @@
-"""A machine that dies: the whole twin killed under load, again and again, over one data folder."""
+"""A machine that dies: a whole host killed under load, again and again, over one data folder."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.conformance.listeners import Heard
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
+from tests.hosts import host
 
-pytestmark = pytest.mark.java
-
-KILLS = 4
-PRODUCERS = 3
 OBJECTS = 40  # few, so that the same object is written by all producers
-ACKED_BEFORE_KILL = 25  # requests acknowledged in each life, at least
 PATIENCE_S = 60.0
 SEED = 7
 END = {"event": "insert", "type": "end", "id": "end"}
@@ -40,46 +36,71 @@ class Ledger:
     torn: set[int] = field(default_factory=set)
     stop: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def requests_acked(self) -> int:
-        return len({operation["data"]["request"] for operation in list(self.acked.values())})
+    requests_acked: int = 0
 
 
-def test_nothing_acknowledged_is_lost_when_everything_is_killed(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Load:
+    """*acked* requests are acknowledged in each life, at least."""
+
+    kills: int
+    producers: int = 3
+    consumers: int = 1
+    acked: int = 25
+
+
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        pytest.param("server", Load(20, producers=8, consumers=2), id="server"),
+        pytest.param("twin", Load(4), id="twin", marks=pytest.mark.java),
+    ],
+)
+def test_nothing_acknowledged_is_lost_when_everything_is_killed(
+    name: str, load: Load, tmp_path: Path
+) -> None:
     """
     Every acknowledged operation is in the log, in the state and at a consumer that resumes;
     what was not acknowledged is there once or not at all.
     """
-    ledger = Ledger()
-    choose = random.Random(SEED)
+    play(name, load, tmp_path)
+
+
+def play(name: str, load: Load, folder: Path) -> int:
+    """Kill the host *name* again and again; how many operations were acknowledged, none lost."""
+    ledger, choose = Ledger(), random.Random(SEED)
     torn: list[int] = []
-    with Twin(data=tmp_path) as twin:
-        follower = Consumer(
-            consumers.client(twin.url, BEFORE_THE_FIRST, ws_url=twin.ws_url), _is_end
-        )
+    with host(name)(data=folder) as running:
+        followers = [
+            Consumer(
+                consumers.client(running.url, BEFORE_THE_FIRST, ws_url=running.ws_url), _is_end
+            )
+            for _ in range(load.consumers)
+        ]
         producers = [
-            threading.Thread(target=_produce, args=[twin.url, ledger, number], daemon=True)
-            for number in range(PRODUCERS)
+            threading.Thread(target=_produce, args=[running.url, ledger, number], daemon=True)
+            for number in range(load.producers)
         ]
         for producer in producers:
             producer.start()
-        for _ in range(KILLS):
-            torn.append(_kill_under_load(twin, ledger, choose))
-            twin.start()
-        _until(lambda: ledger.requests_acked() >= (KILLS + 1) * ACKED_BEFORE_KILL)
+        for _ in range(load.kills):
+            torn.append(_kill_under_load(running, ledger, choose, load.acked))
+            running.start()
+        _until(lambda: ledger.requests_acked >= (load.kills + 1) * load.acked)
         ledger.stop.set()
         for producer in producers:
             producer.join(PATIENCE_S)
-        httpx.post(twin.url, json=END, timeout=30).raise_for_status()
+        httpx.post(running.url, json=END, timeout=30).raise_for_status()
 
-        heard = follower.done()
-        log = consumers.log_from(twin.url, BEFORE_THE_FIRST, _is_end)
-        copied = consumers.replicate(twin.url)
+        heard = [follower.done() for follower in followers]
+        log = consumers.log_from(running.url, BEFORE_THE_FIRST, _is_end)
+        copied = consumers.replicate(running.url)
 
     assert min(torn) > 0, f"a kill hit nothing in flight: {torn}"
     _check_log(log, ledger)
-    assert heard == log
+    assert all(each == log for each in heard)
     assert copied == consumers.fold(log)
+    return len(ledger.acked)
 
 
 def _check_log(log: list[Heard], ledger: Ledger) -> None:
@@ -97,17 +118,18 @@ def _check_log(log: list[Heard], ledger: Ledger) -> None:
     assert len(ledger.acked) <= len(serials)
 
 
-def _kill_under_load(twin: Twin, ledger: Ledger, choose: random.Random) -> int:
-    """Kill the twin and all its children at once; how many requests were torn by it."""
-    enough = ledger.requests_acked() + ACKED_BEFORE_KILL + choose.randint(0, 20)
-    _until(lambda: ledger.requests_acked() >= enough)
+def _kill_under_load(twin: Server, ledger: Ledger, choose: random.Random, acked: int) -> int:
+    """Kill the host and all its children at once; how many requests were torn by it."""
+    enough = ledger.requests_acked + acked + choose.randint(0, 20)
+    _until(lambda: ledger.requests_acked >= enough)
     family = _family(twin.pid)
     _until(lambda: bool(ledger.flying))
     with ledger.lock:
         flying = set(ledger.flying)
     twin.kill()
     _until(lambda: not any(map(_is_running, family)))
-    assert len(family) > 3, "the engine and the workers were not among those killed"
+    whole = 3 if twin.command == "local" else 0
+    assert len(family) > whole, "the engine and the workers were not among those killed"
     _until(lambda: flying.isdisjoint(ledger.flying))
     return len(flying & ledger.torn)
 
@@ -135,8 +157,9 @@ def _post(
         ids = answer.json()["ids"] if answer.status_code == 200 else []
         with ledger.lock:
             ledger.acked.update(zip(ids, batch, strict=bool(ids)))
+            ledger.requests_acked += bool(ids)
     except httpx.ConnectError:
-        time.sleep(0.1)  # nobody listens: the twin is on its way up, and needs the machine
+        time.sleep(0.1)  # nobody listens: the host is on its way up, and needs the machine
     except httpx.HTTPError:
         with ledger.lock:
             ledger.torn.add(request)

@@ -1,0 +1,119 @@
+"""Requests that append at the same time share one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from tidings.core.errors import Unavailable
+from tidings.core.model.pages import Page
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteLog
+from tidings.server.writer import JOBS_MAX, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FEED = "main"
+
+
+class Counted(Database):
+    """Counts its commits; those of *failing* fail."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.commits, self.failing = 0, False
+        self.before_commit = self._count
+
+    def _count(self, sql: sqlite3.Connection) -> None:
+        self.commits += 1
+        if self.failing:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorname = "SQLITE_FULL"
+            raise error
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Counted]:
+    made = Counted(tmp_path / "feed.db")
+    yield made
+    made.close()
+
+
+def append(log: SqliteLog, *, fails: bool = False) -> int:
+    number = log.take(FEED)
+    log.put(FEED, Page(number, '"x"', f"a{number}", 1, 0))
+    if fails:
+        raise ValueError("no")
+    return number
+
+
+def test_jobs_that_wait_share_a_commit(database: Counted) -> None:
+    """Each is answered with its own result, in the order they came."""
+
+    async def main() -> list[int]:
+        writer, log = Writer(database), SqliteLog(database)
+        done = await asyncio.gather(*(writer.write(lambda: append(log)) for _ in range(JOBS_MAX)))
+        await writer.stop()
+        return done
+
+    assert asyncio.run(main()) == list(range(1, JOBS_MAX + 1))
+    assert database.commits == 1
+
+
+def test_a_job_that_fails_is_undone_alone(database: Counted) -> None:
+    """The others of its transaction stay, and no number is lost."""
+
+    async def main() -> list[int | BaseException]:
+        writer, log = Writer(database), SqliteLog(database)
+        jobs = [writer.write(partial(append, log, fails=at == 1)) for at in range(3)]
+        done = await asyncio.gather(*jobs, return_exceptions=True)
+        await writer.stop()
+        return done
+
+    first, failed, last = asyncio.run(main())
+    assert (first, last) == (1, 2)
+    assert isinstance(failed, ValueError)
+    assert [page.number for page in SqliteLog(database).read(FEED, 0)] == [1, 2]
+
+
+def test_all_hear_of_a_commit_that_failed(database: Counted) -> None:
+    """And nothing of it is there; the next one goes on."""
+
+    async def main() -> list[int | BaseException]:
+        writer, log = Writer(database), SqliteLog(database)
+        database.failing = True
+        jobs = [writer.write(lambda: append(log)) for _ in range(3)]
+        done = await asyncio.gather(*jobs, return_exceptions=True)
+        database.failing = False
+        done.append(await writer.write(lambda: append(log)))
+        await writer.stop()
+        return done
+
+    *failed, last = asyncio.run(main())
+    assert [type(each) for each in failed] == [Unavailable] * 3
+    assert last == 1
+
+
+def test_a_job_waits_for_a_thread_that_writes(database: Counted) -> None:
+    """The loop goes on meanwhile."""
+
+    async def main() -> tuple[int, int]:
+        writer, log, turns = Writer(database), SqliteLog(database), 0
+        assert database.acquire()
+        job = asyncio.ensure_future(writer.write(lambda: append(log)))
+        while turns < 5:
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert not job.done()
+        database.begin()
+        database.commit()
+        done = await job
+        await writer.stop()
+        return done, turns
+
+    assert asyncio.run(main()) == (1, 5)
