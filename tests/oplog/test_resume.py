@@ -268,6 +268,7 @@ def test_O54_many_objects_of_one_millisecond(feed: Feed) -> None:
     """A page has one time; two pages of a thousand objects end, each object once."""
     for half in range(2):
         feed.post(*(op(f"{half}-{number}") for number in range(BATCH)))
+    feed.settle()
     told = feed.copied()
 
     assert len(told) == 2 * BATCH + 2
