@@ -23,7 +23,7 @@ PACKAGES = {  # that an extra installs, as far as its commands need them
     "flow": ("psycopg", "pyarrow"),
     "local": ("awslambdaric", "boto3", "h11", "uvicorn"),
     "pipeline": ("boto3", "pyspark"),
-    "serve": ("bcrypt", "httptools", "urllib3", "uvicorn", "uvloop"),
+    "serve": ("bcrypt", "httptools", "urllib3", "uvicorn", "uvloop", "yaml"),
 }
 
 
