@@ -10,8 +10,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from tidings.local.processes import TERMINATE_S
 from tidings.local.running import NotReady, Twin
+from tidings.server.processes import TERMINATE_S
 
 from . import machine
 from .proxy import Proxy

@@ -213,3 +213,19 @@ def test_a_signal_while_it_starts_ends_it(tmp_path: Path) -> None:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(WITHIN_S) == 0
+
+
+def test_the_demo_ends_with_a_killed_server(tmp_path: Path) -> None:
+    """Nobody posts to whatever is started there next."""
+    with Server("--demo", data=tmp_path) as running:
+        deadline = time.monotonic() + WITHIN_S
+        while not httpx.get(f"{running.url}status").json()["head"]:
+            assert time.monotonic() < deadline
+        running.kill()
+        again = Server(data=tmp_path)
+        again.port = running.port
+        with again:
+            url = f"http://127.0.0.1:{running.port}/status"
+            head = httpx.get(url).json()["head"]
+            time.sleep(0.5)
+            assert httpx.get(url).json()["head"] == head

@@ -17,7 +17,7 @@ from typing import IO
 from tidings.aws.config import deployment
 from tidings.aws.config.deployment import StreamSource
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.local import chaining, environment, processes
+from tidings.local import chaining, environment
 from tidings.local.environment import Places
 from tidings.local.gateway import public_server
 from tidings.local.gateway.http_gateway import HttpGateway
@@ -36,7 +36,7 @@ from tidings.local.streams import records, table_producers
 from tidings.local.streams.batches import Batch, Condition
 from tidings.local.streams.poller import GiveUp, StreamPoller
 from tidings.local.streams.records import Shard
-from tidings.server import feed_options, listening
+from tidings.server import demo, feed_options, listening
 from tidings.server import installed as shown
 
 TAIL_EVERY_S = 0.2  # --verbose: how far the terminal may be behind the log
@@ -68,7 +68,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         await _compose(stack, options, folder, log, url, listener)
         http_url, ws_url = _addresses(listener)
         if options.demo or options.demo_repo:
-            await _demo(stack, options, http_url, log)
+            child = await demo.start(options.demo_repo, http_url, log)
+            stack.push_async_callback(child.end)
         ready(http_url, ws_url)
         await _until_either(stopped, store_ended, folder)
 
@@ -197,16 +198,6 @@ def _prepare(url: str, options: Options, change: feed_options.Change | None) -> 
     if change is not None:
         profiles = DynamoDBProfiles(client, tables.name_of("control"))
         feed_options.apply(profiles, settings.feeds, change)
-
-
-async def _demo(
-    stack: contextlib.AsyncExitStack, options: Options, url: str, log: IO[bytes]
-) -> None:
-    history = options.demo_repo or shown.find().history
-    what = ["--repo", str(history)] if history else ["--made-up"]
-    command = [sys.executable, "-m", "tidings.client.demo", "--url", url, *what]
-    child = await processes.start(command, output=log)
-    stack.push_async_callback(child.end)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from tidings.core import limits
 from tidings.core.errors import Rejected
-from tidings.server import feed_options, installed, listening, operating
+from tidings.server import demo, feed_options, installed, listening, operating
 from tidings.server.app import ServerApp
 from tidings.server.feed_options import FeedOptions
 from tidings.server.host import Host
@@ -95,7 +95,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         await stack.enter_async_context(changes)
         urls = _addresses(listener, options)
         if options.demo or options.demo_repo:
-            await stack.enter_async_context(_demo(options, urls[0]))
+            child = await demo.start(options.demo_repo, urls[0], asyncio.subprocess.DEVNULL)
+            stack.push_async_callback(child.end)
         ready(*urls)
         await stopped.wait()
 
@@ -196,22 +197,6 @@ async def _sweep(host: Host) -> None:
             await asyncio.get_running_loop().run_in_executor(host.pool, host.sweep)
         except Exception:
             log.exception("a sweep failed; the next one comes in a minute")
-
-
-@contextlib.asynccontextmanager
-async def _demo(options: Options, url: str) -> AsyncIterator[None]:
-    history = options.demo_repo or installed.find().history
-    what = ["--repo", str(history)] if history else ["--made-up"]
-    command = [sys.executable, "-m", "tidings.client.demo", "--url", url, *what]
-    child = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL
-    )
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            child.terminate()
-        await child.wait()
 
 
 def _addresses(listener: socket.socket, options: Options) -> tuple[str, str]:

@@ -18,12 +18,12 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from tidings.local import clock, processes
+from tidings.local import clock
 from tidings.local.gateway import asgi
 from tidings.local.gateway.http_events import HttpResponse
 from tidings.local.gateway.upstream import Broken, Exchange
 from tidings.local.lambdas.workers import Program
-from tidings.server import listening
+from tidings.server import listening, processes
 
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tidings.local import clock, processes
+from tidings.local import clock
 from tidings.local.gateway.loopback import LoopbackServer
 from tidings.local.lambdas.runtime_api import Answer, Invocation, RuntimeApi, failure
+from tidings.server import processes
 
 WORKERS_MAX = 2  # per function: enough to show races, few enough for a laptop
 INIT_S = 10.0  # Lambda's limit for importing the handler, apart from the invocation's own

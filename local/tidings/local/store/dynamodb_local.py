@@ -17,9 +17,8 @@ from importlib import resources
 from pathlib import Path
 
 from tidings.aws.config import twin_keys
-from tidings.local import processes
 from tidings.local.problems import EngineFailed, NoJava, NoMaven, WrongSum
-from tidings.server import listening
+from tidings.server import listening, processes
 
 VERSION = "3.1.0"  # the same as in the pom
 START_S = 30.0  # it boots in 1.5 s; a loaded machine may need ten times that

@@ -1,9 +1,9 @@
 """
-Child processes that cannot outlive the twin, however it ends.
+Child processes that cannot outlive their host, however it ends.
 
-On Linux the kernel kills a child when the twin dies (`PR_SET_PDEATHSIG`). Elsewhere only a
-twin that ends in order ends its children; the workers then stop by themselves, because their
-Runtime API is gone.
+On Linux the kernel kills a child when the host dies (`PR_SET_PDEATHSIG`). Elsewhere only a
+host that ends in order ends its children; the workers of a twin then stop by themselves, because
+their Runtime API is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-TERMINATE_S = 2.0  # a child that has not ended by then is killed; the twin ends within 5 s
+TERMINATE_S = 2.0  # a child that has not ended by then is killed; a host ends within 5 s
 
 _PR_SET_PDEATHSIG = 1
 
@@ -63,7 +63,7 @@ class Child:
 async def start(
     command: Sequence[str],
     *,
-    output: IO[bytes],
+    output: IO[bytes] | int,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Child:
@@ -80,7 +80,7 @@ async def start(
             stderr=output,
             env=environment,
             cwd=folder,
-            # A Ctrl-C at the terminal reaches the twin alone, which then ends its children.
+            # A Ctrl-C at the terminal reaches the host alone, which then ends its children.
             start_new_session=True,
             preexec_fn=_tether(),
         )

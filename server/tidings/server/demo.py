@@ -1,0 +1,22 @@
+"""The demo beside a host: a process that posts something to watch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO
+
+from tidings.server import installed, processes
+from tidings.server.processes import Child
+
+
+async def start(repository: Path | None, url: str, output: IO[bytes] | int) -> Child:
+    """
+    Post the history of *repository* to *url*, else that of the checkout, else what is made up.
+
+    It ends with this process, however that ends.
+    """
+    history = repository or installed.find().history
+    what = ["--repo", str(history)] if history else ["--made-up"]
+    command = [sys.executable, "-m", "tidings.client.demo", "--url", url, *what]
+    return await processes.start(command, output=output)
