@@ -229,3 +229,23 @@ def test_the_demo_ends_with_a_killed_server(tmp_path: Path) -> None:
             head = httpx.get(url).json()["head"]
             time.sleep(0.5)
             assert httpx.get(url).json()["head"] == head
+
+
+def test_a_backup_has_what_was_acknowledged(tmp_path: Path) -> None:
+    """Of a server that runs or not; a file that is there is never replaced."""
+    kept, again = tmp_path / "kept.db", tmp_path / "again.db"
+    with Server(data=tmp_path / "data") as running:
+        assert post(running).status_code == 204
+        assert operate(running, "backup", str(kept)).exit_code == 0
+        assert post(running).status_code == 204
+        refused = operate(running, "backup", str(kept))
+        assert refused.exit_code == 1 and "File exists" in refused.stderr
+        running.stop()
+        assert operate(running, "backup", str(again)).exit_code == 0
+    for file, head in ((kept, 1), (again, 2)):
+        restored = tmp_path / file.stem
+        restored.mkdir()
+        file.rename(restored / "feed.db")
+        with Server(data=restored) as running:
+            assert httpx.get(f"{running.url}status").json()["head"] == head
+    assert not list(tmp_path.glob("*.part"))

@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 import uvloop
-from tidings.server import serving
+from tidings.core.errors import Unavailable
+from tidings.server import operating, serving
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S
 from tidings.server.problems import Problem
 from tidings.server.serving import Options
@@ -133,6 +134,36 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
         )
     except Problem as problem:
         click.echo(f"tidings serve: {problem}", err=True)
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--data", type=FOLDER, default=Path("tidings-data"), show_default=True, help="Of the server."
+)
+def backup(target: Path, data: Path) -> None:
+    """
+    Copy the feeds of a server to the new file TARGET, while it runs or not.
+
+    TARGET has everything that was acknowledged when the copy began. To restore it, put it into an
+    empty folder under the name feed.db and serve that. Writers wait while it is copied.
+
+    \b
+    Examples:
+      tidings backup /backups/monday.db
+      tidings backup --data /var/lib/tidings /backups/monday.db
+
+    \b
+    Exit codes:
+      0  TARGET is whole, and on disk
+      1  it is not there; one sentence says why
+      2  usage
+    """
+    try:
+        operating.back_up(data, target)
+    except (Problem, Unavailable) as error:
+        click.echo(f"tidings backup: {error}", err=True)
         sys.exit(1)
 
 

@@ -22,6 +22,8 @@ from tidings.server.sqlite.documents import Documents, DocumentsOf, from_plain, 
 
 FILE, SOCKET = "feed.db", "operator.sock"
 KINDS = frozenset({"profile", "key", "operator-document"})
+BACKUP = "backup"
+BACKUP_S = 3600.0  # for a file of hundreds of gigabytes
 TIMEOUT_S = 10.0  # for an answer: the server commits it
 LINE_BYTES_MAX = 8 * 1024 * 1024  # the users of a feed are one document
 
@@ -43,20 +45,24 @@ class RemoteDocuments:
         return bool(self._ask("replace", feed, name, version, value))
 
     def _ask(self, call: str, *arguments: object) -> Any:
-        plain = [to_plain(each) for each in arguments]
-        line = json.dumps({"kind": self._kind, "call": call, "arguments": plain})
-        try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(TIMEOUT_S)
-                connection.connect(str(self._path))
-                connection.sendall(line.encode() + b"\n")
-                with connection.makefile("rb") as file:
-                    answer = json.loads(file.readline())
-        except (OSError, ValueError) as error:
-            raise Unavailable(f"the server at {self._path} did not answer") from error
-        if "error" in answer:
-            raise Unavailable(answer["error"])
-        return from_plain(answer["value"])
+        return _ask(self._path, self._kind, call, *arguments)
+
+
+def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
+    plain = [to_plain(each) for each in arguments]
+    line = json.dumps({"kind": kind, "call": call, "arguments": plain})
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(BACKUP_S if call == BACKUP else TIMEOUT_S)
+            connection.connect(str(path))
+            connection.sendall(line.encode() + b"\n")
+            with connection.makefile("rb") as file:
+                answer = json.loads(file.readline())
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"the server at {path} did not answer") from error
+    if "error" in answer:
+        raise Unavailable(answer["error"])
+    return from_plain(answer["value"])
 
 
 @contextlib.contextmanager
@@ -72,14 +78,32 @@ def opened(folder: Path) -> Iterator[DocumentsOf]:
     if _answers(folder / SOCKET):
         yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
         return
+    with contextlib.closing(_database(folder)) as database:
+        yield lambda kind: Documents(database, kind)
+
+
+def back_up(folder: Path, target: Path) -> None:
+    """
+    Write what is in *folder* by now to the new file *target*, whether a server runs or not.
+
+    Raises:
+        Problem: there is no such data, or it cannot be opened.
+        Unavailable: *target* is there already, or cannot be written.
+    """
+    if not (folder / FILE).is_file():
+        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
+    if _answers(folder / SOCKET):
+        _ask(folder / SOCKET, "", BACKUP, str(target.resolve()))
+        return
+    with contextlib.closing(_database(folder)) as database:
+        database.back_up(target)
+
+
+def _database(folder: Path) -> Database:
     try:
-        database = Database(folder / FILE)
+        return Database(folder / FILE)
     except CannotOpen as error:
         raise Problem(str(error)) from None
-    try:
-        yield lambda kind: Documents(database, kind)
-    finally:
-        database.close()
 
 
 @contextlib.asynccontextmanager
@@ -90,9 +114,9 @@ async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 line = await reader.readline()
-                said = await asyncio.to_thread(_answered, database, line)
-                writer.write(said.encode() + b"\n")
-                await writer.drain()
+            said = await asyncio.to_thread(_answered, database, line)
+            writer.write(said.encode() + b"\n")
+            await writer.drain()
         writer.close()
 
     path = folder / SOCKET
@@ -107,6 +131,8 @@ async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None
 
 def _answered(database: Database, line: bytes) -> str:
     asked = json.loads(line)
+    if asked["call"] == BACKUP:
+        return _backed_up(database, *asked["arguments"])
     if asked["kind"] not in KINDS or asked["call"] not in ("get", "all", "replace"):
         return json.dumps({"error": f"no such call: {asked['call']} of {asked['kind']}"})
     call = getattr(Documents(database, asked["kind"]), asked["call"])
@@ -115,6 +141,14 @@ def _answered(database: Database, line: bytes) -> str:
     except Unavailable as error:
         return json.dumps({"error": str(error)})
     return json.dumps({"value": to_plain(value)})
+
+
+def _backed_up(database: Database, target: str) -> str:
+    try:
+        database.back_up(Path(target))
+    except Unavailable as error:
+        return json.dumps({"error": str(error)})
+    return json.dumps({"value": None})
 
 
 def _answers(path: Path) -> bool:

@@ -53,6 +53,9 @@ SUBCOMMANDS = {
     "serve": Subcommand(
         "tidings.server.command", "Serve feeds from this process, on one file.", "serve"
     ),
+    "backup": Subcommand(
+        "tidings.server.command", "Copy the feeds of a server to a file.", "serve"
+    ),
     "local": Subcommand(
         "tidings.local.command", "Run Tidings on this machine, without an AWS account.", "local"
     ),

@@ -8,6 +8,7 @@ write-ahead log with `synchronous=FULL` makes a commit durable before it returns
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import contextmanager
 from threading import Lock, get_ident
@@ -196,6 +197,26 @@ class Database:
                 yield self._connection
             finally:
                 self._owner = 0
+
+    def back_up(self, target: Path) -> None:
+        """
+        Write what is committed by now to the new file *target*; writers wait meanwhile.
+
+        Raises:
+            Unavailable: it cannot be written whole; nothing is left of it.
+        """
+        part = target.with_name(f"{target.name}.part")
+        part.unlink(missing_ok=True)
+        try:
+            with self.reading() as sql:
+                sql.execute("VACUUM INTO ?", (str(part),))
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            os.link(part, target)  # which fails where there is one
+        except OSError as error:
+            raise Unavailable(f"{target}: {error.strerror}") from error
+        finally:
+            part.unlink(missing_ok=True)
 
     def delete_expired(self, now_ms: int) -> int:
         """Delete what ended by *now_ms*; how many rows."""
