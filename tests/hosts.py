@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from tidings.server import operating
 from tidings.server.running import Server
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteLog
 
 if TYPE_CHECKING:
     import pytest
+    from tidings.local.running import Twin
 
 NAMES = ("server", "twin")
 
@@ -23,3 +28,36 @@ def host(name: str) -> type[Server]:
 def wanted(config: pytest.Config) -> type[Server]:
     """What the option says."""
     return host(config.getoption("--on"))
+
+
+def raise_floor(host: Server, feed: str, page: int) -> None:
+    """As retention does, but now. A server is stopped for it: its file has one user at a time."""
+    if type(host) is not Server:
+        _raise_floor_of_twin(host, feed, page)
+        return
+    host.stop()
+    with contextlib.closing(Database(host.data / operating.FILE)) as database:
+        SqliteLog(database).raise_floor(feed, page)
+    host.start()
+
+
+def seats(host: Server) -> str:
+    """The coordinator of those that elect a leader beside *host*, as TIDINGS_COORDINATOR."""
+    if type(host) is Server:
+        return (host.data.parent / "seats.db").as_uri()
+    return f"dynamodb://seats?endpoint={_twin(host).dynamodb_url}"
+
+
+def _raise_floor_of_twin(host: Server, feed: str, page: int) -> None:
+    from tidings.aws.dynamodb.log import DynamoDBLog
+    from tidings.local.store import engine, tables
+
+    client = engine.tables_client(_twin(host).dynamodb_url)
+    DynamoDBLog(client, tables.name_of("log"), tables.name_of("control")).raise_floor(feed, page)
+
+
+def _twin(host: Server) -> Twin:
+    from tidings.local.running import Twin
+
+    assert isinstance(host, Twin)
+    return host

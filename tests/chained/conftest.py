@@ -1,5 +1,5 @@
 """
-Three twins: a master, a middle one that copies it, and a far one that copies both.
+Three hosts: a master, a middle one that copies it, and a far one that copies both.
 
 The two copies are started before the master, which most of them find down at first (D12).
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import hosts
 from tests.chained.place import Place, Sources
 from tests.chained.proxy import Way
 
@@ -21,13 +22,13 @@ FEEDS = ("main", "steered", "chosen", "wait", "boot", "latest", "led", "ring")
 
 @dataclass(frozen=True)
 class Chain:
-    """*way* lies between the far twin and the master's feed `led`."""
+    """*way* lies between the far host and the master's feed `led`."""
 
     master: Place
     middle: Place
     far: Place
     way: Way
-    before: dict[str, Any]  # what the middle twin's feed main said before there was a master
+    before: dict[str, Any]  # what the middle one's feed main said before there was a master
 
 
 def _of_middle(master: Place, own: Place) -> Sources:
@@ -49,11 +50,13 @@ def _of_far(master: Place, middle: Place, own: Place, way: Way) -> Sources:
 
 
 @pytest.fixture(scope="package")
-def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
-    names = ("master", "middle", "far")
-    master, middle, far = (Place(tmp_path_factory.mktemp(name)) for name in names)
+def chain(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Chain]:
+    kind, names = hosts.wanted(request.config), ("master", "middle", "far")
+    master, middle, far = (Place(kind, tmp_path_factory.mktemp(name)) for name in names)
     with Way(master.port).serving() as way:
-        seats = f"dynamodb://seats?endpoint={master.dynamodb_url}"
+        seats = hosts.seats(master.host)
         master.chain((*FEEDS, *TOLD), {"ring": {"url": middle.feed("ring")}}, seats)
         middle.chain(FEEDS, _of_middle(master, middle), seats)
         far.chain(FEEDS, _of_far(master, middle, far, way), seats)

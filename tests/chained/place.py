@@ -1,49 +1,55 @@
-"""A twin among others, as producers, consumers and operators see its feeds."""
+"""A host among others, as producers, consumers and operators see its feeds."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import random
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
-from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.local.running import Twin
-from tidings.local.store import engine, tables
+from tidings.server.running import Server
 
 from tests.conformance.listeners import SseListener
+from tests.hosts import raise_floor
 
 PATIENCE_S = 90.0  # a relay that failed for a while tries again within a minute
 LOOK_S = 0.1
-_PORTS = (20_000, 32_000)  # below those that the kernel gives to connections
 
 Entry = tuple[str, str, Any]  # id, event, data
 Sources = dict[str, dict[str, Any]]
 
 
-class Place(Twin):
-    """A twin that is told what to copy before it is started; *data* outlives it."""
+class Place:
+    """A host that is told what to copy before it is started; its *data* outlives it."""
 
-    def __init__(self, data: Path) -> None:
-        super().__init__(data=data)
-        self._move_to(kept_port(), kept_port())
+    def __init__(self, kind: type[Server], data: Path) -> None:
+        self.host = kind(data=data)
+        self.url, self.ws_url, self.port = self.host.url, self.host.ws_url, self.host.port
         self.client = httpx.Client(timeout=30)
-
-    def _move_to(self, port: int, dynamodb_port: int) -> None:
-        self.port, self.dynamodb_port = port, dynamodb_port
-        self.url = f"http://127.0.0.1:{port}/"
-        self.ws_url = f"ws://127.0.0.1:{port}/ws"
-        self.dynamodb_url = f"http://127.0.0.1:{dynamodb_port}"
 
     def chain(self, feeds: Sequence[str], sources: Sources, coordinator: str = "") -> None:
         said = {"TIDINGS_SOURCES": json.dumps(sources), "TIDINGS_COORDINATOR": coordinator}
         settings = [f"--setting={name}={text}" for name, text in said.items() if text]
-        self._arguments = ["--feeds", ",".join(feeds), *settings]
+        self.host.arguments = ["--feeds", ",".join(feeds), *settings]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.host.__exit__(None, None, None)
+
+    def start(self) -> None:
+        self.host.start()
+
+    def kill(self) -> None:
+        self.host.kill()
+
+    def stop(self) -> None:
+        self.host.stop()
 
     def feed(self, name: str) -> str:
         """Its address, as others chain it."""
@@ -94,22 +100,7 @@ class Place(Twin):
 
     def raise_floor(self, name: str, page: int) -> None:
         """As retention does, but now."""
-        client = engine.tables_client(self.dynamodb_url)
-        stored = DynamoDBLog(client, tables.name_of("log"), tables.name_of("control"))
-        stored.raise_floor(name, page)
-
-
-def kept_port() -> int:
-    """
-    A free port that no connection is given by chance.
-
-    Twins are told of each other before they are started, and stopped and started again.
-    """
-    while True:
-        port = random.randint(*_PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+        raise_floor(self.host, name, page)
 
 
 def until(is_so: Callable[[], bool], within_s: float = PATIENCE_S) -> float:

@@ -11,8 +11,6 @@ from tidings.core.replication.selection import Mod
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until
 
-pytestmark = pytest.mark.java
-
 
 @pytest.fixture(scope="module")
 def posted(chain: Chain) -> Chain:

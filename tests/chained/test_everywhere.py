@@ -1,4 +1,4 @@
-"""Clients at every twin of a cluster, through every failure that it is made for, in one go."""
+"""Clients at every host of a cluster, through every failure that it is made for, in one go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import httpx
-import pytest
 
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, until
@@ -17,11 +16,9 @@ from tests.conformance.listeners import Heard
 from tests.e2e.consumers import Consumer, client, fold, raw_sse, without_repeats
 from tests.e2e.consumers import place as place_of
 
-pytestmark = pytest.mark.java
-
 FEED = "led"
 PAUSE_S = 0.4  # between pages: `/log` tells a thousand entries at once
-FAILURES = 6  # a kill, a partition, its end, and each of three twins started anew
+FAILURES = 6  # a kill, a partition, its end, and each of three hosts started anew
 
 
 class Stubborn(threading.Thread):
@@ -88,7 +85,7 @@ def led(chain: Chain, *who: Place) -> None:
 
 def test_D21_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
     """
-    The leader killed, the other one cut off and healed, each twin started anew: what each client
+    The leader killed, the other one cut off and healed, each host started anew: what each client
     holds is the master's state, and no failure repeats more than a page to anybody.
     """
     chain.master.post(FEED, "first")

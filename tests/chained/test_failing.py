@@ -1,4 +1,4 @@
-"""Twins of a chain are killed, cut off and elected while clients listen everywhere."""
+"""Hosts of a chain are killed, cut off and elected while clients listen everywhere."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until
 from tests.conformance.listeners import Heard
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer, client, raw_sse, without_repeats
-
-pytestmark = pytest.mark.java
 
 LAST = "last"
 PROMOTED_S = 30.0  # the promise; on a quiet machine it takes some five
@@ -68,7 +64,7 @@ def led_by(place: Place, other: Place) -> None:
     until(lambda: other.relay("led")["upstream"] == place.feed("led"))
 
 
-def test_D5_D7_D42_a_killed_twin_goes_on_where_it_was(chain: Chain) -> None:
+def test_D5_D7_D42_a_killed_host_goes_on_where_it_was(chain: Chain) -> None:
     """Under load, with clients everywhere: whole pages, in order, none twice, none missing."""
     chain.master.post("main", "first")
     arrived(chain.far, "main", 1)

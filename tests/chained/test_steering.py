@@ -5,12 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until
-
-pytestmark = pytest.mark.java
 
 
 def tidings(place: Place, *words: str) -> subprocess.CompletedProcess[str]:

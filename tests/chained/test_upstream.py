@@ -1,4 +1,4 @@
-"""A feed of a twin over HTTP keeps the contract of an upstream."""
+"""A feed of a host over HTTP keeps the contract of an upstream."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from tests.chained.conftest import TOLD, Chain
 from tests.chained.place import Place, until
 from tests.contract.upstream import UpstreamContract
 
-pytestmark = pytest.mark.java
 _NUMBERS = count()
 
 
 @dataclass
-class OnTwin:
+class OnHost:
     """Implements `Told`."""
 
     place: Place
@@ -46,8 +45,8 @@ def _state(status: dict[str, list[dict[str, int]]]) -> int:
 
 
 @pytest.fixture
-def told(chain: Chain) -> OnTwin:
-    return OnTwin(chain.master, TOLD[next(_NUMBERS)])
+def told(chain: Chain) -> OnHost:
+    return OnHost(chain.master, TOLD[next(_NUMBERS)])
 
 
 class TestHttpUpstream(UpstreamContract): ...

@@ -9,14 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tidings.server import listening
-
-pytestmark = pytest.mark.java
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-WITHIN_S = 400.0  # three starts of a twin, on a machine that is busy
+WITHIN_S = 400.0  # three starts, on a machine that is busy
 _SCRIPT = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -46,7 +43,7 @@ def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
 
 
 def _until_done(shell: subprocess.Popen[str]) -> list[str]:
-    """Its lines up to the last; the twins that it started would hold its output open."""
+    """Its lines up to the last; the servers that it started would hold its output open."""
     stuck = signal.signal(signal.SIGALRM, _give_up)
     signal.alarm(int(WITHIN_S))
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""What the twin's options say of chained feeds."""
+"""What the options of a host say of chained feeds, and how a twin begins to copy them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidings.core.replication.source import FallOff, Role
 from tidings.local import chaining, environment
 from tidings.local.lambdas.runtime_api import Answer
 from tidings.local.options import Options
+from tidings.server import chain_options
 from tidings.server.problems import Problem
 
 URL = "http://127.0.0.1:8042"
@@ -17,9 +18,9 @@ URL = "http://127.0.0.1:8042"
 
 def test_one_option_chains_a_feed() -> None:
     """Of the name that the address says; without one it is the default feed."""
-    assert chaining.chained(Options(chain_from=URL)) == {DEFAULT_FEED: f"{URL}/feeds/main"}
+    assert chain_options.chained(Options(chain_from=URL)) == {DEFAULT_FEED: f"{URL}/feeds/main"}
     orders = Options(chain_from=f"{URL}/feeds/orders/")
-    assert chaining.chained(orders) == {"orders": f"{URL}/feeds/orders"}
+    assert chain_options.chained(orders) == {"orders": f"{URL}/feeds/orders"}
     assert environment.parsed(orders).feeds == {"main", "orders"}
     assert set(environment.parsed(orders).sources) == {"orders"}
 

@@ -38,21 +38,6 @@ from tidings.server.problems import Problem
     metavar="TABLE=JSON",
     help="Tell what is written in a table of the same DynamoDB; may be repeated.",
 )
-@click.option("--chain-from", metavar="URL", help="Copy the feed at this address, and follow it.")
-@click.option(
-    "--chain",
-    "chains",
-    multiple=True,
-    metavar="FEED=URL",
-    help="Copy a feed under a name of its own; may be repeated.",
-)
-@click.option(
-    "--source",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="How it is copied, as docs/CHAINING.md says, e.g. types=video or fall_off=wait.",
-)
-@click.option("--coordinator", default="", metavar="URL", help="Where leaders are elected.")
 @click.option("--verbose", is_flag=True, help="Show the functions' logs.")
 def local(settings: tuple[str, ...], **options: object) -> None:
     """

@@ -14,12 +14,13 @@ from pathlib import Path
 from tidings.aws.config import deployment, metrics, settings, twin_keys
 from tidings.core import errors
 from tidings.core.model.feeds import check_known
-from tidings.local import chaining, installed
+from tidings.local import installed
 from tidings.local.lambdas.workers import Program
 from tidings.local.options import ACCOUNT, PREFIX, REGION, STAGE, Options
 from tidings.local.problems import NoFunctions
 from tidings.local.store import tables
 from tidings.local.streams import table_producers
+from tidings.server import chain_options
 from tidings.server.problems import Problem
 from tidings.server.visitors import Visitors
 
@@ -126,7 +127,7 @@ def _settings(
     archive = options.archive or options.data
     if archive is not None:
         values["TIDINGS_ARCHIVE"] = archive.resolve().as_uri()
-    values |= chaining.settings(options)
+    values |= chain_options.settings(options)
     values |= options.settings
     if function is not None:
         values |= function.environment

@@ -35,7 +35,7 @@ class Twin(Server):
         return ["--endpoint-url", self.dynamodb_url]
 
     def options(self) -> list[str]:
-        options = [*self._arguments, "--port", str(self.port)]
+        options = [*self.arguments, "--port", str(self.port)]
         options += ["--dynamodb-port", str(self.dynamodb_port)]
         if self._data is not None:
             options += ["--data", str(self._data)]

@@ -80,11 +80,30 @@ _OF_FEEDS = (
         help="Post the history of this git repository (default: of the checkout, if there is one).",
     ),
 )
+_OF_COPIES = (
+    click.option(
+        "--chain-from", metavar="URL", help="Copy the feed at this address, and follow it."
+    ),
+    click.option(
+        "--chain",
+        "chains",
+        multiple=True,
+        metavar="FEED=URL",
+        help="Copy a feed under a name of its own; may be repeated.",
+    ),
+    click.option(
+        "--source",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="How it is copied, as docs/CHAINING.md says, e.g. types=video or fall_off=wait.",
+    ),
+    click.option("--coordinator", default="", metavar="URL", help="Where leaders are elected."),
+)
 
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every host: where it listens, and what its feeds are."""
-    for option in reversed((*_OF_ADDRESS, *_OF_FEEDS)):
+    for option in reversed((*_OF_ADDRESS, *_OF_FEEDS, *_OF_COPIES)):
         command = option(command)
     return command
 
@@ -115,6 +134,7 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
       tidings serve --data /var/lib/tidings --feeds main,orders
       tidings serve --host 0.0.0.0 --read-password-file r.txt --ingest-password-file i.txt
       tidings serve --setting TIDINGS_RETENTION_HOURS=24
+      tidings serve --port 8052 --data copy --chain-from http://127.0.0.1:8042/feeds/main
 
     \b
     Exit codes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -42,6 +42,30 @@ class FeedOptions:
     max_age: int = DEFAULT_MAX_AGE_S
     read_password_file: Path | None = None
     ingest_password_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions(FeedOptions):
+    """
+    What every host can be told: where it listens, its feeds, and what they copy.
+
+    *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
+    *settings* replaces the defaults of settings. *chain_from* and *chains* (FEED=URL) are copied,
+    *source* says how (NAME=VALUE), *coordinator* where leaders are elected.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8042
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+    feeds: str = "main"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    chain_from: str | None = None
+    chains: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    coordinator: str = ""
+    demo_repo: Path | None = None
+    demo: bool = False
 
 
 def wanted(options: FeedOptions) -> Change | None:

@@ -77,6 +77,7 @@ from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
 from tidings.server.sqlite.log import SqliteClaims, SqliteLog
 from tidings.server.sqlite.settings import (
     SqliteConsumers,
+    SqliteCoordinator,
     SqliteKeys,
     SqliteOperatorDocuments,
     SqliteProfiles,
@@ -168,7 +169,7 @@ class Settled:
 
 class Host:
     """
-    A feed on the file at *path*, in the running event loop.
+    A feed on the file at *path*, in the running event loop. At *coordinator* leaders are elected.
 
     *endpoints* has what each function of `web.routes` answers with; those that append in groups
     are in `GROUPED`.
@@ -176,9 +177,10 @@ class Host:
 
     GROUPED = frozenset({"ingest", "publish"})
 
-    def __init__(self, path: Path, settings: Shared) -> None:
+    def __init__(self, path: Path, settings: Shared, coordinator: Path | None = None) -> None:
         self.settings = settings
         self.database = Database(path)
+        self._elections = Database(coordinator, shared=True) if coordinator else None
         loop = asyncio.get_running_loop()
         self.metrics: Counter[str] = Counter()
         self._counting = Lock()
@@ -201,7 +203,14 @@ class Host:
         for feed in self.settings.feeds:
             self.waker.ring(feed, STATE)
         for feed in self.settings.sources:
+            self._free(feed)
             self.waker.ring(feed, RELAY)
+
+    def _free(self, feed: str) -> None:
+        """Take the relay away from a process that was killed: this one alone has the file."""
+        relay = self.relays.relay(feed)
+        if relay.owner:
+            self.relays.write(relay, replace(relay, owner="", lease_until_ms=0))
 
     async def stop(self) -> None:
         """End all threads, and let go of the file."""
@@ -211,6 +220,8 @@ class Host:
         with self.database.transaction():
             pass  # with the checkpoints that were not written yet
         self.database.close()
+        if self._elections:
+            self._elections.close()
 
     def sweep(self) -> None:
         """What a schedule does once a minute."""
@@ -265,9 +276,10 @@ class Host:
             STATE: Runs(STATE, state, lambda: STATE_REST),
             PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest),
         }
-        if self.settings.sources:
-            relay = Runs(RELAY, lambda feed: self._relayer(feed).run(feed), lambda: RELAY_REST)
-            self.waker.runs[RELAY] = relay
+        self.waker.relays = {
+            feed: Runs(RELAY, lambda feed: self._relayer(feed).run(feed), lambda: RELAY_REST)
+            for feed in self.settings.sources
+        }
 
     def _push_rest(self) -> float:
         return PUSH_REST if self.sockets.count else IDLE_REST
@@ -465,8 +477,18 @@ class Host:
     def _relay_control(self) -> RelayControl:
         settings = self.settings
         return RelayControl(
-            self.relays, settings.sources, settings.feeds, self.reader, self.waker, now_ms, None
+            self.relays,
+            settings.sources,
+            settings.feeds,
+            self.reader,
+            self.waker,
+            now_ms,
+            self._coordinator,
         )
+
+    @cached_property
+    def _coordinator(self) -> SqliteCoordinator | None:
+        return SqliteCoordinator(self._elections) if self._elections else None
 
     def _relayer(self, feed: str) -> Relayer:
         """For one run: its upstream is asked with the password of *feed*."""
@@ -497,7 +519,7 @@ class Host:
             new_id,
             self.count,
             self.settings.page_ms,
-            None,
+            self._coordinator,
         )
 
     # Maintenance.

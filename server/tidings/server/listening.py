@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 from pathlib import Path
 
 from tidings.server.problems import PortBusy, Problem
 
 BACKLOG = 1024  # clients that come back at once after a restart
+PORTS = (20_000, 32_000)  # Linux gives those from 32,768 on to connections
 CONNECT_EVERY_S = 0.02  # the engine boots in about a second; a closer look only costs CPU
 
 
@@ -57,11 +59,16 @@ def listen_at(path: Path) -> socket.socket:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that is free now; nobody keeps it for the caller."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """
+    A port of the loopback interface that is free now.
+
+    It is none that the kernel gives to outgoing connections, so that a host finds it again.
+    """
+    while True:
+        port = random.randrange(*PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 async def wait_until_open(place: int | Path, timeout_s: float) -> None:

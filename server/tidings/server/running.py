@@ -27,7 +27,8 @@ class Server:
     """
     A server on a free port, from `__enter__` (it serves) to `__exit__` (it has ended).
 
-    Several can run beside each other. *arguments* go to `tidings serve` as they are; without
+    Several can run beside each other. *arguments* go to `tidings serve` as they are,
+    and may be others before `start`; without
     *data* the feed ends with this object. After `kill` or `stop`, `start` runs it again on the
     same port, so that clients find it.
     """
@@ -36,7 +37,7 @@ class Server:
     module = "tidings.server"
 
     def __init__(self, *arguments: str, data: Path | None = None) -> None:
-        self._arguments: Sequence[str] = arguments
+        self.arguments: Sequence[str] = arguments
         self._data = data
         self._process: subprocess.Popen[str] | None = None
         self._errors = tempfile.NamedTemporaryFile("w+")  # noqa: SIM115 lives as long as the server
@@ -113,7 +114,7 @@ class Server:
 
     def options(self) -> list[str]:
         """What the command is started with."""
-        return [*self._arguments, "--port", str(self.port), "--data", str(self.data)]
+        return [*self.arguments, "--port", str(self.port), "--data", str(self.data)]
 
     def errors(self) -> str:
         """What it has written to stderr."""

@@ -12,19 +12,20 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import uvicorn
 from tidings.core import limits
 from tidings.core.errors import Rejected
-from tidings.server import demo, feed_options, installed, listening, operating
+from tidings.server import chain_options, demo, feed_options, installed, listening, operating
 from tidings.server.app import ServerApp
-from tidings.server.feed_options import FeedOptions
+from tidings.server.feed_options import HostOptions
 from tidings.server.host import Host
 from tidings.server.problems import Problem
 from tidings.server.sqlite.database import CannotOpen
 from tidings.server.visitors import Visitors
 from tidings.web import settings as shared
-from tidings.web.settings import Shared
+from tidings.web.settings import Setting, Shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,31 +37,26 @@ SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over w
 MESSAGE_BYTES_MAX = 128 * 1024  # of a WebSocket client, as on a stage
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
+SETTINGS = (
+    *shared.SHARED,
+    Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: file:///PATH, which all open"),
+)
+
 Ready = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Options(FeedOptions):
+class Options(HostOptions):
     """
-    *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
-    *data* is the folder of the feed; *settings* replaces what the *environment* says, and that
-    the defaults of `tidings.web.settings`.
-    *unix_socket* is listened on instead of host and port.
+    *data* is the folder of the feed. *settings* replaces what the *environment* says, and that
+    the defaults of `SETTINGS`. *unix_socket* is listened on instead of host and port.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8042
     unix_socket: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    allow_hosts: tuple[str, ...] = ()
-    allow_origins: tuple[str, ...] = ()
     data: Path = Path("tidings-data")
-    feeds: str = "main"
-    settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    demo_repo: Path | None = None
-    demo: bool = False
 
     @property
     def is_private(self) -> bool:
@@ -77,11 +73,11 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
     os.umask(0o077)  # of the file that it makes
     sys.setswitchinterval(SWITCH_S)
-    settings = parsed(options)
+    settings, coordinator = parsed(options)
     change = feed_options.wanted(options)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
-        host = _host(options, settings)
+        host = _host(options, settings, coordinator)
         stack.push_async_callback(host.stop)
         if change is not None:
             feed_options.apply(host.stored_profiles, settings.feeds, change)
@@ -101,12 +97,14 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         await stopped.wait()
 
 
-def parsed(options: Options) -> Shared:
+def parsed(options: Options) -> tuple[Shared, Path | None]:
     """
+    The settings, and the file where leaders are elected.
+
     Raises:
         Problem: a setting is unknown, or its value breaks its rule.
     """
-    known = {setting.variable for setting in shared.SHARED}
+    known = {setting.variable for setting in SETTINGS}
     for variable in options.settings:
         if variable not in known:
             raise Problem(f"--setting {variable}: there is no such setting")
@@ -115,19 +113,35 @@ def parsed(options: Options) -> Shared:
         "TIDINGS_OPEN": "true" if options.is_private else "false",
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
         **{name: text for name, text in options.environment.items() if name in known},
+        **chain_options.settings(options),
         **options.settings,
     }
     try:
-        return shared.parse(shared.values_of(said, shared.SHARED), coordinated=False)
+        values = shared.values_of(said, SETTINGS)
+        coordinator = _coordinator(values["TIDINGS_COORDINATOR"])
+        return shared.parse(values, coordinated=coordinator is not None), coordinator
     except (shared.WrongSetting, shared.MissingSetting, Rejected) as error:
         raise Problem(str(error)) from None
 
 
-def _host(options: Options, settings: Shared) -> Host:
+def _coordinator(text: str) -> Path | None:
+    """
+    Raises:
+        WrongSetting: it is no file: URL with an absolute path.
+    """
+    if not text:
+        return None
+    parts = urlsplit(text)
+    if parts.scheme != "file" or parts.netloc or len(parts.path) < 2 or parts.query:
+        raise shared.WrongSetting("TIDINGS_COORDINATOR", text, "must be file:///PATH on a server")
+    return Path(unquote(parts.path))
+
+
+def _host(options: Options, settings: Shared, coordinator: Path | None) -> Host:
     options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
     try:
-        return Host(options.data / operating.FILE, settings)
+        return Host(options.data / operating.FILE, settings, coordinator)
     except CannotOpen as error:
         raise Problem(str(error)) from None
 

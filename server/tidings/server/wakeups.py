@@ -15,6 +15,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import TidingsError
+from tidings.core.replication.replica import RELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,10 +51,13 @@ class Runs:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Finish the run that was begun, and end the thread."""
+        """Begin no run any more."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
+
+    def join(self) -> None:
+        """Behind `stop`: wait for the run that was begun."""
         if self._thread.is_alive():
             self._thread.join()
 
@@ -66,6 +70,8 @@ class Runs:
                 log.warning("follower stopped: %s %s: %s", self._name, feed, error)
                 self._again(feed)
             except Exception:
+                if self._stopped:  # and the file is closed
+                    return
                 log.exception("follower failed: %s %s", self._name, feed)
                 self._again(feed)
             time.sleep(min(PAUSE_S_MAX, self._rest() * (time.monotonic() - began_s)))
@@ -86,27 +92,36 @@ class Runs:
 
 
 class Wakeups:
-    """Implements `Waker`: *replay* runs the catch-up of a connection."""
+    """
+    Implements `Waker`: *replay* runs the catch-up of a connection.
+
+    *runs* are by follower. A run of a relay waits for its upstream, so *relays* are by feed.
+    """
 
     def __init__(self, replay: Callable[[str], None]) -> None:
         self._replay = replay
         self.runs: dict[str, Runs] = {}
+        self.relays: dict[str, Runs] = {}
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """No lease outlives its holder here, so there is nothing to look on at."""
-        if follower in self.runs:
-            self.runs[follower].wake(feed)
+        runs = self.relays.get(feed) if follower == RELAY else self.runs.get(follower)
+        if runs is not None:
+            runs.wake(feed)
 
     def replay(self, connection_id: str) -> None:
         self._replay(connection_id)
 
     def start(self) -> None:
-        for each in self.runs.values():
+        for each in (*self.runs.values(), *self.relays.values()):
             each.start()
 
     def stop(self) -> None:
-        for each in self.runs.values():
+        """Finish the runs that were begun, but for relays: they may wait for an upstream."""
+        for each in (*self.runs.values(), *self.relays.values()):
             each.stop()
+        for each in self.runs.values():
+            each.join()
 
 
 class _Listening:

@@ -57,6 +57,7 @@ MIGRATIONS = (
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
 _EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")
+SHARED_WAIT_S = 2.0  # for another process's turn: each writes some bytes
 
 
 class CannotOpen(Exception):
@@ -68,20 +69,21 @@ class Database:
     The file at *path*, created where there is none.
 
     *before_commit* is called within each transaction, as its last part. *committed* is called
-    behind it with the feeds whose log has grown, in the thread that committed.
+    behind it with the feeds whose log has grown, in the thread that committed. A *shared* file is
+    opened by several processes, which take turns.
 
     Raises:
         CannotOpen: another process holds it, a newer release wrote it, or it is no such file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
         self.before_commit: Callable[[sqlite3.Connection], None] = _nothing
         self.committed: Callable[[Set[str]], None] = _nothing
         self._grown: set[str] = set()
         self._turn = Lock()
         self._owner = 0  # the thread whose turn it is
         try:
-            self._connection = _connected(path)
+            self._connection = _connected(path, shared=shared)
         except sqlite3.Error as error:
             raise CannotOpen(f"{path}: {_reason(error)}") from error
         try:
@@ -245,10 +247,16 @@ class Database:
                 )
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path,
+        timeout=SHARED_WAIT_S if shared else 0,
+        isolation_level=None,
+        check_same_thread=False,
+    )
     try:
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if not shared:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")  # only this takes the lock

@@ -1,0 +1,96 @@
+"""What the command line says of chained feeds, as the settings of a deployment say it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.model.numbers import whole
+from tidings.core.replication.source_settings import RESTART_OFFSET_MAX
+from tidings.server.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidings.server.feed_options import HostOptions
+
+_LISTS = ("types", "parents")
+_NUMBERS = ("restart_offset", "leaders")
+
+
+def chained(options: HostOptions) -> dict[str, str]:
+    """
+    The addresses that are copied, by the feed that copies them.
+
+    Raises:
+        Problem: an option names no feed.
+    """
+    urls = {}
+    if options.chain_from:
+        url = _of_a_feed(options.chain_from)
+        urls[unquote(url.rpartition("/")[2])] = url
+    for text in options.chains:
+        feed, equals, url = text.partition("=")
+        if not equals:
+            raise Problem(f"--chain {text}: must be FEED=URL")
+        urls[feed] = _of_a_feed(url)
+    if options.source and not urls:
+        raise Problem("--source says how a feed is chained: it needs --chain-from or --chain")
+    return urls
+
+
+def settings(options: HostOptions) -> dict[str, str]:
+    """
+    Those of this host beside the others; none where nothing is chained.
+
+    Raises:
+        Problem: see `chained`.
+    """
+    urls = chained(options)
+    elections = {"TIDINGS_COORDINATOR": options.coordinator} if options.coordinator else {}
+    if not urls:
+        return elections
+    feeds = dict.fromkeys([*filter(None, options.feeds.split(",")), *urls])
+    said = dict(_said(options))
+    sources = {feed: {"url": url, **_addressed(options, feed, said)} for feed, url in urls.items()}
+    return {
+        "TIDINGS_FEEDS": ",".join(feeds),
+        "TIDINGS_SOURCES": json.dumps(sources),
+        **elections,
+    }
+
+
+def _of_a_feed(url: str) -> str:
+    """*url* with the feed it means by itself."""
+    plain = url.rstrip("/")
+    return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
+
+
+def _said(options: HostOptions) -> Iterator[tuple[str, Any]]:
+    for text in options.source:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Problem(f"--source {text}: must be NAME=VALUE")
+        if name in _LISTS:
+            yield name, value.split(",")
+        elif name in _NUMBERS:
+            yield name, _number(value)
+        else:
+            yield name, value
+
+
+def _number(value: str) -> int | str:
+    """What is none is left as it is, for `source_settings` to refuse with its rule."""
+    try:
+        return whole(value, 0, RESTART_OFFSET_MAX)
+    except ValueError:
+        return value
+
+
+def _addressed(options: HostOptions, feed: str, said: dict[str, Any]) -> dict[str, Any]:
+    """An elected host is at the address where it listens, unless it says another one."""
+    if said.get("role") != "elected" or "address" in said or not options.port:
+        return said
+    return said | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}
