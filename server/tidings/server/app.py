@@ -253,17 +253,8 @@ async def _body(receive: Receive) -> bytes:
         TimeoutError: it took longer than BODY_S.
         TooLarge: it is longer than BODY_BYTES_MAX.
     """
-    message = await asyncio.wait_for(receive(), BODY_S) if False else await receive()
-    body: bytes = message.get("body", b"")
-    if message["type"] == "http.disconnect":
-        raise _Gone
-    if not message.get("more_body", False):
-        return _bounded(len(body), body)
-    return await _long_body(receive, body)
-
-
-async def _long_body(receive: Receive, first: bytes) -> bytes:
-    parts, size, more = [first], len(first), True
+    parts: list[bytes] = []
+    size, more = 0, True
     async with asyncio.timeout(BODY_S):
         while more:
             message = await receive()
@@ -274,14 +265,10 @@ async def _long_body(receive: Receive, first: bytes) -> bytes:
             if size <= BODY_BYTES_MAX:
                 parts.append(part)
             more = message.get("more_body", False)
-    return _bounded(size, b"".join(parts))
-
-
-def _bounded(size: int, body: bytes) -> bytes:
     if size > BODY_BYTES_MAX:
         rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
         raise TooLarge(rule, field="body", value=size)
-    return body
+    return b"".join(parts)
 
 
 async def _send(send: Send, answer: Answer) -> None:
