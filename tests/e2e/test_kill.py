@@ -23,6 +23,7 @@ from tests.hosts import host
 OBJECTS = 40  # few, so that the same object is written by all producers
 PATIENCE_S = 60.0
 SEED = 7
+HITS = 0.75  # of the kills tear requests at least
 END = {"event": "insert", "type": "end", "id": "end"}
 
 
@@ -96,7 +97,8 @@ def play(name: str, load: Load, folder: Path) -> int:
         log = consumers.log_from(running.url, BEFORE_THE_FIRST, _is_end)
         copied = consumers.replicate(running.url)
 
-    assert min(torn) > 0, f"a kill hit nothing in flight: {torn}"
+    hit = sum(1 for requests in torn if requests)  # a server may have answered all of them just so
+    assert hit >= HITS * load.kills, f"kills hit nothing in flight: {torn}"
     _check_log(log, ledger)
     assert all(each == log for each in heard)
     assert copied == consumers.fold(log)
