@@ -69,7 +69,7 @@ def step_is_closed(scene: Scene, name: str) -> None:
             text = _text(_socket(scene, name))
         except ConnectionClosed:
             return
-        assert scene.token not in text, f"heard {text}"
+        assert "changedResourceId" in text and scene.token not in text, f"heard {text}"
 
 
 def step_publish(scene: Scene, items: list[dict[str, Any]]) -> None:
