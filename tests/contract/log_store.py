@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tidings.core import limits
 from tidings.core.counters import Taken
+from tidings.core.errors import Yielded
 from tidings.core.model.pages import Page, encode, filler
 
 from tests.contract.stores import Stores
@@ -38,6 +40,25 @@ class LogStoreContract:
             stores.log.take(feed, operations)
         assert stores.log.taken(feed) == Taken(3, 101)
         assert stores.log.taken(f"{feed}-other") == Taken(0, 0)
+
+    def test_a_log_that_was_yielded_gives_no_number(self, stores: Stores, feed: str) -> None:
+        """Whoever has one writes its page; nothing is counted; it can be taken back."""
+        number = stores.log.take(feed, 2)
+        stores.log.yield_to(feed, "https://b.example/feeds/main")
+        for _ in range(2):
+            with pytest.raises(Yielded) as refused:
+                stores.log.take(feed, 1)
+            assert refused.value.master == "https://b.example/feeds/main"
+        assert stores.log.put(feed, page(number, "ours")) == "ours"
+        assert stores.log.taken(feed) == Taken(1, 2, "https://b.example/feeds/main")
+        stores.log.take(f"{feed}-other")
+
+        stores.log.yield_to(feed, "")
+        assert stores.log.take(feed) == 2
+        stores.log.yield_to(f"{feed}-new", "https://b.example/feeds/new")
+        with pytest.raises(Yielded):
+            stores.log.take(f"{feed}-new")
+        assert stores.log.head(f"{feed}-new") == 0
 
     def test_the_first_of_two_writers_wins(self, stores: Stores, feed: str) -> None:
         """The second one learns the first one's append id and writes nothing."""

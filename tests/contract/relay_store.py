@@ -47,6 +47,7 @@ def full(feed: str) -> Relay:
         upstream_read_ms=AT + 2,
         master_read_ms=AT + 3,
         upstream_head=8,
+        upstream_ended=True,
         page_at_ms=AT + 4,
         transitions=5,
         changed_ms=AT + 5,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.counters import Taken
+from tidings.core.errors import Yielded
 from tidings.core.log.renewal import Round
 from tidings.core.model.pages import Page, Pages
 
@@ -23,6 +24,7 @@ _PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page beside its body
 class _Feed:
     head: int = 0
     operations: int = 0
+    successor: str = ""
     floor: int = 1
     pages: dict[int, Page] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of `pages`, sorted
@@ -44,9 +46,15 @@ class MemoryLog:
 
     def take(self, feed: str, operations: int = 0) -> int:
         with self._lock:
+            if self._feeds[feed].successor:
+                raise Yielded(feed, self._feeds[feed].successor)
             self._feeds[feed].head += 1
             self._feeds[feed].operations += operations
             return self._feeds[feed].head
+
+    def yield_to(self, feed: str, successor: str) -> None:
+        with self._lock:
+            self._feeds[feed].successor = successor
 
     def put(self, feed: str, page: Page) -> str:
         with self._lock:
@@ -106,7 +114,8 @@ class MemoryLog:
 
     def taken(self, feed: str) -> Taken:
         with self._lock:
-            return Taken(self._feeds[feed].head, self._feeds[feed].operations)
+            log = self._feeds[feed]
+            return Taken(log.head, log.operations, log.successor)
 
     def floor(self, feed: str) -> int:
         with self._lock:

@@ -36,7 +36,7 @@ class MemoryUpstream:
         portioner, feed = self._at(url)
         try:
             found = portioner.pages(feed, after, selection, size)
-            if not found.pages and not found.pending and block_s:
+            if not (found.pages or found.pending or found.standing.ended) and block_s:
                 self._waits(block_s)
                 found = portioner.pages(feed, after, selection, size)
         except (LogFellOff, OtherLog):

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -90,7 +90,7 @@ class Producer:
 
 
 async def _status(app: ServerApp, body: bytes) -> int:
-    statuses = []
+    statuses: list[int] = []
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body}
@@ -207,7 +207,7 @@ class Stepped(Coroutine[Any, Any, Any]):
     def close(self) -> None:
         self._coroutine.close()
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         raise NotImplementedError
 
 
@@ -231,7 +231,7 @@ async def _crashing(folder: Path, seed: int) -> Crashes:
         crashes.consumers = [Consumer(app) for _ in range(CONSUMERS)]
         asyncio.get_running_loop().set_task_factory(
             lambda loop, coroutine, **more: asyncio.Task(
-                Stepped(coroutine, crashes.at_await),  # type: ignore[arg-type]
+                Stepped(coroutine, crashes.at_await),
                 loop=loop,
                 **more,
             )

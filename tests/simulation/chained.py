@@ -192,7 +192,16 @@ class Deployment:
     def control(self) -> RelayControl:
         reader = Reader(self.log, self.log, self.followers, self._now, self._count)
         sources = {FEED: self.source}
-        return RelayControl(self.relays, sources, FEEDS, reader, MemoryWaker(), self._now)
+        return RelayControl(
+            self.relays,
+            sources,
+            FEEDS,
+            reader,
+            self.log,
+            MemoryWaker(),
+            self._now,
+            limits.TTL_SLACK_MS,
+        )
 
     def _now(self) -> int:
         return self.world.scheduler.now_ms

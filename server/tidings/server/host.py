@@ -47,6 +47,7 @@ from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.commit_times import CopiedUntil
+from tidings.core.replication.copies import Copies
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.replica import RELAY
 from tidings.core.replication.replicate import Relayer
@@ -189,6 +190,7 @@ class Host:
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
         self.writer = Writer(self.database)
         self._stores()
+        self._copies = Copies(settings.sources, lambda: self.relays, now_ms)
         self.waker = Wakeups(self._replay_soon)
         self._follow()
         self.database.before_commit = self.followers.write
@@ -259,7 +261,7 @@ class Host:
         follower = Follower(
             self.followers,
             self.reader,
-            Filler(self.reader, self.settings.page_ms, self.settings.sources),
+            Filler(self.reader, self.settings.page_ms, self._copies),
             self.waker,
             now_ms,
             sleep_ms,
@@ -306,7 +308,7 @@ class Host:
             one_by_one,
             self._removed_parents_reader,
             self.profiles,
-            self.settings.sources,
+            self._copies,
         )
 
     # Stores.
@@ -370,7 +372,7 @@ class Host:
 
     @cached_property
     def writable(self) -> WriteGuard:
-        return WriteGuard(self.settings.sources, lambda feed: self.relays.relay(feed).master)
+        return WriteGuard(self._copies, lambda feed: self.relays.relay(feed).master)
 
     @cached_property
     def appender(self) -> Appender:
@@ -404,7 +406,7 @@ class Host:
             self._removed_parents_reader,
             None,
             Losses(self.profiles),
-            CopiedUntil(self.settings.sources, self.relays),
+            CopiedUntil(self._copies, self.relays),
         )
 
     @cached_property
@@ -424,7 +426,7 @@ class Host:
 
     @cached_property
     def portioner(self) -> Portioner:
-        return Portioner(self.catch_up, self.settings.sources, self.relays)
+        return Portioner(self.catch_up, self._copies, self.relays, self.log)
 
     # WebSockets.
 
@@ -481,8 +483,10 @@ class Host:
             settings.sources,
             settings.feeds,
             self.reader,
+            self.log,
             self.waker,
             now_ms,
+            settings.page_ms,
             self._coordinator,
         )
 
@@ -620,7 +624,7 @@ class Host:
             self.states,
             self.followers,
             self.reader,
-            Filler(self.reader, self.settings.page_ms, self.settings.sources),
+            Filler(self.reader, self.settings.page_ms, self._copies),
             now_ms,
             sleep_ms,
             new_id,
@@ -640,5 +644,5 @@ class Host:
             now_ms,
             self.settings.feeds,
             False,
-            self.settings.sources,
+            self._copies,
         )

@@ -12,6 +12,7 @@ from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.copies import Copies
 from tidings.core.replication.election import Elector
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.replica import Relay
@@ -152,8 +153,10 @@ class Node:
             self.sources,
             FEEDS,
             scene.reader,
+            scene.log,
             scene.waker,
             scene.clock,
+            PAGE_MS,
             self.coordinator,
         )
 
@@ -202,7 +205,11 @@ class Node:
 
     @property
     def portioner(self) -> Portioner:
-        return Portioner(self.scene.catch_up, self.sources, self.relays)
+        return Portioner(self.scene.catch_up, self.copies, self.relays, self.scene.log)
+
+    @property
+    def copies(self) -> Copies:
+        return Copies(self.sources, lambda: self.relays, self.scene.clock)
 
 
 class Chain:

@@ -10,17 +10,20 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_of_argument
 from tidings.client.cli.render import cell, compact, table
 from tidings.client.cli.render import show as print_table
+from tidings.client.errors import Refused
 from tidings.client.transport.feed_api import Answer, FeedApi
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+AGAIN_S = 0.5  # the last pages of an upstream come within a second
 EVERY_S = 2.0  # an election takes some seconds: what changes within one is no news to a person
 _LIST = ("feed", "status", "role", "page", "lag_pages", "lag_ms", "upstream", "error")
 _MEMBERS = ("address", "role", "page", "heard_ms_ago", "gone")
 _ENDS = ("min", "max")
 _APART = ("members", "copy", *_ENDS)  # shown each in a way of its own
-_WELL = ("running", "master")
+_WELL = ("running", "master", "yielded")
+_NOT_WHOLE = "not_whole"
 _NAME_CHARS = 21
 
 _feed = click.argument("feed")
@@ -37,6 +40,8 @@ def relays() -> None:
       tidings relays pause main                read nothing until it is resumed
       tidings relays reset main --to everything --why "restored from a backup"
       tidings relays password main secret.txt  what the upstream asks for
+      tidings relays yield main --to https://NEW/feeds/main --url http://OLD
+      tidings relays promote main --url https://NEW   when it has every page
     """
 
 
@@ -121,6 +126,58 @@ _add(
 def reset(to: str, why: str, place: Place) -> None:
     """Give up the log that is here and begin anew; its readers learn it, as of any lost log."""
     _act(place, "reset", {"to": to, "why": why})
+
+
+@relays.command("yield", epilog=EXIT_CODES)
+@_feed
+@click.option(
+    "--to", required=True, metavar="URL", help="The feed that goes on: https://HOST/feeds/NAME."
+)
+@place_of_argument
+def yield_(to: str, place: Place) -> None:
+    """
+    Refuse producers from now on: they are told to post to the feed at --to, which copies this one.
+
+    Readers are served as before. `promote` makes the copy the master.
+    """
+    with place.asking() as api:
+        relay = api.ask("POST", "relay/yield", body={"to": to})
+    click.echo(f"{place.feed} ends with page {relay['head']:,}; producers are sent to {to}")
+
+
+@relays.command(epilog=EXIT_CODES)
+@_feed
+@click.option(
+    "--why", metavar="TEXT", help="Do it though pages may be missing, or after a yield; it is kept."
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.IntRange(0),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the last pages of the feed that yielded.",
+)
+@place_of_argument
+def promote(why: str | None, wait_s: int, place: Place) -> None:
+    """
+    Take producers from now on: this feed goes on with the log that it copied.
+
+    It is refused until its upstream has yielded and every page is here. Where the upstream is
+    lost, --why says so. With --why, a feed that yielded takes producers again.
+    """
+    until_s = time.monotonic() + wait_s
+    with place.asking() as api:
+        while True:
+            try:
+                relay = api.ask("POST", "relay/promote", body={"why": why} if why else {})
+                break
+            except Refused as refused:
+                if refused.code != _NOT_WHOLE or time.monotonic() >= until_s:
+                    raise
+                time.sleep(AGAIN_S)
+    click.echo(f"{place.feed} takes posts behind page {relay['head']:,}")
 
 
 @relays.command(epilog=EXIT_CODES)

@@ -54,6 +54,7 @@ MIGRATIONS = (
         kind TEXT, feed TEXT, name TEXT, version INTEGER, body TEXT,
         PRIMARY KEY (kind, feed, name)) WITHOUT ROWID;
     """,
+    "ALTER TABLE heads ADD COLUMN successor TEXT DEFAULT ''",
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
 _EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")

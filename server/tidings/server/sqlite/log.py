@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.counters import Taken
+from tidings.core.errors import Yielded
 from tidings.core.log.idempotency import Claim
 from tidings.core.log.renewal import Round
 from tidings.core.model.pages import Page, Pages
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
     from tidings.server.sqlite.database import Database
 
+_TAKE = (
+    "INSERT INTO heads (feed, page, operations) VALUES (?, 1, ?) ON CONFLICT DO UPDATE"
+    " SET page = page + 1, operations = operations + excluded.operations WHERE successor = ''"
+    " RETURNING page"
+)
 _PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -36,12 +42,10 @@ class SqliteLog:
 
     def take(self, feed: str, operations: int = 0) -> int:
         with self._database.transaction() as sql:
-            sql.execute(
-                "INSERT INTO heads (feed, page, operations) VALUES (?, 1, ?) ON CONFLICT DO UPDATE"
-                " SET page = page + 1, operations = operations + excluded.operations",
-                (feed, operations),
-            )
-            return _number(sql, "SELECT page FROM heads WHERE feed = ?", feed)
+            taken = sql.execute(_TAKE, (feed, operations)).fetchone()
+            if taken is None:
+                raise Yielded(feed, self.taken(feed).successor)
+            return int(taken[0])
 
     def put(self, feed: str, page: Page) -> str:
         with self._database.transaction() as sql:
@@ -96,8 +100,16 @@ class SqliteLog:
 
     def taken(self, feed: str) -> Taken:
         with self._database.reading() as sql:
-            statement = "SELECT page, operations FROM heads WHERE feed = ?"
+            statement = "SELECT page, operations, successor FROM heads WHERE feed = ?"
             return Taken(*(sql.execute(statement, (feed,)).fetchone() or (0, 0)))
+
+    def yield_to(self, feed: str, successor: str) -> None:
+        with self._database.transaction() as sql:
+            sql.execute(
+                "INSERT INTO heads (feed, successor) VALUES (?, ?) ON CONFLICT DO UPDATE"
+                " SET successor = excluded.successor",
+                (feed, successor),
+            )
 
     def raise_head(self, feed: str, page: int) -> None:
         with self._database.transaction() as sql:

@@ -18,11 +18,13 @@ class Taken:
     """
     What a feed's counter says: the last page number, and the operations numbers were taken for.
 
-    Requests that died between number and page are among them.
+    Requests that died between number and page are among them. No number is taken any more where
+    there is a *successor*: the address of the feed that goes on with the next one.
     """
 
     page: int
     operations: int
+    successor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,11 @@ class NothingDone(Rejected):
     code = "nothing_done"
 
 
+class NotWhole(Rejected):
+    status = 409
+    code = "not_whole"
+
+
 class ConsumerFellOff(Rejected):
     status = 410
     code = "fell_off"
@@ -290,12 +295,19 @@ class Chained(Rejected):
     status = 409
     code = "chained"
 
-    def __init__(self, feed: str, master: str) -> None:
-        super().__init__(f"is a copy of {master}: post there", field="feed", value=feed)
+    def __init__(self, feed: str, master: str, rule: str = "is a copy of") -> None:
+        super().__init__(f"{rule} {master}: post there", field="feed", value=feed)
         self.master = master
 
     def body(self) -> dict[str, object]:
         return super().body() | {"master": self.master}
+
+
+class Yielded(Chained):
+    """Another feed goes on with the log: *master* is its address."""
+
+    def __init__(self, feed: str, master: str) -> None:
+        super().__init__(feed, master, "is continued by")
 
 
 class LogFellOff(Rejected):

@@ -153,4 +153,4 @@ def narrowed(asked: Asked, allowed: Allowed) -> Asked:
 
 
 def _is_empty(portion: Portion) -> bool:
-    return not portion.pages and not portion.pending
+    return not (portion.pages or portion.pending or portion.standing.ended)

@@ -11,6 +11,7 @@ from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core import limits
 from tidings.core.counters import Taken
+from tidings.core.errors import Yielded
 from tidings.core.model.pages import Page, Pages
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ class DynamoDBLog:
     def take(self, feed: str, operations: int = 0) -> int:
         """Should botocore send it twice, a number is lost and becomes a hole: no harm."""
         values = {":one": number(1), ":operations": number(operations)}
-        add = "ADD #page :one, #operations :operations"
-        return head.decode(self._control.update(head.key(feed), add, values, returns="UPDATED_NEW"))
+        add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
+        try:
+            taken = self._control.update(head.key(feed), add, values, free, returns="UPDATED_NEW")
+        except ConditionFailed as failed:
+            raise Yielded(feed, head.taken(failed.item).successor) from None
+        return head.decode(taken)
 
     def put(self, feed: str, page_: Page) -> str:
         try:
@@ -62,6 +67,13 @@ class DynamoDBLog:
 
     def taken(self, feed: str) -> Taken:
         return head.taken(self._control.get(head.key(feed)) or {})
+
+    def yield_to(self, feed: str, successor: str) -> None:
+        if successor:
+            values = {":to": text(successor)}
+            self._control.update(head.key(feed), "SET #successor = :to", values)
+        else:
+            self._control.update(head.key(feed), "REMOVE #successor", {})
 
     def floor(self, feed: str) -> int:
         return floor.decode(self._control.get(floor.key(feed)) or {})

@@ -6,11 +6,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters
 
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.relays import DynamoDBRelays
     from tidings.core.replication.commit_times import CopiedUntil
+    from tidings.core.replication.source import Sources
     from tidings.core.replication.write_guard import WriteGuard
 
 
@@ -23,10 +25,21 @@ def store() -> DynamoDBRelays:
 
 
 @cache
+def copies() -> Sources:
+    """The feeds that are copies now. Most deployments have none: then nothing is loaded."""
+    sources = adapters.settings().sources
+    if not sources:
+        return sources
+    from tidings.core.replication.copies import Copies
+
+    return Copies(sources, store, now_ms)
+
+
+@cache
 def copied_until() -> CopiedUntil:
     from tidings.core.replication.commit_times import CopiedUntil
 
-    return CopiedUntil(adapters.settings().sources, store())
+    return CopiedUntil(copies(), store())
 
 
 @cache
@@ -34,7 +47,7 @@ def writable() -> WriteGuard:
     """Keeps writers off chained feeds; only a refusal loads what tells where to post instead."""
     from tidings.core.replication.write_guard import WriteGuard
 
-    return WriteGuard(adapters.settings().sources, _master)
+    return WriteGuard(copies(), _master)
 
 
 def _master(feed: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidings.aws.config.settings import WrongSetting
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms, sleep_ms
-from tidings.aws.wiring import adapters, auth, catchup, ingest
+from tidings.aws.wiring import adapters, auth, catchup, chained, ingest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ def _pusher() -> Handler:
         Threads(adapters.SPREAD_WORKERS),
         adapters.departure_reader(),
         adapters.profiles(),
-        adapters.settings().sources,
+        chained.copies(),
     )
 
 
@@ -229,6 +229,6 @@ def status() -> Status:
         now_ms,
         settings.feeds,
         settings.archive != "",
-        settings.sources,
+        chained.copies(),
     )
     return Status(reporter, settings.feeds, settings.url_prefix)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.wiring import adapters, auth
+from tidings.aws.wiring import adapters, auth, chained
 
 if TYPE_CHECKING:
     from tidings.core.ingest.ingest import Ingester
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 @cache
 def appender() -> Appender:
     from tidings.aws.dynamodb.claims import DynamoDBClaims
-    from tidings.aws.wiring import chained
     from tidings.core.log.append import Appender
 
     claims = DynamoDBClaims(clients.dynamodb(), adapters.settings().control_table)
@@ -60,4 +59,4 @@ def operations() -> Operations:
 def filler() -> Filler:
     from tidings.core.log.reader import Filler
 
-    return Filler(adapters.reader(), adapters.settings().page_ms, adapters.settings().sources)
+    return Filler(adapters.reader(), adapters.settings().page_ms, chained.copies())

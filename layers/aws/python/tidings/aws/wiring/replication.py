@@ -47,8 +47,10 @@ def control() -> RelayControl:
         settings.sources,
         settings.feeds,
         adapters.reader(),
+        adapters.log(),
         adapters.waker(),
         now_ms,
+        settings.page_ms,
         coordinator(),
     )
 
@@ -94,7 +96,7 @@ def portioner() -> Portioner:
     """What is told to those who copy a feed of ours, one that is a copy itself among them."""
     from tidings.core.replication.serve import Portioner
 
-    return Portioner(catchup.catch_up(), adapters.settings().sources, chained.store())
+    return Portioner(catchup.catch_up(), chained.copies(), chained.store(), adapters.log())
 
 
 @cache

@@ -18,6 +18,9 @@ class LogStore(Protocol):
         The next page number; each caller gets a number of its own, starting with 1.
 
         *operations* of the request that asks are counted in the same write: see `Intake`.
+
+        Raises:
+            Yielded: another feed goes on with the log.
         """
         ...
 
@@ -55,7 +58,15 @@ class Intake(Protocol):
     """What the counter of a feed knows of producers."""
 
     def taken(self, feed: str) -> Taken:
-        """The last number taken, and the operations that numbers were taken for."""
+        """The last number taken, the operations that numbers were taken for, the successor."""
+        ...
+
+    def yield_to(self, feed: str, successor: str) -> None:
+        """
+        From now on `take` gives no number, because the feed at *successor* goes on with the log.
+
+        Whoever took one before may still write its page. "" takes it back.
+        """
         ...
 
 

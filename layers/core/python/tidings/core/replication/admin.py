@@ -3,6 +3,9 @@ What operators ask and want of chained feeds: how they are, pause, resume, shutd
 
 Each action is one conditional write of the relay; its runner finds it with its next write. What
 would change nothing is refused.
+
+A feed moves in two steps: its master yields to a copy, so that nobody gets a page number there any
+more, and the copy, once it has every page, is promoted and goes on with the next number.
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ from tidings.core.errors import (
     InvalidRelay,
     NotChained,
     NothingDone,
+    NotWhole,
     Unavailable,
 )
 from tidings.core.model.cursors import Place, parse
 from tidings.core.model.feeds import check_known
+from tidings.core.model.pages import filler
 from tidings.core.model.timestamps import from_ms
-from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted
+from tidings.core.replication import source_settings
+from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted, succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.followers.stores import Waker
     from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import Intake
     from tidings.core.model.pages import Page
     from tidings.core.replication.clusters import Member
     from tidings.core.replication.replica import Relay
@@ -51,21 +58,33 @@ class Action(Enum):
     SHUTDOWN = "shutdown"
     START = "start"  # again, with what is saved
     RESET = "reset"  # begin anew
+    YIELD = "yield"  # refuse producers: another feed goes on with the log
+    PROMOTE = "promote"  # take producers from now on
 
 
-_FIELDS = {Action.RESET: frozenset({"to", "why"})}
+YIELDED = "yielded"  # the status of a feed that producers have left
+_FIELDS = {
+    Action.RESET: frozenset({"to", "why"}),
+    Action.YIELD: frozenset({"to"}),
+    Action.PROMOTE: frozenset({"why"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RelayControl:
-    """*feeds* are all of the deployment. Without a *coordinator* no members are told."""
+    """
+    *feeds* are all of the deployment, *sources* those that its settings chain. *log* and *intake*
+    are where producers append. Without a *coordinator* no members are told.
+    """
 
     store: RelayStore
     sources: Sources
     feeds: frozenset[str]
     reader: Reader
+    intake: Intake
     waker: Waker
     clock: Clock
+    page_ms: int
     coordinator: Coordinator | None = None
 
     def listed(self, feed: str) -> Told:
@@ -85,13 +104,13 @@ class RelayControl:
         check_known(feed, self.feeds)
         source = self.sources.get(feed)
         if source is None:
-            local = {"feed": feed, "source": "", "role": MASTER, "status": MASTER}
-            return {**local, **self._ends(feed)}
+            return {"feed": feed, "source": "", **self._master_told(feed), **self._ends(feed)}
         relay, now = self.store.relay(feed), self.clock()
         return {
             "feed": feed,
             "source": source.url,
             **_standing(relay),
+            **(self._master_told(feed) if relay.wanted is Wanted.PROMOTED else {}),
             **_progress(relay, now),
             **_trouble(relay),
             **self._ends(feed),
@@ -108,13 +127,15 @@ class RelayControl:
             NothingDone: it would change nothing.
         """
         check_known(feed, self.feeds)
-        source = self.sources.get(feed)
-        if source is None:
-            raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
-        asked = _checked(action, fields)
+        source, asked = self.sources.get(feed), _checked(action, fields)
+        if source is None or (asked is not Action.RESET and self._is_promoted(feed)):
+            self._act_as_master(feed, asked, fields)
+            return self.told(feed)
         for _ in range(_ATTEMPTS_MAX):
             before = self.store.relay(feed)
             after = self._after(before, source, asked, fields)
+            if asked is Action.PROMOTE:
+                self.intake.yield_to(feed, "")  # to whomever, when it was a master before
             if self.store.write(before, replace(after, changed_ms=self.clock())):
                 self.waker.ring(feed, RELAY)
                 return self.told(feed)
@@ -123,10 +144,48 @@ class RelayControl:
     def _after(
         self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]
     ) -> Relay:
+        if action is Action.YIELD:
+            rule = f"is a copy of {source.url}: only a feed that producers post to can yield"
+            raise InvalidRelay(rule, field="feed", value=relay.feed)
+        if action is Action.PROMOTE:
+            return promoted(relay, source, fields)
         if action is not Action.RESET:
             return changed(relay, action)
         here = max(relay.checkpoint, self.reader.log.head(relay.feed))
         return reset(relay, here, source.restart_offset, fields)
+
+    def _master_told(self, feed: str) -> Told:
+        successor = self.intake.taken(feed).successor
+        if not successor:
+            return {"role": MASTER, "status": MASTER}
+        return {"role": MASTER, "status": YIELDED, "successor": successor}
+
+    def _is_promoted(self, feed: str) -> bool:
+        return self.store.relay(feed).wanted is Wanted.PROMOTED
+
+    def _act_as_master(self, feed: str, action: Action, fields: Mapping[str, object]) -> None:
+        """
+        Raises:
+            NotChained, NothingDone, InvalidRelay: see `act`.
+            Unavailable: nobody knows whether it was done.
+        """
+        successor = self.intake.taken(feed).successor
+        if action is Action.YIELD:
+            to = _address(fields.get("to"))
+            if successor == to:
+                raise NothingDone(f"has yielded to {to}", field="feed", value=feed)
+            number = 0 if successor else self.reader.log.take(feed)
+            self.intake.yield_to(feed, to)
+            if number:  # a page that holds nothing wakes those who copy, who learn of the end
+                now = self.clock()
+                self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
+        elif action is Action.PROMOTE and successor:
+            _why(fields)
+            self.intake.yield_to(feed, "")
+        elif action is Action.PROMOTE:
+            raise NothingDone("takes posts already", field="feed", value=feed)
+        else:
+            raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
 
     def _ends(self, feed: str) -> Told:
         """The first and the last page of the log, as those who read it see them."""
@@ -172,6 +231,30 @@ def changed(relay: Relay, action: Action) -> Relay:
     raise NothingDone(rule, field="feed", value=relay.feed)
 
 
+def promoted(relay: Relay, source: Source, fields: Mapping[str, object]) -> Relay:
+    """
+    *relay* of a feed that copies nothing any more.
+
+    Raises:
+        NotWhole: its upstream may have more than is here, and nobody said why that is given up.
+        InvalidRelay: a field breaks its rule.
+    """
+    lacks = ""
+    if not source.selection.is_everything:
+        lacks = "copies a part of its upstream"
+    elif relay.copy is not None:
+        lacks = "is still copying the state of its upstream"
+    elif not relay.is_whole:
+        lacks = (
+            f"may lack pages: {relay.upstream or source.url} has not yielded, or not all is here"
+        )
+    if relay.copy is not None or (lacks and "why" not in fields):
+        raise NotWhole(lacks, field="feed", value=relay.feed)
+    why = _why(fields) if "why" in fields else relay.why
+    free = replace(relay, owner="", lease_until_ms=0, why=why)
+    return replace(succeeded(free), wanted=Wanted.PROMOTED)
+
+
 def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, object]) -> Relay:
     """
     *relay* as it begins anew: with the upstream's state, with its next page, or behind an event.
@@ -182,13 +265,26 @@ def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, obj
     Raises:
         InvalidRelay: a field breaks its rule.
     """
+    why = _why(fields)
+    copy = _wanted_copy(fields.get("to"), here, restart_offset)
+    wanted = Wanted.RUN if relay.wanted is Wanted.PROMOTED else relay.wanted
+    anew = replace(relay, wanted=wanted, checkpoint=here, copy=copy, why=why)
+    return restarted(anew if here == relay.checkpoint else replace(anew, seconds=0))
+
+
+def _why(fields: Mapping[str, object]) -> str:
     why = fields.get("why")
     if not isinstance(why, str) or not why.strip() or len(why) > limits.WHY_CHARS_MAX:
         rule = f"must say why in 1 to {limits.WHY_CHARS_MAX} characters; it is kept"
         raise InvalidRelay(rule, field="why", value=why)
-    copy = _wanted_copy(fields.get("to"), here, restart_offset)
-    anew = replace(relay, checkpoint=here, copy=copy, why=why.strip())
-    return restarted(anew if here == relay.checkpoint else replace(anew, seconds=0))
+    return why.strip()
+
+
+def _address(to: object) -> str:
+    try:
+        return source_settings.feed_url(to, "to")
+    except source_settings.WrongSource:
+        raise InvalidRelay(source_settings.URL_RULE, field="to", value=to) from None
 
 
 def _wanted_copy(to: object, here: int, restart_offset: int) -> Copy:

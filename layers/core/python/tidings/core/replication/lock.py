@@ -29,6 +29,7 @@ class Seen:
     upstream_read_ms: int
     master_read_ms: int
     upstream_head: int
+    upstream_ended: bool
     master: str
     via: tuple[str, ...]
 
@@ -91,6 +92,7 @@ class Hold:
             upstream_read_ms=now,
             master_read_ms=max(known.master_read_ms, read_ms),
             upstream_head=standing.head,
+            upstream_ended=standing.ended,
             master=standing.master or url,
             via=(*standing.via, self.relay.id),
         )
@@ -98,7 +100,11 @@ class Hold:
     @property
     def has_news(self) -> bool:
         """Whether those who read us should know at once what the upstream said."""
-        return self._seen is not None and self._seen.via != self.relay.via
+        seen, known = self._seen, self.relay
+        return seen is not None and (seen.via, seen.upstream_ended) != (
+            known.via,
+            known.upstream_ended,
+        )
 
     def _held(self, relay: Relay) -> Relay:
         until_ms = self.clock() + limits.RELAY_LEASE_MS

@@ -28,6 +28,7 @@ class Wanted(Enum):
     RUN = "running"
     PAUSE = "paused"  # keeps its seat and its place, reads nothing
     SHUTDOWN = "shutdown"  # gives up its seat as well, until it is started
+    PROMOTED = "promoted"  # copies nothing any more: producers post here
 
 
 class Condition(Enum):
@@ -87,8 +88,9 @@ class Relay:
     page that ever was here.
 
     *owner* holds it until *lease_until_ms*. After *failures* in a row the next attempt is due at
-    *attempt_ms*. *upstream* is the address that was read last, *term* the fence of the seat that
-    a leader holds. *why* is what its operator said with the last reset.
+    *attempt_ms*. *upstream* is the address that was read last, *upstream_ended* that its log goes
+    on elsewhere behind page *upstream_head*, *term* the fence of the seat that a leader holds.
+    *why* is what its operator said with the last reset or promotion.
     """
 
     feed: str
@@ -114,6 +116,7 @@ class Relay:
     upstream_read_ms: int = 0
     master_read_ms: int = 0
     upstream_head: int = 0
+    upstream_ended: bool = False
     page_at_ms: int = 0
     transitions: int = 0
     changed_ms: int = 0
@@ -128,6 +131,11 @@ class Relay:
     def stands(self) -> bool:
         """Whether only an operator gets it going again."""
         return self.condition in (Condition.FELL_OFF, Condition.OTHER_LOG, Condition.CYCLE)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything is here that the upstream will ever have."""
+        return self.upstream_ended and self.copy is None and self.checkpoint >= self.upstream_head
 
     @property
     def status(self) -> str:

@@ -128,7 +128,7 @@ class _Run:
     def _wanted(self) -> bool:
         """Who is paused keeps its seat, which takes a run."""
         relay = self.relay
-        if relay.stands or relay.wanted is Wanted.SHUTDOWN:
+        if relay.stands or relay.wanted in (Wanted.SHUTDOWN, Wanted.PROMOTED):
             return False
         return relay.wanted is Wanted.RUN or self.source.role is Role.ELECTED
 
@@ -264,6 +264,8 @@ class _Run:
             self._append_all(groups, portion.filtered)
         else:
             self._idle()
+            if standing.ended:  # the answer came at once
+                self._wait()
 
     def _is_ours(self) -> bool:
         """

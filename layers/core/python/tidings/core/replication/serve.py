@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidings.core.catchup.catchup import CatchUp
+    from tidings.core.log.stores import Intake
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
     from tidings.core.replication.stores import RelayStore
@@ -118,12 +119,13 @@ class Portioner:
     Tells pages and rows of any feed, also of one that is a copy itself.
 
     It remembers the last place of each feed that it found to be right, so that those who stand at
-    the end are not checked again each time.
+    the end are not checked again each time. *intake* knows which log has ended.
     """
 
     catch_up: CatchUp
     sources: Sources
     relays: RelayStore | None = None
+    intake: Intake | None = None
     _right: dict[str, Place] = field(default_factory=dict)
 
     def pages(self, feed: str, after: Place, selection: Selection, size: int) -> Portion:
@@ -151,6 +153,8 @@ class Portioner:
             self._check(feed, after, found.pop(0))
             if run is not None and run.more and not found:  # one that fills a read by itself
                 return self.pages(feed, after, selection, size)
+        if not found:
+            standing = replace(standing, ended=self._has_ended(feed, standing))
         return self._portion(feed, _reached(standing, found), found, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
@@ -180,6 +184,13 @@ class Portioner:
         master = relay.master or source.url
         via = relay.via or ((relay.id,) if relay.id else ())
         return Standing(floor, relay.checkpoint, state, master, via, relay.master_read_ms)
+
+    def _has_ended(self, feed: str, standing: Standing) -> bool:
+        """Whether all pages of a log that was yielded are told; a number may be in flight."""
+        if self.intake is None or standing.master:
+            return False
+        taken = self.intake.taken(feed)
+        return taken.successor != "" and standing.head >= taken.page
 
     def _check(self, feed: str, after: Place, page: Page) -> None:
         if page.seconds != after.seconds:

@@ -121,7 +121,13 @@ def _check_role(source: Source, coordinated: bool) -> None:
         raise WrongSource("role: a cluster and its leaders are for the role elected")
 
 
-def _url(value: object, field: str) -> str:
+def feed_url(value: object, field: str) -> str:
+    """
+    The address of a feed, as others chain it.
+
+    Raises:
+        WrongSource: it is none.
+    """
     try:
         parts = urlsplit(_text(value, field))
         plain = not (parts.query or parts.fragment or parts.username or parts.password)
@@ -135,7 +141,7 @@ def _url(value: object, field: str) -> str:
 
 
 def _address(value: object, field: str) -> str:
-    return "" if value is None else _url(value, field)
+    return "" if value is None else feed_url(value, field)
 
 
 def _text(value: object, field: str) -> str:
@@ -195,7 +201,7 @@ def _cluster(value: object, field: str) -> str:
 
 
 _FIELDS: dict[str, Callable[[object, str], Any]] = {
-    "url": _url,
+    "url": feed_url,
     **dict.fromkeys(filters.FIELDS, _names),
     "share": _share,
     "fall_off": _fall_off,

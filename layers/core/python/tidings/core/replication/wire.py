@@ -30,7 +30,8 @@ class Standing:
     *floor* is the first page in its log, *head* the last one that can be read; pages up to
     *state* are in its state. *master* is the address that its producers post to, "" for itself;
     *via* are the ids of the chained feeds that it came through, the latest last.
-    *master_read_ms* is when its master was last read, now where it is the master.
+    *master_read_ms* is when its master was last read, now where it is the master. *ended*: no
+    page follows *head*, because another feed goes on with the log.
     """
 
     floor: int
@@ -39,6 +40,7 @@ class Standing:
     master: str = ""
     via: tuple[str, ...] = ()
     master_read_ms: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +153,5 @@ def _standing(head: dict[str, Any]) -> Standing:
         master=str(head["master"]),
         via=tuple(map(str, head["via"])),
         master_read_ms=int(head["master_read_ms"]),
+        ended=bool(head.get("ended", False)),  # older releases do not say it
     )

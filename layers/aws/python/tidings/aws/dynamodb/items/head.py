@@ -2,12 +2,12 @@
 head: the last page number taken of a feed, a counter.
 
 Key: `head#<feed>`, `-`. It only ever grows; without it the feed is new. `operations` counts
-what numbers were taken for, in the same write.
+what numbers were taken for, in the same write. No number is taken where there is a `successor`.
 """
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items.attributes import Item, number_of, text
+from tidings.aws.dynamodb.items.attributes import Item, number_of, text, text_of
 from tidings.core.counters import Taken
 
 
@@ -22,4 +22,4 @@ def decode(item: Item) -> int:
 
 def taken(item: Item) -> Taken:
     """All of it, for reports."""
-    return Taken(decode(item), number_of(item, "operations"))
+    return Taken(decode(item), number_of(item, "operations"), text_of(item, "successor"))
