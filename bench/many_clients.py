@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from .sections import Section
 from .workload import ndjson, operations
@@ -23,26 +24,31 @@ _FILES = 16_384  # three for each client: its own, the gateway's, the way to the
 
 
 def measure(count: int = 1_000, seconds: int = 20) -> Section:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
     with Twin() as twin:
-        started = time.perf_counter()
-        with _listeners(twin, count) as listeners:
-            assert listeners.stdin is not None and listeners.stdout is not None
-            assert listeners.stdout.readline() == "connected\n"
-            connected = time.perf_counter() - started
-            _post_one(twin.url)
-            assert listeners.stdout.readline() == "listening\n"
-            posted = _post(twin.url, seconds)
-            listeners.stdin.write(json.dumps(posted) + "\n")
-            listeners.stdin.flush()
-            found = json.loads(listeners.stdout.readline())
+        connected, found = heard(twin, count, seconds)
     return _section(count, seconds, connected, found)
 
 
-def _listeners(twin: Twin, count: int) -> subprocess.Popen[str]:
+def heard(host: Server, count: int, seconds: int) -> tuple[float, dict[str, Any]]:
+    """How long *count* clients of each kind took to connect, and by kind what they heard."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
+    started = time.perf_counter()
+    with _listeners(host, count) as listeners:
+        assert listeners.stdin is not None and listeners.stdout is not None
+        assert listeners.stdout.readline() == "connected\n"
+        connected = time.perf_counter() - started
+        _post_one(host.url)
+        assert listeners.stdout.readline() == "listening\n"
+        posted = _post(host.url, seconds)
+        listeners.stdin.write(json.dumps(posted) + "\n")
+        listeners.stdin.flush()
+        return connected, json.loads(listeners.stdout.readline())
+
+
+def _listeners(host: Server, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "bench.listening", twin.url, twin.ws_url, str(count)],
+        [sys.executable, "-m", "bench.listening", host.url, host.ws_url, str(count)],
         cwd=_ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -77,7 +83,7 @@ def _section(count: int, seconds: int, connected: float, found: dict[str, Any]) 
     rows = [
         (
             f"{names[kind]}, POST to receipt",
-            f"p50 {_late(each, 0.5):,} ms, p99 {_late(each, 0.99):,} ms",
+            f"p50 {late(each, 0.5):,} ms, p99 {late(each, 0.99):,} ms",
         )
         for kind, each in found.items()
     ]
@@ -101,7 +107,7 @@ def _section(count: int, seconds: int, connected: float, found: dict[str, Any]) 
     )
 
 
-def _late(found: dict[str, Any], share: float) -> int:
+def late(found: dict[str, Any], share: float) -> int:
     """Milliseconds within which *share* of all events came."""
     total = sum(events for _, events in found["late_ms"])
     seen = 0

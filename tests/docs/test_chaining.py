@@ -1,4 +1,4 @@
-"""The commands of docs/CHAINING.md, as the one script they are."""
+"""The commands of CHAINING.md and GROWING.md, as the one script that each of them is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tidings.server import listening
 
 ROOT = Path(__file__).parents[2]
@@ -19,12 +20,29 @@ _SCRIPT = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
     """Chained, left alone by a kill, and read on when the master is back."""
-    (script,) = _SCRIPT.findall((ROOT / "docs/CHAINING.md").read_text())
+    said = _lines_of("docs/CHAINING.md", tmp_path)
+    assert sum("video/x32" in line for line in said) == 4  # posted, and told three times
+    assert sum("video/x33" in line for line in said) == 2
+    assert any(line.split() == ["status", "running"] for line in said)
+
+
+@pytest.mark.java
+def test_a_feed_moves(tmp_path: Path) -> None:
+    """From a server to a twin, with its log."""
+    said = _lines_of("docs/guides/GROWING.md", tmp_path)
+    assert sum("video/x32" in line for line in said) == 3
+    assert sum("video/x33" in line for line in said) == 2
+    assert "main takes posts behind page 2" in said
+
+
+def _lines_of(page: str, folder: Path) -> list[str]:
+    """What the script of *page* says."""
+    (script,) = _SCRIPT.findall((ROOT / page).read_text())
     for port in ("8042", "8052"):
         script = script.replace(port, str(listening.free_port()))
     shell = subprocess.Popen(
         ["bash", "-e", "-c", f"{script}\necho done"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         text=True,
@@ -35,11 +53,8 @@ def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
     finally:
         os.killpg(shell.pid, signal.SIGTERM)
         shell.communicate(timeout=60)
-
     assert said[-1] == "done"
-    assert sum("video/x32" in line for line in said) == 4  # posted, and told three times
-    assert sum("video/x33" in line for line in said) == 2
-    assert any(line.split() == ["status", "running"] for line in said)
+    return said
 
 
 def _until_done(shell: subprocess.Popen[str]) -> list[str]:

@@ -13,14 +13,15 @@ from tidings.local.running import Twin
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/guides/*.md"))]
 _FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MOVING = re.compile(r"^## Moving from oplog\n.*?^## ", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
 _DYNAMODB = "http://127.0.0.1:8044"
 _OF_THE_AGENT = "8043"  # the port in docs/AGENT.md, which tests/agent/test_page.py runs
-_AS_A_SCRIPT = "CHAINING.md"  # its commands depend on each other: tests/docs/test_chaining.py
+# Their commands depend on each other: tests/docs/test_chaining.py.
+_AS_A_SCRIPT = ("CHAINING.md", "GROWING.md")
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
 # What a command does is run elsewhere: it is this very run, or takes an account or minutes.
@@ -33,7 +34,7 @@ ELSEWHERE = {
     "make sim": "tests/simulation, and .ci/run with few seeds",
     "make real-dump": "tests/real_dumps/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
-    ".venv/bin/tidings local --port 8052 --chain-from"
+    ".venv/bin/tidings serve --port 8052 --data copy --chain-from"
     " http://127.0.0.1:8042/feeds/main": "tests/docs/test_chaining.py",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
     " http://127.0.0.1:8042": "tests/lake",
@@ -57,7 +58,7 @@ def fenced(page: Path) -> Iterator[str]:
 _COMMANDS = {
     command: page.name
     for page in DOCUMENTS
-    if page.name != _AS_A_SCRIPT
+    if page.name not in _AS_A_SCRIPT
     for command in fenced(page)
     if command not in ELSEWHERE and _OF_THE_AGENT not in command
 }
