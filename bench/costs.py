@@ -32,7 +32,7 @@ _REPLAYED = 100_000  # operations; what is kept is of a million
 
 
 def measure() -> Section:
-    """Measure, keep the figures, and write docs/COSTS.md of them."""
+    """Measure, keep the figures, and write docs/operations/COSTS.md of them."""
     with calls.running() as functions:
         used = {name: _mean(found) for name, found in _paths(functions)}
         sizes = _sizes(functions)
@@ -49,7 +49,7 @@ def measure() -> Section:
         rows,
         notes=[
             f"Means of {_ROUNDS} calls of the deployed handlers in one process, on DynamoDB Local. "
-            "docs/COSTS.md is computed from these figures, which are kept in bench/costs.json."
+            "docs/operations/COSTS.md is computed from these figures, which are kept in bench/costs.json."
         ],
     )
 

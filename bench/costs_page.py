@@ -1,4 +1,4 @@
-"""docs/COSTS.md, of what was measured and of list prices."""
+"""docs/operations/COSTS.md, of what was measured and of list prices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra import prices
 from . import bill
 from .bill import SIZES, Bill, Line
 
-PAGE = Path(__file__).parents[1] / "docs" / "COSTS.md"
+PAGE = Path(__file__).parents[1] / "docs" / "operations" / "COSTS.md"
 MEASURED = Path(__file__).parent / "costs.json"
 
 SMALLEST = 0.05  # dollars: what is less is told in one line

@@ -4,7 +4,7 @@
 The release before this one is deployed and updated to this one, while a client has a cursor and a
 connection; the conformance suite runs against what came of it; then it is destroyed, and a stage
 that keeps its data as well. What agreement with an emulator is worth, and where this one differs
-from AWS, is in docs/EMULATORS.md.
+from AWS, is in docs/operations/TESTING.md.
 """
 
 from __future__ import annotations

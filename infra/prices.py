@@ -1,5 +1,5 @@
 """
-List prices of AWS, in dollars: what docs/COSTS.md and the dashboard reckon with.
+List prices of AWS, in dollars: what docs/operations/COSTS.md and the dashboard reckon with.
 
 Of one Region and one date; free tiers and discounts are left out. Where yours differ, change
 this table and run `python -m bench.costs_page`.

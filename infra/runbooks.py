@@ -1,8 +1,8 @@
-"""Which section of docs/RUNBOOKS.md an alarm leads to."""
+"""Which section of docs/operations/RUNBOOKS.md an alarm leads to."""
 
 from __future__ import annotations
 
-PAGE = "docs/RUNBOOKS.md"
+PAGE = "docs/operations/RUNBOOKS.md"
 # By how an alarm's name ends; the first that fits counts.
 SECTIONS = {
     "Invocations": "a-schedule-does-not-run",

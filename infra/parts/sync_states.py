@@ -1,5 +1,5 @@
 """
-The states of a sync, in Amazon States Language; docs/SYNC.md draws them.
+The states of a sync, in Amazon States Language; docs/guides/SYNC.md draws them.
 
 The execution's data grow from step to step: `request` as it came, `sync` (checked), `judged` (what
 the plan says, what of it is applied), `answer` (somebody's), `error`, `report`. What is decided is

@@ -1,4 +1,4 @@
-"""docs/AGENT.md: its commands work, and it names what there is."""
+"""docs/guides/AGENT.md: its commands work, and it names what there is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidings.agent import command
 from tests.agent.processes import Agent
 from tests.agent.target import running
 
-PAGE = (Path(__file__).parents[2] / "docs/AGENT.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/guides/AGENT.md").read_text()
 LINES = [
     line
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.S | re.M)

@@ -20,7 +20,7 @@ _SCRIPT = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
     """Chained, left alone by a kill, and read on when the master is back."""
-    said = _lines_of("docs/CHAINING.md", tmp_path)
+    said = _lines_of("docs/guides/CHAINING.md", tmp_path)
     assert sum("video/x32" in line for line in said) == 4  # posted, and told three times
     assert sum("video/x33" in line for line in said) == 2
     assert any(line.split() == ["status", "running"] for line in said)

@@ -13,13 +13,17 @@ from tidings.local.running import Twin
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/guides/*.md"))]
+DOCUMENTS = [
+    page
+    for pages in ("*.md", "docs/*.md", "docs/guides/*.md", "docs/operations/*.md", "docs/design/*.md")
+    for page in sorted(ROOT.glob(pages))
+]
 _FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MOVING = re.compile(r"^## Moving from oplog\n.*?^## ", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
 _DYNAMODB = "http://127.0.0.1:8044"
-_OF_THE_AGENT = "8043"  # the port in docs/AGENT.md, which tests/agent/test_page.py runs
+_OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/agent/test_page.py runs
 # Their commands depend on each other: tests/docs/test_chaining.py.
 _AS_A_SCRIPT = ("CHAINING.md", "GROWING.md")
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself

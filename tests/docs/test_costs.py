@@ -1,4 +1,4 @@
-"""docs/COSTS.md: what was measured makes this page, and its arithmetic is right."""
+"""docs/operations/COSTS.md: what was measured makes this page, and its arithmetic is right."""
 
 from __future__ import annotations
 

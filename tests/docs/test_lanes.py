@@ -1,4 +1,4 @@
-"""docs/LANES.md and docs/DEPLOY.md name what there is."""
+"""docs/operations/TESTING.md and docs/operations/DEPLOY.md name what there is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from infra import cdk_cli, settings, stage_on_emulator
 from tests import conftest
 
 ROOT = Path(__file__).parents[2]
-LANES = (ROOT / "docs" / "LANES.md").read_text()
-DEPLOY = (ROOT / "docs" / "DEPLOY.md").read_text()
-EMULATORS = (ROOT / "docs" / "EMULATORS.md").read_text()
+LANES = (ROOT / "docs/operations/TESTING.md").read_text()
+DEPLOY = (ROOT / "docs/operations/DEPLOY.md").read_text()
 _PATH = re.compile(r"`((?:tests|infra)/[\w./-]+)`")
 _ROW = re.compile(r"^\| (.+?) \| ([x-]) \| ([x-]) \| ([x-]) \| ([x-]) \| ([x-]) \| (.+) \|$", re.M)
 _PLACES = ("memory", "twin", "MiniStack", "LocalStack", "AWS")
@@ -63,7 +62,7 @@ def test_the_markers_are_those_of_the_suite() -> None:
 def test_the_cdk_that_is_named_is_the_one_that_is_run() -> None:
     """In both pages, in the version of the deploy lane."""
     assert set(re.findall(r"aws-cdk@([\d.]+)", DEPLOY)) == {cdk_cli.VERSION}
-    assert f"({cdk_cli.VERSION})" in EMULATORS
+    assert f"({cdk_cli.VERSION})" in LANES
 
 
 def test_the_settings_of_a_stage_that_are_named_are_its_fields() -> None:
@@ -77,6 +76,6 @@ def test_the_settings_of_a_stage_that_are_named_are_its_fields() -> None:
 
 def test_cases_left_out_on_the_emulator_are_told() -> None:
     """Each with its reason, in the page as in the code."""
-    missing = [case for case in stage_on_emulator.NOT_HERE if f"`{case}`" not in EMULATORS]
+    missing = [case for case in stage_on_emulator.NOT_HERE if f"`{case}`" not in LANES]
 
     assert missing == []

@@ -1,4 +1,4 @@
-"""The way from oplog in README.md, line by line, and the Python of docs/CLIENT.md."""
+"""The way from oplog in MOVING.md, line by line, and the Python of docs/guides/CLIENT.md."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 def test_moving_from_oplog_in_ten_lines(shell: Shell, tmp_path: Path) -> None:
     """Each line runs, in order; at the end every producer and every consumer has moved."""
-    found = _SECTION.search((ROOT / "README.md").read_text())
+    found = _SECTION.search((ROOT / "docs/guides/MOVING.md").read_text())
     assert found is not None
     lines = found[1].strip().splitlines()
     said = [shell.run(line) for line in lines]
@@ -90,7 +90,7 @@ def test_moving_from_oplog_in_ten_lines(shell: Shell, tmp_path: Path) -> None:
 
 def test_the_python_of_the_client_page(tmp_path: Path) -> None:
     """Each block runs as it stands, but for the port."""
-    blocks = _PYTHON.findall((ROOT / "docs/CLIENT.md").read_text())
+    blocks = _PYTHON.findall((ROOT / "docs/guides/CLIENT.md").read_text())
     with Twin() as twin:
         said = [
             subprocess.run(

@@ -1,4 +1,4 @@
-"""docs/RUNBOOKS.md: each alarm leads to a section, and each command is one."""
+"""docs/operations/RUNBOOKS.md: each alarm leads to a section, and each command is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/SECURITY.md says of single threats and no other test shows."""
+"""What docs/operations/SECURITY.md says of single threats and no other test shows."""
 
 from __future__ import annotations
 

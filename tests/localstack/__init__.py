@@ -1,1 +1,1 @@
-"""The stage in LocalStack: `make localstack` (docs/EMULATORS.md)."""
+"""The stage in LocalStack: `make localstack` (docs/operations/TESTING.md)."""

@@ -1,5 +1,5 @@
 """
-The tables of docs/OPERATIONS.md, as the code has them.
+The tables of docs/operations/OPERATIONS.md, as the code has them.
 
 `python -m tests.style.operations_page` writes them into the page.
 """
@@ -14,7 +14,7 @@ from tidings.aws.config.settings import SETTINGS
 
 from tests.style.source import ROOT
 
-PAGE = ROOT / "docs/OPERATIONS.md"
+PAGE = ROOT / "docs/operations/OPERATIONS.md"
 
 
 def settings() -> str:

@@ -29,7 +29,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_each_word_is_defined_once() -> None:
     """In the glossary, where one looks for it."""
-    words = re.findall(r"\*\*([^*]+)\*\*", (ROOT / "docs/GLOSSARY.md").read_text())
+    words = re.findall(r"\*\*([^*]+)\*\*", (ROOT / "docs/design/GLOSSARY.md").read_text())
 
     assert len(words) > 30
     assert len(set(words)) == len(words)

@@ -1,4 +1,4 @@
-"""docs/SECURITY.md: each threat has a test, and the test is there."""
+"""docs/operations/SECURITY.md: each threat has a test, and the test is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from tests.style.source import ROOT
 
-PAGE = (ROOT / "docs/SECURITY.md").read_text()
+PAGE = (ROOT / "docs/operations/SECURITY.md").read_text()
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 

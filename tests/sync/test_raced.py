@@ -107,7 +107,7 @@ def case(random: Random) -> tuple[list[bytes], list[Row]]:
 
 
 def ruled(dump: list[bytes], rows: list[Row]) -> dict[str, tuple[bool, str, object]]:
-    """What the rules say of each object, in the words of docs/SYNC.md."""
+    """What the rules say of each object, in the words of docs/guides/SYNC.md."""
     told = {each.key: each for each in map(row, dump)}
     newest = max(moment_of(row(text).line) for text in dump)
     found = {each.key: _said(each) for each in rows}

@@ -112,7 +112,7 @@ def remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding:
         check,
         Verdict.NOTE,
         f"{_some(left)} left by an earlier stack, in nobody's way",
-        "restore from them (docs/RUNBOOKS.md), or delete them",
+        "restore from them (docs/operations/RUNBOOKS.md), or delete them",
     )
 
 

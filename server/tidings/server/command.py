@@ -51,7 +51,7 @@ _OF_FEEDS = (
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Replace a default of docs/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1.",
+        help="Replace a default of docs/operations/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1.",
     ),
     click.option("--object-url", metavar="TEMPLATE", help="Links: http://api/{{type}}/{{id}}."),
     click.option("--compat", type=click.Choice(["", "oplog"]), help="Answer as oplog did."),
@@ -95,7 +95,7 @@ _OF_COPIES = (
         "--source",
         multiple=True,
         metavar="NAME=VALUE",
-        help="How it is copied, as docs/CHAINING.md says, e.g. types=video or fall_off=wait.",
+        help="How it is copied, as docs/guides/CHAINING.md says, e.g. types=video or fall_off=wait.",
     ),
     click.option("--coordinator", default="", metavar="URL", help="Where leaders are elected."),
 )

@@ -127,7 +127,7 @@ TABLES = (
     Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
 
-# Where leaders of chained feeds are elected: one table for all who may lead (docs/CHAINING.md).
+# Where leaders of chained feeds are elected: one table for all who may lead (docs/guides/CHAINING.md).
 COORDINATION_TABLE = Table("seats", "", "kind", ("name", "S"), "expires")
 COORDINATION_ACTIONS = (*_READ, *_PUT)
 
@@ -288,7 +288,7 @@ FUNCTIONS = (
     ),
 )
 
-# Deployed once for each table that produces (docs/TABLES.md), under a name of its own.
+# Deployed once for each table that produces (docs/guides/TABLES.md), under a name of its own.
 CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PUT + _DELETE))
 
 # A page is written once, and its expiry is no news. A message of the outbox may be put again.

@@ -2,7 +2,7 @@
 What the functions are told by their environment, which is read here alone: once, into a frozen
 value.
 
-`SETTINGS` is the table; infra sets the variables from it, docs/OPERATIONS.md prints it.
+`SETTINGS` is the table; infra sets the variables from it, docs/operations/OPERATIONS.md prints it.
 """
 
 from __future__ import annotations
