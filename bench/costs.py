@@ -49,7 +49,7 @@ def measure() -> Section:
         rows,
         notes=[
             f"Means of {_ROUNDS} calls of the deployed handlers in one process, on DynamoDB Local. "
-            "docs/operations/COSTS.md is computed from these figures, which are kept in bench/costs.json."
+            "COSTS.md is computed from these figures, which are kept in bench/costs.json."
         ],
     )
 

@@ -143,7 +143,9 @@ def _session(folder: str) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.python.daemon.module", worker_daemon.MODULE)  # docs/guides/SPARK.md
+    builder = builder.config(
+        "spark.python.daemon.module", worker_daemon.MODULE
+    )  # docs/guides/SPARK.md
     spark = builder.config("spark.local.dir", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)

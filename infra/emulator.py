@@ -1,7 +1,7 @@
 """
 MiniStack on this machine: an emulator of AWS that executes the CDK's templates without Docker.
 
-What it gets wrong is in docs/operations/TESTING.md. It lives in an environment of its own, with boto3 and
+What it gets wrong is in TESTING.md. It lives in an environment of its own, with boto3 and
 without Tidings, so that the functions find Tidings in their layers or not at all; and because it
 names one version of botocore, which is not ours.
 """

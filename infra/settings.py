@@ -51,7 +51,7 @@ class Producer:
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
     """
-    A pipeline that the stage keeps running (docs/guides/PIPELINES.md): the file at *path*, from here, or
+    A pipeline that the stage keeps running (PIPELINES.md): the file at *path*, from here, or
     a `.tgz` that `infra.build_pipeline` made of it before.
 
     *secrets* are ARNs in Secrets Manager that it may read. Stores that are not public are reached
@@ -80,11 +80,11 @@ class Stage:
     log's retention; after *archive_cold_days* in a colder class of S3. *lake* is when the archive
     becomes tables and is compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`);
     None: never. *pipelines* run for as long as they are named here.
-    *sources* are its chained feeds, as TIDINGS_SOURCES has them (docs/guides/CHAINING.md). Where leaders
+    *sources* are its chained feeds, as TIDINGS_SOURCES has them (CHAINING.md). Where leaders
     are elected, one stage has the table (*seats*), the others name its ARN (*coordinator*);
     *seat_accounts* are those that may, beside its own.
     *alarm_mail* are addresses that the alarms are mailed to, once each has confirmed it. *tables*
-    is what follows the names of tables that were restored (docs/operations/RUNBOOKS.md), empty for those that
+    is what follows the names of tables that were restored (RUNBOOKS.md), empty for those that
     the stack made.
     *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
     """

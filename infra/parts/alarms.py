@@ -1,4 +1,4 @@
-"""The alarms of a stage, all to one topic. docs/operations/RUNBOOKS.md says what to do about each."""
+"""The alarms of a stage, all to one topic. RUNBOOKS.md says what to do about each."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def per_million(
 ) -> cloudwatch.MathExpression:
     """
     Units of DynamoDB, calls and time of Lambda, requests and messages, at the prices of
-    `infra.prices`: what grows with use. Storage and what stands still are in docs/operations/COSTS.md.
+    `infra.prices`: what grows with use. Storage and what stands still are in COSTS.md.
     """
     paid = [*_units(tables), *_calls(functions), *_requests(apis)]
     used = {name: metric for each in paid for name, metric in each.used.items()}

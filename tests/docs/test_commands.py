@@ -15,7 +15,13 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 DOCUMENTS = [
     page
-    for pages in ("*.md", "docs/*.md", "docs/guides/*.md", "docs/operations/*.md", "docs/design/*.md")
+    for pages in (
+        "*.md",
+        "docs/*.md",
+        "docs/guides/*.md",
+        "docs/operations/*.md",
+        "docs/design/*.md",
+    )
     for page in sorted(ROOT.glob(pages))
 ]
 _FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -173,7 +173,7 @@ def test_every_function_has_alarms(template: Template) -> None:
 
 
 def test_the_bill_counts_each_alarm(template: Template) -> None:
-    """docs/operations/COSTS.md has as many as the stage; `bench/costs.json` says how many it was made of."""
+    """COSTS.md has as many as the stage; `bench/costs.json` says how many it was made of."""
     alarms = template.resources("AWS::CloudWatch::Alarm")
     assert costs_page.kept()["alarms"][template.stage.name] == len(alarms)
 

@@ -95,7 +95,7 @@ _OF_COPIES = (
         "--source",
         multiple=True,
         metavar="NAME=VALUE",
-        help="How it is copied, as docs/guides/CHAINING.md says, e.g. types=video or fall_off=wait.",
+        help="How it is copied, as CHAINING.md says, e.g. types=video or fall_off=wait.",
     ),
     click.option("--coordinator", default="", metavar="URL", help="Where leaders are elected."),
 )

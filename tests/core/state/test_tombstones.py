@@ -23,7 +23,7 @@ SKEW = limits.CLOCK_SKEW_MS_MAX
 
 
 def redeployed(scene: Scene, life_ms: int) -> None:
-    """Another retention, as `docs/operations/OPERATIONS.md` has it; the next turn of the state notes it."""
+    """Another retention, as `OPERATIONS.md` has it; the next turn of the state notes it."""
     scene.projector = replace(scene.projector, tombstone_ms=life_ms)
 
 

@@ -127,7 +127,7 @@ TABLES = (
     Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
 
-# Where leaders of chained feeds are elected: one table for all who may lead (docs/guides/CHAINING.md).
+# Where leaders of chained feeds are elected: one table for all who may lead (CHAINING.md).
 COORDINATION_TABLE = Table("seats", "", "kind", ("name", "S"), "expires")
 COORDINATION_ACTIONS = (*_READ, *_PUT)
 

@@ -1,4 +1,4 @@
-"""Every metric the functions emit. The alarms, the dashboard and docs/operations/OPERATIONS.md read this."""
+"""Every metric the functions emit. The alarms, the dashboard and OPERATIONS.md read this."""
 
 from __future__ import annotations
 
