@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidings.core.auth.origins import check_host, check_page
 from tidings.web.asgi import Message, headers_of
+
+KNOWN_MAX = 64  # a server has some names and ports, a stranger could send any address
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Visitors:
 
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
+    _known: set[str] = field(default_factory=set)  # what was asked for before, and may be
 
     def check(self, scope: Message) -> None:
         """
@@ -27,6 +30,10 @@ class Visitors:
             UnknownHost, ForeignOrigin: see `auth.origins`.
         """
         headers = headers_of(scope)
-        check_host(headers, self.hosts)
+        host = headers.get("host", "")
+        if host not in self._known:
+            check_host(headers, self.hosts)
+            if len(self._known) < KNOWN_MAX:
+                self._known.add(host)
         if scope.get("method") != "OPTIONS":  # a browser's question is answered, not refused
             check_page(headers, self.origins)

@@ -58,6 +58,7 @@ MIGRATIONS = (
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
 _EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")
+_GIVEN_UP = "the database gave up a transaction"
 SHARED_WAIT_S = 2.0  # for another process's turn: each writes some bytes
 
 
@@ -170,6 +171,8 @@ class Database:
         Raises:
             Unavailable: SQLite gave the whole transaction up, as it does on a full disk.
         """
+        if not self._connection.in_transaction:
+            raise Unavailable(_GIVEN_UP)
         self._connection.execute("SAVEPOINT part")
         try:
             yield
@@ -181,7 +184,7 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.execute("RELEASE part")
         if not self._connection.in_transaction:
-            raise Unavailable("the database gave up a transaction")
+            raise Unavailable(_GIVEN_UP)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
