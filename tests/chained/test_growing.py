@@ -61,9 +61,9 @@ class Reader(threading.Thread):
     def run(self) -> None:
         cursor = BEFORE_THE_FIRST
         while not self.heard or not is_last(self.heard[-1]):
-            with contextlib.closing(self._listen(cursor)) as listener:
-                with contextlib.suppress(Ended):
-                    self._read(listener)
+            listener = self._listen(cursor)
+            with contextlib.closing(listener), contextlib.suppress(Ended):
+                self._read(listener)
             cursor = self.heard[-1].id if self.heard else cursor
 
     def objects(self) -> list[str]:
