@@ -212,7 +212,7 @@ class Stepped(Coroutine[Any, Any, Any]):
 
 
 @contextlib.asynccontextmanager
-async def _hosted(path: Path) -> AsyncIterator[tuple[Host, ServerApp]]:
+async def hosted(path: Path) -> AsyncIterator[tuple[Host, ServerApp]]:
     said = {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}
     host = Host(path, settings.parse(settings.values_of(said, settings.SHARED), coordinated=False))
     host.start()
@@ -223,7 +223,7 @@ async def _hosted(path: Path) -> AsyncIterator[tuple[Host, ServerApp]]:
 
 
 async def _crashing(folder: Path, seed: int) -> Crashes:
-    async with _hosted(folder / "feed.db") as (host, app):
+    async with hosted(folder / "feed.db") as (host, app):
         with host.database.reading() as sql:
             sql.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         crashes = Crashes(folder, host.database, Random(seed))
@@ -252,7 +252,7 @@ async def _restless(consumer: Consumer, events: int) -> None:
 
 async def _resumed(image: Image, folder: Path) -> None:
     """A host on what was left: it takes posts, and everybody hears the rest, once."""
-    async with _hosted(_put(image.files, folder)) as (host, app):
+    async with hosted(_put(image.files, folder)) as (host, app):
         async with asyncio.timeout(WITHIN_S):
             await Producer(app, "last").post(1)
             log = _objects(host.log)
