@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive import segments
 from tidings.core.model import pages
 from tidings.core.model.operations import line_from
@@ -26,6 +25,7 @@ from tidings.spark.columns import SCHEMA
 from tidings.spark.source import TidingsSource
 from tidings.sync import worker_daemon
 from tidings.sync.target import on_twin
+from tidings.web.outbound.folder_archive import FolderArchive
 
 from bench.sections import Section
 from bench.workload import operations

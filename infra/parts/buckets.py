@@ -76,7 +76,7 @@ class ArchiveBucket(Construct):
 
     @property
     def url(self) -> str:
-        """As `tidings.aws.config.archive_url` reads it."""
+        """As `tidings.web.archive_url` reads it."""
         return f"s3://{self.bucket.bucket_name}"
 
     def allow(self, role: iam.Role, what: str) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import boto3
 import pytest
 from moto import mock_aws
-from tidings.aws.config.archive_url import WrongArchive
 from tidings.aws.runtime import clients
 from tidings.aws.s3.archive import S3Archive
 from tidings.aws.s3.archives import open_archive
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive.segments import Span
 from tidings.core.archive.stores import ArchiveStore
 from tidings.core.errors import TooLarge
+from tidings.web.archive_url import WrongArchive
+from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.contract.archive_store import ArchiveStoreContract
 from tests.fakes import MemoryArchive

@@ -7,8 +7,8 @@ from dataclasses import replace
 import aws_cdk as cdk
 import pytest
 from aws_cdk import assertions
-from tidings.aws.config import archive_url
 from tidings.aws.config.stages import ARCHIVE_OUTPUT
+from tidings.web import archive_url
 
 from infra.settings import chosen
 from infra.stack import TidingsStack

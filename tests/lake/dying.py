@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from pyspark import cloudpickle
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive.segments import Span
+from tidings.web.outbound.folder_archive import FolderArchive
 
 # The tasks that are sent it know nothing of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

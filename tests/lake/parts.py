@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive import segments
 from tidings.core.archive.compaction import joined
 from tidings.core.archive.segments import Span
@@ -19,6 +18,7 @@ from tidings.lake.job import Job, Report, Wishes
 from tidings.lake.parts import Archive, Opens
 from tidings.lake.tables import HISTORY, LATEST, Table
 from tidings.lake.warehouse import Warehouse
+from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.core.scene import NOW
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.java
 PARTS = 20  # each is written by itself
 SLOW = """\
 import time
-from tidings.aws.s3.folder_archive import FolderArchive as Archive
+from tidings.web.outbound.folder_archive import FolderArchive as Archive
 
 def slow(self, *part, put=Archive.put):
     put(self, *part)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.client.cli.main import main
 from tidings.core.archive.segments import compacted, decode, encode
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page
 from tidings.local.running import Twin
 from tidings.operate.state_target import find
+from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.oplog.feed import Feed, op
 from tests.oplog.wire import until

@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from tidings.aws.config.deployment import TABLES
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
+from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.contract.stores import create
 from tests.operate.cloudformation import stage

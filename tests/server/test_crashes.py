@@ -212,9 +212,10 @@ class Stepped(Coroutine[Any, Any, Any]):
 
 
 @contextlib.asynccontextmanager
-async def hosted(path: Path) -> AsyncIterator[tuple[Host, ServerApp]]:
+async def hosted(path: Path, archive: Path | None = None) -> AsyncIterator[tuple[Host, ServerApp]]:
     said = {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}
-    host = Host(path, settings.parse(settings.values_of(said, settings.SHARED), coordinated=False))
+    values = settings.values_of(said, settings.SHARED)
+    host = Host(path, settings.parse(values, coordinated=False), archive=archive)
     host.start()
     try:
         yield host, ServerApp(host, Visitors(), None)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
-from tidings.aws.config.archive_url import WrongArchive
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.s3.archive import S3Archive
 from tidings.aws.s3.archives import open_archive
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.pages import Page
 from tidings.operate.state_target import StateTarget
 from tidings.operate.state_target import find as find_tables
+from tidings.web.archive_url import WrongArchive
+from tidings.web.outbound.folder_archive import FolderArchive
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tidings.aws.config.archive_url import WrongArchive
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.lake import consumer_bounds
 from tidings.lake.errors import BadTable, LakeError
@@ -32,6 +31,7 @@ from tidings.lake.job import Job, Wishes
 from tidings.lake.parts import Archive, Opens, opener
 from tidings.lake.warehouse import Warehouse, in_folder, in_glue
 from tidings.sync import spark_session, target
+from tidings.web.archive_url import WrongArchive
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,12 +78,12 @@ class Work:
 def working(*, silent: bool) -> Iterator[Work]:
     """What goes wrong is said in one sentence; where a guard stops, the exit code says so."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-    from tidings.aws.config.archive_url import WrongArchive
     from tidings.aws.config.stages import NoStage
     from tidings.client import errors as client
     from tidings.core.errors import TidingsError
     from tidings.lake.errors import LakeError, Stopped
     from tidings.sync.spark_session import NoJava
+    from tidings.web.archive_url import WrongArchive
 
     refusals = (LakeError, WrongArchive, NoStage, NoJava, TidingsError, client.ClientError)
     with tempfile.TemporaryDirectory(prefix="tidings-lake-") as name:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
-from tidings.aws.config.archive_url import RULE
 from tidings.lake.errors import BadTable
+from tidings.web.archive_url import RULE
 
 CATALOG = "lake"
 DATABASE = "tidings"

@@ -15,6 +15,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.writer import HABITS, Archiver, Gatherer
 from tidings.core.auth.guard import Guard
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.key_auth import KeyRing
@@ -35,7 +37,7 @@ from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.repository import Book
 from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Watchers, Workers
-from tidings.core.followers.follower import PUSH, STATE, Follower
+from tidings.core.followers.follower import ARCHIVE, PUSH, STATE, Follower
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.ingest.write_bounds import Bounds
@@ -100,6 +102,7 @@ from tidings.web.changes import Changes
 from tidings.web.consumers import ConsumerRouter
 from tidings.web.corrections import Corrections
 from tidings.web.outbound.bcrypt import matches
+from tidings.web.outbound.folder_archive import FolderArchive
 from tidings.web.outbound.webhooks import Webhooks
 from tidings.web.posting import Items, Operations
 from tidings.web.replication import ReplicaRouter
@@ -124,6 +127,7 @@ STAGE = "local"
 # How long a follower pauses, in times of its run. Clients wait for a push, while there are any; who
 # copies the state reads the log from where the state stands, so nobody waits for that.
 PUSH_REST, STATE_REST, RELAY_REST = 1.0, 10.0, 1.0
+ARCHIVE_REST = 1.0  # of the one that the sweep wakes once a minute
 IDLE_REST = 100.0  # of a push to nobody, which only keeps up with the log
 SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
 THREADS = 32  # catch-ups, requests that are not appended in groups, and what waits for others
@@ -171,7 +175,8 @@ class Settled:
 
 class Host:
     """
-    A feed on the file at *path*, in the running event loop. At *coordinator* leaders are elected.
+    A feed on the file at *path*, in the running event loop. At *coordinator* leaders are elected,
+    below the folder *archive* are the parts of the archive.
 
     *endpoints* has what each function of `web.routes` answers with; those that append in groups
     are in `GROUPED`.
@@ -179,8 +184,15 @@ class Host:
 
     GROUPED = frozenset({"ingest", "publish"})
 
-    def __init__(self, path: Path, settings: Shared, coordinator: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settings: Shared,
+        coordinator: Path | None = None,
+        archive: Path | None = None,
+    ) -> None:
         self.settings = settings
+        self._archive = FolderArchive(archive) if archive else None
         self.database = Database(path)
         self._elections = Database(coordinator, shared=True) if coordinator else None
         loop = asyncio.get_running_loop()
@@ -279,10 +291,19 @@ class Host:
             STATE: Runs(STATE, state, lambda: STATE_REST),
             PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest),
         }
+        if self._archive is not None:
+            archiving = self._archiving(follower, self._archive)
+            self.waker.runs[ARCHIVE] = Runs(ARCHIVE, archiving, lambda: ARCHIVE_REST)
         self.waker.relays = {
             feed: Runs(RELAY, lambda feed: self._relayer(feed).run(feed), lambda: RELAY_REST)
             for feed in self.settings.sources
         }
+
+    def _archiving(self, follower: Follower, store: FolderArchive) -> Callable[[str], object]:
+        reader = Gatherer(self.log, self.log, self.followers, now_ms, self.count)
+        gathering = replace(follower, reader=reader, habits=HABITS)
+        archiver = Archiver(store, self.count)
+        return lambda feed: gathering.run(feed, archiver)
 
     def _push_rest(self) -> float:
         return PUSH_REST if self.sockets.count else IDLE_REST
@@ -405,7 +426,7 @@ class Host:
             now_ms,
             self.tombstones,
             self._removed_parents_reader,
-            None,
+            ArchiveReader(self._archive, self.count) if self._archive else None,
             Losses(self.profiles),
             CopiedUntil(self._copies, self.relays),
         )
@@ -556,7 +577,7 @@ class Host:
             Purges(self.documents),
             MaxAges(self.profiles),
             Holds(self.consumers, settings.consumer_cap),
-            archives=False,
+            archives=self._archive is not None,
         )
         monitor = None
         if settings.sources:
@@ -575,7 +596,7 @@ class Host:
             self.counters,
             one_by_one,
             ConsumerMonitor(self._watchers, settings.retention, self.count),
-            False,
+            self._archive is not None,
             monitor,
             self.profiles,
         )
@@ -644,6 +665,6 @@ class Host:
             self.reader,
             now_ms,
             self.settings.feeds,
-            False,
+            self._archive is not None,
             self._copies,
         )

@@ -39,6 +39,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SETTINGS = (
     *shared.SHARED,
+    Setting("TIDINGS_ARCHIVE", "", "folder of the archive: file:///PATH"),
     Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: file:///PATH, which all open"),
 )
 
@@ -73,11 +74,11 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
     os.umask(0o077)  # of the file that it makes
     sys.setswitchinterval(SWITCH_S)
-    settings, coordinator = parsed(options)
     change = feed_options.wanted(options)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
-        host = _host(options, settings, coordinator)
+        host = _host(options)
+        settings = host.settings
         stack.push_async_callback(host.stop)
         if change is not None:
             feed_options.apply(host.stored_profiles, settings.feeds, change)
@@ -97,9 +98,9 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         await stopped.wait()
 
 
-def parsed(options: Options) -> tuple[Shared, Path | None]:
+def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
     """
-    The settings, and the file where leaders are elected.
+    The settings, the file where leaders are elected, and the folder of the archive.
 
     Raises:
         Problem: a setting is unknown, or its value breaks its rule.
@@ -118,30 +119,33 @@ def parsed(options: Options) -> tuple[Shared, Path | None]:
     }
     try:
         values = shared.values_of(said, SETTINGS)
-        coordinator = _coordinator(values["TIDINGS_COORDINATOR"])
-        return shared.parse(values, coordinated=coordinator is not None), coordinator
+        coordinator = _path(values, "TIDINGS_COORDINATOR")
+        archive = _path(values, "TIDINGS_ARCHIVE")
+        return shared.parse(values, coordinated=coordinator is not None), coordinator, archive
     except (shared.WrongSetting, shared.MissingSetting, Rejected) as error:
         raise Problem(str(error)) from None
 
 
-def _coordinator(text: str) -> Path | None:
+def _path(values: Mapping[str, str], variable: str) -> Path | None:
     """
     Raises:
         WrongSetting: it is no file: URL with an absolute path.
     """
+    text = values[variable]
     if not text:
         return None
     parts = urlsplit(text)
     if parts.scheme != "file" or parts.netloc or len(parts.path) < 2 or parts.query:
-        raise shared.WrongSetting("TIDINGS_COORDINATOR", text, "must be file:///PATH on a server")
+        raise shared.WrongSetting(variable, text, "must be file:///PATH on a server")
     return Path(unquote(parts.path))
 
 
-def _host(options: Options, settings: Shared, coordinator: Path | None) -> Host:
+def _host(options: Options) -> Host:
+    settings, coordinator, archive = parsed(options)
     options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
     try:
-        return Host(options.data / operating.FILE, settings, coordinator)
+        return Host(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None
 

@@ -6,8 +6,8 @@ import inspect
 
 import pytest
 from tidings.aws.s3.archive import S3Archive
-from tidings.aws.s3.folder_archive import FolderArchive
 from tidings.core.archive.stores import ArchiveStore
+from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.core.test_stores import methods
 

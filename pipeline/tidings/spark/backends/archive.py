@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.aws.config.archive_url import WrongArchive
 from tidings.aws.s3.archives import holding
 from tidings.core import limits
 from tidings.core.archive import segments
@@ -18,6 +17,7 @@ from tidings.spark.backends.backend import Ends, Stretch, even, pieced
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.options import Where
+from tidings.web.archive_url import WrongArchive
 
 _LOOKS = 3  # at a list whose parts were compacted away while they were read
 

@@ -91,7 +91,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
 def _archive(values: Mapping[str, str]) -> str:
     text = values["TIDINGS_ARCHIVE"]
     if text:
-        from tidings.aws.config import archive_url
+        from tidings.web import archive_url
 
         try:
             archive_url.parse(text)

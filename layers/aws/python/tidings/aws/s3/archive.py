@@ -6,10 +6,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from tidings.aws.config.archive_url import FOLDER
 from tidings.aws.runtime.aws_errors import translated
 from tidings.aws.s3.objects import read_whole
 from tidings.core.archive.segments import Span, span_of
+from tidings.web.archive_url import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

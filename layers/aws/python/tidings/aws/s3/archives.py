@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.aws.config.archive_url import FOLDER, WrongArchive, parse
+from tidings.web.archive_url import FOLDER, WrongArchive, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mypy_boto3_s3 import S3Client
     from tidings.aws.s3.archive import S3Archive
-    from tidings.aws.s3.folder_archive import FolderArchive
+    from tidings.web.outbound.folder_archive import FolderArchive
 
 
 def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
@@ -43,6 +43,6 @@ def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | Folde
         from tidings.aws.s3.archive import S3Archive
 
         return S3Archive(objects, at.bucket, at.path)
-    from tidings.aws.s3.folder_archive import FolderArchive
+    from tidings.web.outbound.folder_archive import FolderArchive
 
     return FolderArchive(Path(at.path))

@@ -1,4 +1,4 @@
-"""The parts of the archive in a folder: for the twin, and for who keeps a copy."""
+"""The parts of the archive in a folder: for a host on one machine, and for who keeps a copy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.aws.config.archive_url import FOLDER
 from tidings.core.archive.segments import Span, span_of
+from tidings.web.archive_url import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
