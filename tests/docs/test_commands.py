@@ -44,15 +44,10 @@ ELSEWHERE = {
     "make sim": "tests/simulation, and .ci/run with few seeds",
     "make real-dump": "tests/real_dumps/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
-    ".venv/bin/tidings serve --port 8052 --data copy --chain-from"
-    " http://127.0.0.1:8042/feeds/main": "tests/docs/test_chaining.py",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
     " http://127.0.0.1:8042": "tests/lake",
     '.venv/bin/tidings archive query "SELECT type, count(*) FROM latest'
     " WHERE event <> 'delete' GROUP BY type\" --table ./lake": "tests/lake/test_commands.py",
-    ".venv/bin/tidings pipeline init postgres parquet": "tests/pipelines/test_commands.py",
-    ".venv/bin/tidings pipeline test": "tests/pipelines/test_commands.py",
-    ".venv/bin/tidings pipeline run": "tests/pipelines/test_running.py",
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
 MAKE = re.compile(r"make ([a-z-]+)")

@@ -19,7 +19,7 @@ from tidings.core.state.differences import Difference
 from tidings.core.state.rows import Row
 from tidings.operate import findings
 from tidings.operate.findings import Findings
-from tidings.operate.state_target import StateTarget
+from tidings.operate.state_target import Examined, StateTarget
 
 
 class FileSpill:
@@ -77,7 +77,7 @@ ALL = f"0-{limits.BUCKETS - 1}"
 
 @contextmanager
 def run_over(
-    target: StateTarget, buckets: Collection[int], archive: str | None
+    target: Examined, buckets: Collection[int], archive: str | None
 ) -> Iterator[tuple[Verifier, Progress]]:
     """The operations of the log are kept below the folder for temporary files meanwhile."""
     reader = None if archive is None else _reader(target, archive)
@@ -89,11 +89,12 @@ def run_over(
         yield target.verifier(spill, frozenset(buckets), reader), progress
 
 
-def _reader(target: StateTarget, named: str) -> ArchiveReader:
+def _reader(target: Examined, named: str) -> ArchiveReader:
     from tidings.core.archive.reader import ArchiveReader
     from tidings.operate.archive_target import store_at, url_of
 
-    return ArchiveReader(store_at(url_of(named, target)), lambda metric, value: None)
+    tables = target if isinstance(target, StateTarget) else None
+    return ArchiveReader(store_at(url_of(named, tables)), lambda metric, value: None)
 
 
 def examine(

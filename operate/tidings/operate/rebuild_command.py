@@ -13,14 +13,14 @@ from tidings.core.sync import safety
 from tidings.operate import findings
 from tidings.operate.examining import archive_option, examine, run_over
 from tidings.operate.findings import Findings
-from tidings.operate.state_target import StateTarget, state_options, tables_option
+from tidings.operate.state_target import Examined, examined_options, tables_option
 
 STOPPED = 3
 _EVERY = range(limits.BUCKETS)
 
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
-@state_options
+@examined_options
 @tables_option
 @archive_option
 @click.option("--dry-run", is_flag=True, help="Only say what would be put right.")
@@ -35,7 +35,7 @@ _EVERY = range(limits.BUCKETS)
 @click.pass_context
 def rebuild(
     ctx: click.Context,
-    target: StateTarget,
+    target: Examined,
     archive: str | None,
     dry_run: bool,
     max_alien_share: float,
@@ -52,6 +52,7 @@ def rebuild(
       tidings rebuild --stage dev --dry-run
       tidings rebuild --stage prod --archive
       tidings rebuild --endpoint-url http://127.0.0.1:8044
+      tidings rebuild --data tidings-data
     """
     with run_over(target, _EVERY, archive) as (verifier, progress):
         result = examine(verifier, progress)

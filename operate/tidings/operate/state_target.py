@@ -23,7 +23,9 @@ from tidings.core.log.reader import Reader
 from tidings.core.maintenance.stores import Spill
 from tidings.core.maintenance.verify import Verifier
 from tidings.core.model.feeds import check_known
+from tidings.operate.server_state import ServerState
 from tidings.operate.target import feed_options, twin_client
+from tidings.server import operating
 
 Command = Callable[..., None]
 
@@ -103,6 +105,9 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
     return StateTarget(feed, client, settings)
 
 
+Examined = StateTarget | ServerState
+
+
 def tables_option(command: Command) -> Command:
     """
     Adds --tables to a command under `state_options`: those of a stage that were restored beside
@@ -110,9 +115,9 @@ def tables_option(command: Command) -> Command:
     """
 
     @functools.wraps(command)
-    def with_tables(target: StateTarget, tables: str | None, **others: Any) -> None:
+    def with_tables(target: Examined, tables: str | None, **others: Any) -> None:
         if tables is not None:
-            target = replace(target, settings=_beside(target.settings, tables))
+            target = _with_tables(target, tables)
         command(target=target, **others)
 
     option = click.option(
@@ -123,9 +128,13 @@ def tables_option(command: Command) -> Command:
     return option(with_tables)
 
 
+def _with_tables(target: Examined, suffix: str) -> StateTarget:
+    if not isinstance(target, StateTarget) or target.settings.stage == _TWIN:
+        raise click.UsageError("--tables is for a --stage: a twin and a server have their own")
+    return replace(target, settings=_beside(target.settings, suffix))
+
+
 def _beside(settings: Settings, suffix: str) -> Settings:
-    if settings.stage == _TWIN:
-        raise click.UsageError("--tables is for a --stage: a twin has its own tables")
     return replace(
         settings,
         log_table=stages.table_name(settings.stage, "log", suffix),
@@ -135,6 +144,7 @@ def _beside(settings: Settings, suffix: str) -> Settings:
 
 
 state_options = feed_options(find)
+examined_options = feed_options(find, ServerState, operating.stopped)
 
 
 def _uncounted(metric: str, value: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Change = Callable[[Profile], Profile]
 Command = Callable[..., None]
 Find = Callable[[str, str | None, str | None], object]
-FoundIn = Callable[[str, DocumentsOf], object]
+FoundIn = Callable[[str, Any], object]
+Opened = Callable[[Path], AbstractContextManager[object]]
 
 SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the same tenth of a second
 
@@ -56,12 +57,15 @@ class Target:
         raise click.ClickException("the profile kept changing; try again")
 
 
-def feed_options(find: Find, found_in: FoundIn | None = None) -> Callable[[Command], Command]:
+def feed_options(
+    find: Find, found_in: FoundIn | None = None, opened: Opened = operating.opened
+) -> Callable[[Command], Command]:
     """
     Adds --feed, --stage and --endpoint-url to a command, which is given one *target*.
 
     *find* makes it of the three, of which either of the last two is None. With *found_in* the
-    command has --data, too: that makes it of the documents of a server.
+    command has --data, too: that makes it of what is *opened* in that folder, by itself the
+    documents of a server.
     """
 
     def decorate(command: Command) -> Command:
@@ -78,8 +82,8 @@ def feed_options(find: Find, found_in: FoundIn | None = None) -> Callable[[Comma
                 if data is None or found_in is None:
                     command(target=find(check_name(feed), stage, endpoint_url), **others)
                     return
-                with operating.opened(data) as documents:
-                    command(target=found_in(check_name(feed), documents), **others)
+                with opened(data) as found:
+                    command(target=found_in(check_name(feed), found), **others)
 
         of_server = (data_option,) if found_in else ()
         for option in (*of_server, endpoint_option, stage_option, feed_option):

@@ -10,13 +10,13 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.core.state.differences import Difference
 from tidings.operate import findings
 from tidings.operate.examining import ALL, archive_option, buckets_of, examine, run_over
-from tidings.operate.state_target import StateTarget, state_options, tables_option
+from tidings.operate.state_target import Examined, examined_options, tables_option
 
 DIFFERENT = 3
 
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {DIFFERENT} differences.")
-@state_options
+@examined_options
 @tables_option
 @archive_option
 @click.option("--buckets", callback=buckets_of, default=ALL, show_default=True, help="Only these.")
@@ -24,7 +24,7 @@ DIFFERENT = 3
 @click.pass_context
 def verify(
     ctx: click.Context,
-    target: StateTarget,
+    target: Examined,
     archive: str | None,
     buckets: Collection[int],
     as_json: bool,
@@ -40,6 +40,7 @@ def verify(
       tidings verify --stage dev
       tidings verify --stage prod --archive
       tidings verify --endpoint-url http://127.0.0.1:8044 --buckets 0-7 --json
+      tidings verify --data tidings-data         of a server that was stopped
     """
     with run_over(target, buckets, archive) as (verifier, progress):
         result = examine(verifier, progress, _print if as_json else None)

@@ -82,6 +82,23 @@ def opened(folder: Path) -> Iterator[DocumentsOf]:
         yield lambda kind: Documents(database, kind)
 
 
+@contextlib.contextmanager
+def stopped(folder: Path) -> Iterator[Database]:
+    """
+    The file of a server that does not run.
+
+    Raises:
+        Problem: it runs, or there is no such data, or it cannot be opened.
+    """
+    if not (folder / FILE).is_file():
+        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
+    if _answers(folder / SOCKET):
+        rule = "stop it, or look at a copy: `tidings backup COPY/feed.db`, then `--data COPY`"
+        raise Problem(f"a server has {folder} in use; {rule}")
+    with contextlib.closing(_database(folder)) as database:
+        yield database
+
+
 def back_up(folder: Path, target: Path) -> None:
     """
     Write what is in *folder* by now to the new file *target*, whether a server runs or not.
