@@ -45,7 +45,7 @@ def test_what_a_server_holds_agrees_with_its_log(data: Path) -> None:
     done = run("verify", data)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
-    assert (told["rows"], set(told["differences"].values())) == (3, {0})
+    assert (told["agreeing"], set(told["differences"].values())) == (3, {0})
 
 
 def test_a_row_that_is_missing_is_found_and_put_right(data: Path) -> None:
