@@ -126,6 +126,18 @@ def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -
     sweep({}, None)
 
 
+def yielding(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+    """It takes the last number, and puts a page that holds nothing under it."""
+    path = {"feed": "main", "action": "yield"}
+    body = json.dumps({"to": "https://b.example/feeds/main"})
+    sent = event("http_post", body=body, isBase64Encoded=False)
+    watch()
+    answer = supervise(
+        {**sent, "routeKey": "POST /feeds/{feed}/relay/{action}", "pathParameters": path}, None
+    )
+    assert answer["statusCode"] == 200, answer
+
+
 def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     archive_on_s3(monkeypatch, "s3://kept")
     ingest(event("http_post"), None)
@@ -201,6 +213,7 @@ FURTHER: dict[str, tuple[Scene, ...]] = {
     "ingest": (posting_within_a_bound,),
     "steer": (judging, refusing_a_copy),
     "follow-push": (filling_a_hole,),
+    "supervise": (yielding,),
     "sweep": (sweeping_connections, sweeping_with_an_archive),
 }
 

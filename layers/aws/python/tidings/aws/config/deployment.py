@@ -267,7 +267,8 @@ FUNCTIONS = (
         "supervise",
         timeout_s=10,
         memory_mb=256,
-        grants=_grants(log=_QUERY, control=_GET + _PUT + _UPDATE),
+        # A feed that yields ends with a page that holds nothing.
+        grants=_grants(log=_QUERY + _PUT, control=_GET + _PUT + _UPDATE),
         invokes=("follow-relay",),
         coordinates=True,
     ),
