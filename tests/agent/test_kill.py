@@ -8,14 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
-import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.agent.processes import Agent, operation
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST
-
-pytestmark = pytest.mark.java
 
 KILLS = 3
 ACKED_BEFORE_KILL = 60
@@ -53,7 +50,7 @@ class Producer(threading.Thread):
 def test_nothing_acknowledged_is_lost_or_appended_twice(tmp_path: Path) -> None:
     """Killed in the middle of a load, several times; the feed's answers are lost with it."""
     choose = random.Random(SEED)
-    with Twin() as twin, Agent(twin.url, tmp_path) as agent:
+    with Server() as server, Agent(server.url, tmp_path) as agent:
         producer = Producer(agent)
         producer.start()
         for _ in range(KILLS):
@@ -64,9 +61,9 @@ def test_nothing_acknowledged_is_lost_or_appended_twice(tmp_path: Path) -> None:
         producer.stopping = True
         producer.join(10)
         agent.until(lambda status: status["queue_size"] == 0)
-        httpx.post(twin.url, json={"event": "insert", "type": "end", "id": "end"}, timeout=30)
+        httpx.post(server.url, json={"event": "insert", "type": "end", "id": "end"}, timeout=30)
         log = consumers.log_from(
-            twin.url, BEFORE_THE_FIRST, lambda heard: heard.data["type"] == "end"
+            server.url, BEFORE_THE_FIRST, lambda heard: heard.data["type"] == "end"
         )
 
     appended = [heard.data["id"] for heard in log[:-1]]

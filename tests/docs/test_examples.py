@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 from tidings.client import Poster
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WITHIN_S = 40.0
 
 
 @pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
-    with Twin(data=tmp_path_factory.mktemp("twin")) as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(data=tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
@@ -51,8 +51,8 @@ def _interpreter(name: str) -> Sequence[str]:
     return [sys.executable] if name.endswith(".py") else ["sh"]
 
 
-def _post(twin: Twin, event: str, *names: str) -> None:
-    with Poster(twin.url) as poster:
+def _post(server: Server, event: str, *names: str) -> None:
+    with Poster(server.url) as poster:
         poster.post([{"event": event, "type": "film", "id": name} for name in names])
 
 
@@ -63,8 +63,7 @@ def _until(true: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.java
-def test_a_copy_in_sqlite(twin: Twin, tmp_path: Path) -> None:
+def test_a_copy_in_sqlite(server: Server, tmp_path: Path) -> None:
     """It holds what the feed holds, killed in between or not, and does not copy twice."""
     file, seen = tmp_path / "copy.sqlite", tmp_path / "copy.sqlite.seen"
 
@@ -72,59 +71,56 @@ def test_a_copy_in_sqlite(twin: Twin, tmp_path: Path) -> None:
         with closing(sqlite3.connect(file)) as database:
             return {name for (name,) in database.execute("SELECT id FROM objects")}
 
-    _post(twin, "insert", "a", "b", "c")
-    with _running("python/keep_copy.py", twin.url, str(file)) as process:
+    _post(server, "insert", "a", "b", "c")
+    with _running("python/keep_copy.py", server.url, str(file)) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("live: ")
         _until(seen.exists)
         begun = seen.read_text()
-        _post(twin, "delete", "b")
+        _post(server, "delete", "b")
         _until(lambda: "b" not in films())
         # Where it stands is saved once a second; killed before that, it would begin again.
         _until(lambda: seen.read_text() != begun)
-    _post(twin, "insert", "d")
-    _post(twin, "delete", "a")
-    with _running("python/keep_copy.py", twin.url, str(file)):
+    _post(server, "insert", "d")
+    _post(server, "delete", "a")
+    with _running("python/keep_copy.py", server.url, str(file)):
         _until(lambda: {"c", "d"} <= films() and not {"a", "b"} & films())
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT count(*) FROM copies").fetchone() == (1,)
 
 
-@pytest.mark.java
-def test_counting_in_an_event_loop(twin: Twin) -> None:
+def test_counting_in_an_event_loop(server: Server) -> None:
     """It ends after as many operations as it was asked for."""
-    _post(twin, "insert", "e", "f")
+    _post(server, "insert", "e", "f")
 
-    lines = _run("python/count_types.py", twin.url, "2").splitlines()
+    lines = _run("python/count_types.py", server.url, "2").splitlines()
 
     assert sum(int(line.split()[1]) for line in lines) == 2
 
 
-@pytest.mark.java
-def test_producing_once(twin: Twin) -> None:
+def test_producing_once(server: Server) -> None:
     """The same key gives the same ids; another one others."""
-    first, again, other = (_run("python/produce.py", twin.url, key) for key in ("1", "1", "2"))
+    first, again, other = (_run("python/produce.py", server.url, key) for key in ("1", "1", "2"))
 
     assert len(first.split()) == 2
     assert first == again != other
 
 
-@pytest.mark.java
-def test_curl_follows_and_posts(twin: Twin, tmp_path: Path) -> None:
+def test_curl_follows_and_posts(server: Server, tmp_path: Path) -> None:
     """A copy first; the next run goes on behind the last event of this one."""
     state = tmp_path / "seen"
-    posted = _run("curl/post.sh", twin.url, "insert", "film", "g")
-    with _running("curl/follow.sh", twin.url, str(state)) as process:
+    posted = _run("curl/post.sh", server.url, "insert", "film", "g")
+    with _running("curl/follow.sh", server.url, str(state)) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         assert next(lines) == "reset\t{}\n"
         assert any(line.startswith("insert\t") and '"id":"g"' in line for line in lines)
         assert any(line.startswith("live\t") for line in lines)
-        told = json.loads(_run("curl/post.sh", twin.url, "update", "film", "g"))["ids"][0]
+        told = json.loads(_run("curl/post.sh", server.url, "update", "film", "g"))["ids"][0]
         assert next(line for line in lines if line.startswith("update\t"))
         _until(lambda: state.read_text() == told)
-    last = json.loads(_run("curl/post.sh", twin.url, "update", "film", "h"))["ids"][0]
-    with _running("curl/follow.sh", twin.url, str(state)) as process:
+    last = json.loads(_run("curl/post.sh", server.url, "update", "film", "h"))["ids"][0]
+    with _running("curl/follow.sh", server.url, str(state)) as process:
         assert process.stdout is not None
         assert '"id":"h"' in process.stdout.readline()
         _until(lambda: state.read_text() == last)

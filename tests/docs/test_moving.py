@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidings.local.running import Twin
 from tidings.server import listening
-
-pytestmark = pytest.mark.java
+from tidings.server.running import Server
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -91,10 +89,10 @@ def test_moving_from_oplog_in_ten_lines(shell: Shell, tmp_path: Path) -> None:
 def test_the_python_of_the_client_page(tmp_path: Path) -> None:
     """Each block runs as it stands, but for the port."""
     blocks = _PYTHON.findall((ROOT / "docs/guides/CLIENT.md").read_text())
-    with Twin() as twin:
+    with Server() as server:
         said = [
             subprocess.run(
-                [sys.executable, "-c", block.replace("http://127.0.0.1:8042", twin.url)],
+                [sys.executable, "-c", block.replace("http://127.0.0.1:8042", server.url)],
                 cwd=tmp_path,
                 capture_output=True,
                 text=True,

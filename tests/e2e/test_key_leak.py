@@ -14,14 +14,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tidings.client.cli.main import main
-from tidings.local.running import Twin
+from tidings.server.running import Server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-pytestmark = pytest.mark.java
-
 PROMISE_S = 5.0  # from the end of the command, as PROTOCOL says
-SLACK_S = 3.0  # for a machine that runs other things beside the twin
+SLACK_S = 3.0  # for a machine that runs other things beside the server
 PATIENCE_S = 30.0
 EVERY_S = 0.3  # how often somebody posts
 READ, INGEST = "the read password", "the ingest password"
@@ -29,19 +27,19 @@ Answer = tuple[int, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Closed but for its passwords, as a stage is."""
     folder, options = tmp_path_factory.mktemp("secrets"), []
     for role, password in (("read", READ), ("ingest", INGEST)):
         (folder / role).write_text(password)
         options += [f"--{role}-password-file", str(folder / role)]
-    with Twin(*options) as running:
+    with Server(*options) as running:
         yield running
 
 
-def keys(twin: Twin, *words: str) -> str:
+def keys(host: Server, *words: str) -> str:
     """What the operator's command prints."""
-    done = CliRunner().invoke(main, ["keys", *words, "--endpoint-url", twin.dynamodb_url])
+    done = CliRunner().invoke(main, ["keys", *words, *host.place])
     assert done.exit_code == 0, done.output
     return done.stdout.strip()
 
@@ -50,9 +48,9 @@ def id_of(key: str) -> str:
     return key.split("_")[1]
 
 
-def ask(twin: Twin, method: str, secret: str, body: object = None, path: str = "/ops") -> Answer:
+def ask(host: Server, method: str, secret: str, body: object = None, path: str = "/ops") -> Answer:
     """A request with *secret* by HTTP Basic; a stream is left at once."""
-    connection = http.client.HTTPConnection("127.0.0.1", twin.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", host.port, timeout=PATIENCE_S)
     pair = base64.b64encode(f"browser:{secret}".encode()).decode()
     headers = {"authorization": f"Basic {pair}", "accept": "text/event-stream"}
     sent = None if body is None else json.dumps(body)
@@ -66,9 +64,9 @@ def ask(twin: Twin, method: str, secret: str, body: object = None, path: str = "
 class Reader(threading.Thread):
     """Reads until it is cut; *heard* are ids of objects, *ended_s* is when it was cut."""
 
-    def __init__(self, twin: Twin, secret: str) -> None:
+    def __init__(self, host: Server, secret: str) -> None:
         super().__init__(daemon=True)
-        self.twin, self.secret = twin, secret
+        self.host, self.secret = host, secret
         self.heard: list[str] = []
         self.said: list[dict[str, Any]] = []
         self.ended_s = 0.0
@@ -93,7 +91,7 @@ class Streaming(Reader):
     """By Server-Sent Events."""
 
     def read(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.twin.port)
+        connection = http.client.HTTPConnection("127.0.0.1", self.host.port)
         headers = {"accept": "text/event-stream", "authorization": f"Bearer {self.secret}"}
         if not self.secret.startswith("tdk_"):
             pair = base64.b64encode(f":{self.secret}".encode()).decode()
@@ -111,7 +109,7 @@ class Subscribing(Reader):
     """By WebSocket."""
 
     def read(self) -> None:
-        with connect(self.twin.ws_url, open_timeout=PATIENCE_S) as socket:
+        with connect(self.host.ws_url, open_timeout=PATIENCE_S) as socket:
             socket.send(json.dumps({"action": "subscribe", "password": self.secret}))
             try:
                 while True:
@@ -134,7 +132,7 @@ def until(done: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
 
 
 @contextmanager
-def busy(twin: Twin) -> Iterator[None]:
+def busy(host: Server) -> Iterator[None]:
     """Somebody posts for two users all the while."""
     over = threading.Event()
 
@@ -143,7 +141,7 @@ def busy(twin: Twin) -> Iterator[None]:
         while not over.wait(EVERY_S):
             number += 1
             assert (
-                ask(twin, "POST", INGEST, [op(f"{user}-{number}", user) for user in "ab"])[0] == 204
+                ask(host, "POST", INGEST, [op(f"{user}-{number}", user) for user in "ab"])[0] == 204
             )
 
     poster = threading.Thread(target=post)
@@ -159,9 +157,9 @@ def op(name: str, user: str) -> dict[str, Any]:
     return {"event": "update", "type": "video", "id": name, "parents": [f"user/{user}"]}
 
 
-def reading(twin: Twin, *secrets: str) -> list[Reader]:
+def reading(host: Server, *secrets: str) -> list[Reader]:
     found: list[Reader] = [
-        kind(twin, secret) for secret in secrets for kind in (Streaming, Subscribing)
+        kind(host, secret) for secret in secrets for kind in (Streaming, Subscribing)
     ]
     for reader in found:
         reader.start()
@@ -170,41 +168,41 @@ def reading(twin: Twin, *secrets: str) -> list[Reader]:
     return found
 
 
-def test_a_leaked_key_is_of_no_use_five_seconds_later(twin: Twin) -> None:
+def test_a_leaked_key_is_of_no_use_five_seconds_later(host: Server) -> None:
     """
     Its streams end, its sockets are told why and closed, its posts are refused; all others hear
     on, and the key that replaces it does what the old one did.
     """
-    leaked = keys(twin, "create", "--role", "read", "--role", "ingest", "--parent", "user/a")
-    other = keys(twin, "create", "--role", "read", "--parent", "user/b")
-    with busy(twin):
-        stolen, kept = reading(twin, leaked), reading(twin, other, READ)
+    leaked = keys(host, "create", "--role", "read", "--role", "ingest", "--parent", "user/a")
+    other = keys(host, "create", "--role", "read", "--parent", "user/b")
+    with busy(host):
+        stolen, kept = reading(host, leaked), reading(host, other, READ)
         assert [each.hears_more() for each in [*stolen, *kept]] == [True] * 6
-        assert ask(twin, "POST", leaked, op("mine", "a"))[0] == 204
-        assert ask(twin, "POST", leaked, op("not mine", "b"))[1]["code"] == "outside_key"
+        assert ask(host, "POST", leaked, op("mine", "a"))[0] == 204
+        assert ask(host, "POST", leaked, op("not mine", "b"))[1]["code"] == "outside_key"
 
-        replacement = keys(twin, "rotate", id_of(leaked), "--overlap", "0")
+        replacement = keys(host, "rotate", id_of(leaked), "--overlap", "0")
         revoked_s = time.monotonic()
-        assert until(lambda: ask(twin, "POST", leaked, op("late", "a"))[0] == 401)
+        assert until(lambda: ask(host, "POST", leaked, op("late", "a"))[0] == 401)
         refused_s = time.monotonic()
         assert until(lambda: all(each.ended_s for each in stolen))
         took_s = [moment - revoked_s for moment in [refused_s, *(each.ended_s for each in stolen)]]
         assert max(took_s) < PROMISE_S + SLACK_S, took_s
 
-        assert ask(twin, "GET", leaked)[1]["code"] == "wrong_key"
+        assert ask(host, "GET", leaked)[1]["code"] == "wrong_key"
         assert [each["code"] for each in stolen[1].said] == ["key_ended"]
-        assert ask(twin, "POST", replacement, op("new-a", "a"))[0] == 204
-        anew = reading(twin, replacement)
+        assert ask(host, "POST", replacement, op("new-a", "a"))[0] == 204
+        anew = reading(host, replacement)
         assert [each.hears_more() for each in [*kept, *anew]] == [True] * 6
     assert not any(each.ended_s for each in [*kept, *anew])
     for reader, users in ((stolen[0], "a"), (stolen[1], "a"), (kept[0], "b"), (anew[1], "a")):
         assert {name for name in reader.heard if "-" in name and name[0] not in users} == set()
 
 
-def test_the_command_shows_what_became_of_it(twin: Twin) -> None:
+def test_the_command_shows_what_became_of_it(host: Server) -> None:
     """Until it is forgotten, a month later."""
-    key = keys(twin, "create", "--role", "read", "--label", "a browser")
-    keys(twin, "revoke", id_of(key))
-    shown = json.loads(keys(twin, "show", id_of(key), "--json"))
+    key = keys(host, "create", "--role", "read", "--label", "a browser")
+    keys(host, "revoke", id_of(key))
+    shown = json.loads(keys(host, "show", id_of(key), "--json"))
     assert (shown["state"], shown["label"]) == ("revoked", "a browser")
-    assert key not in keys(twin, "list", "--json")
+    assert key not in keys(host, "list", "--json")

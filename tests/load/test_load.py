@@ -1,4 +1,4 @@
-"""`python -m bench.load`, on a twin: what it finds, and that it would find a loss."""
+"""`python -m bench.load`, on a server: what it finds, and that it would find a loss."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner, Result
 from tidings.client.listen.bootstrap import Objects
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from bench import load
 from bench.loading.proxy import Proxy
 from tests.operate.cloudformation import describing
 
-pytestmark = pytest.mark.java
-
 PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def twin() -> Iterator[Twin]:
-    with Twin() as running:
+def host() -> Iterator[Server]:
+    with Server() as running:
         yield running
 
 
@@ -42,8 +40,8 @@ class Lossy(Proxy):
 
 
 @pytest.fixture
-def lossy(twin: Twin) -> Iterator[Lossy]:
-    proxy, ready, end = Lossy(twin.port), threading.Event(), asyncio.Event()
+def lossy(host: Server) -> Iterator[Lossy]:
+    proxy, ready, end = Lossy(host.port), threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
@@ -63,9 +61,9 @@ def _load(url: str, *options: str) -> Result:
     return CliRunner().invoke(load.main, ["--url", url, "--duration", "4", *options])
 
 
-def test_everything_is_heard_by_consumers_that_come_and_go(twin: Twin) -> None:
+def test_everything_is_heard_by_consumers_that_come_and_go(host: Server) -> None:
     """Over both transports, in the one order, and the fold of it is the state."""
-    done = _load(twin.url, "--rate", "15", "--consumers", "4", "--churn", "60", "--json")
+    done = _load(host.url, "--rate", "15", "--consumers", "4", "--churn", "60", "--json")
     found = json.loads(done.stdout)
 
     assert done.exit_code == 0, done.output
@@ -87,24 +85,24 @@ def test_a_lost_event_is_found(lossy: Lossy) -> None:
     assert "VIOLATION sse" in done.stdout
 
 
-def test_nothing_is_left_in_the_state(twin: Twin) -> None:
+def test_nothing_is_left_in_the_state(host: Server) -> None:
     """A feed that others use holds no object of a load afterwards."""
-    done = _load(twin.url, "--rate", "20", "--consumers", "1")
+    done = _load(host.url, "--rate", "20", "--consumers", "1")
 
     assert done.exit_code == 0, done.output
-    with Objects(twin.url) as objects:
+    with Objects(host.url) as objects:
         until_s = time.monotonic() + PATIENCE_S
         while list(objects.all()):  # the state is behind the log by a moment
             assert time.monotonic() < until_s
             time.sleep(0.1)
 
 
-def test_a_stage_is_asked_for_its_addresses(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_is_asked_for_its_addresses(host: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its stack: where to post, where streams are, and where the WebSocket is."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    outputs = {"FeedUrl": twin.url, "StreamUrl": twin.url, "SocketsUrl": twin.ws_url}
+    outputs = {"FeedUrl": host.url, "StreamUrl": host.url, "SocketsUrl": host.ws_url}
     outputs |= {"ControlTable": "control", "Feeds": "main"}
     with describing("tidings-dev", outputs) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
@@ -117,9 +115,9 @@ def test_a_stage_is_asked_for_its_addresses(twin: Twin, monkeypatch: pytest.Monk
     assert "SSE, due to receipt" in done.stdout
 
 
-def test_a_feed_that_refuses_is_told(twin: Twin) -> None:
+def test_a_feed_that_refuses_is_told(host: Server) -> None:
     """In one sentence, without a traceback."""
-    done = _load(twin.url, "--feed", "unknown")
+    done = _load(host.url, "--feed", "unknown")
 
     assert done.exit_code == 1
     assert "unknown_feed" in done.stderr

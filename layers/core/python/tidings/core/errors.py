@@ -36,8 +36,10 @@ Every error the feed raises.
         * ConsumerHeld          another worker holds the consumer
         * FenceLost             the worker that says so does not hold the consumer any more
         * NothingDone           an operator asks for what would change nothing
+        * NotWhole              a copy may lack pages, and cannot be promoted without a reason
         * ConsumerFellOff       the log does not reach back to where a consumer stands
         * Chained               the feed is a copy of another one, which is posted to instead
+            * Yielded               another feed goes on with the log, and is posted to instead
         * LogFellOff            the log does not reach back to where a chained feed stands
         * InvalidPortion        what is asked of pages or rows breaks its rule
         * OtherLog              a chained feed stands at a page that this log does not have
@@ -305,6 +307,8 @@ class Chained(Rejected):
 
 class Yielded(Chained):
     """Another feed goes on with the log: *master* is its address."""
+
+    code = "yielded"
 
     def __init__(self, feed: str, master: str) -> None:
         super().__init__(feed, master, "is continued by")
