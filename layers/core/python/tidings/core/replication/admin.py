@@ -73,8 +73,8 @@ _FIELDS = {
 @dataclass(frozen=True, slots=True)
 class RelayControl:
     """
-    *feeds* are all of the deployment, *sources* those that its settings chain. *log* and *intake*
-    are where producers append. Without a *coordinator* no members are told.
+    *feeds* are all of the deployment, *sources* those that its settings chain. *intake* is where
+    producers get page numbers. Without a *coordinator* no members are told.
     """
 
     store: RelayStore
@@ -125,6 +125,7 @@ class RelayControl:
             NotChained: the feed is local.
             InvalidRelay: no such action, or a field breaks its rule.
             NothingDone: it would change nothing.
+            NotWhole: see `promoted`.
         """
         check_known(feed, self.feeds)
         source, asked = self.sources.get(feed), _checked(action, fields)
