@@ -58,6 +58,11 @@ def leader(chain: Chain) -> Place | None:
     return None
 
 
+def members_of(place: Place) -> dict[str, str]:
+    """Each member's role, as *place* has heard."""
+    return {each["address"]: each["role"] for each in place.relay("led")["members"]}
+
+
 def led_by(place: Place, other: Place) -> None:
     """Wait until *place* leads and *other* reads it."""
     until(lambda: place.relay("led")["role"] == "leader")
@@ -93,8 +98,8 @@ def test_D38_there_is_one_leader(chain: Chain) -> None:
     second = chain.far if first is chain.middle else chain.middle
     led_by(first, second)
     assert second.relay("led")["role"] == "follower"
-    members = {each["address"]: each["role"] for each in first.relay("led")["members"]}
-    assert members == {first.feed("led"): "leader", second.feed("led"): "follower"}
+    wanted = {first.feed("led"): "leader", second.feed("led"): "follower"}
+    until(lambda: members_of(first) == wanted)  # they say what they are every few seconds
     for place in (first, second):
         arrived(place, "led", 1)
         assert place.log("led") == chain.master.log("led")

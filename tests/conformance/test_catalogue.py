@@ -44,6 +44,7 @@ UNSEEN_CODES = {
     "unknown_change": "told in changeagent's form: tests/changeagent",
     "below_floor": "told in changeagent's form: tests/changeagent",
     "invalid_sync": "binds operators; tests/functions/test_amend.py",
+    "yielded": "the suite's target keeps its feed; tests/chained/test_growing.py moves one",
     "plan_too_old": "the log is given up after days; tests/functions/test_amend.py",
     "chained": "needs a chained feed; tests/chained has some",
     "log_fell_off": "the log is given up after days; tests/functions has a floor",
