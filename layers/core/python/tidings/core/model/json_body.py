@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
+_SPACES = " \t\r\n"  # JSON's own
 # Possessive, and a string may lack its end: so that no input is scanned twice.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
@@ -86,8 +87,10 @@ def decode_json(text: bytes, field: str) -> Any:
         InvalidOperation: not JSON (NaN and the like included) or nested too deep.
     """
     _check_depth(text, field)
+    given = text.decode("utf-8", "replace").strip(_SPACES)
     try:
-        return _DECODER.decode(text.decode("utf-8", "replace"))
+        value, end = _DECODER.raw_decode(given)
+        return value if end == len(given) else _DECODER.decode(given)  # which says what is left
     except (ValueError, RecursionError) as error:
         raise InvalidOperation(f"must be JSON ({error})", field=field) from None
 
