@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -37,11 +36,10 @@ class SqliteState:
 
     def write(self, feed: str, rows: Sequence[Row]) -> int:
         with self._database.transaction() as sql:
-            return sum(
-                not sql.execute(_WRITE, (feed, row.bucket, *astuple(row))).rowcount
-                and _row(sql, feed, row.bucket, row.key) != row
-                for row in rows
-            )
+            written = sql.executemany(_WRITE, [_columns(feed, row) for row in rows]).rowcount
+            if written == len(rows):
+                return 0
+            return sum(_row(sql, feed, row.bucket, row.key) != row for row in rows)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         return self._read(feed, bucket, after)[0]
@@ -94,9 +92,14 @@ def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> boo
         return there == wanted
     sql.execute("DELETE FROM rows WHERE feed = ? AND bucket = ? AND key = ?", at)
     if wanted is not None:
-        columns = feed, difference.bucket, *astuple(wanted)
-        sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", columns)
+        sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _columns(feed, wanted))
     return True
+
+
+def _columns(feed: str, row: Row) -> tuple[object, ...]:
+    """As `_ROW`, behind feed and bucket."""
+    key = row.key
+    return feed, bucket_of(key), key, row.page, row.slot, row.at_ms, row.line, row.expires_ms
 
 
 class SqliteRemovedParents:
