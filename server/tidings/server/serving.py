@@ -191,6 +191,7 @@ def _config(app: Any, options: Options) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,  # they set what nobody here reads: the client's address and the scheme
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
         timeout_graceful_shutdown=GRACE_S,

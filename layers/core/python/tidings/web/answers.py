@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.origins import READING, check_change, cors_headers
@@ -42,7 +41,8 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
         answer = endpoint(request)
     except TidingsError as error:
         answer = refusal(error)
-    return replace(answer, headers={**headers_for(request.origin, origins), **answer.headers})
+    headers = {**headers_for(request.origin, origins), **answer.headers}
+    return Answer(answer.status, headers, answer.body)
 
 
 def json_answer(status: int, body: object) -> Answer:

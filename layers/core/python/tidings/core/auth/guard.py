@@ -219,7 +219,9 @@ def credential_from(header: str | None) -> Credential | None:
 
     The scheme is taken in any case, as RFC 7617 and RFC 6750 want it.
     """
-    scheme, _, rest = (header or "").strip().partition(" ")
+    if not header:
+        return None
+    scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() == _BEARER:
         return Credential(rest.strip(), bearer=True) if rest.strip() else None
     if scheme.lower() != _BASIC:

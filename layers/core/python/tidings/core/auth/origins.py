@@ -25,6 +25,7 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 _UNKNOWN = "is not a name of this server; --allow-host adds one"
 _LOCALHOST = "localhost"
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+_EXPOSING = {"access-control-expose-headers": ", ".join(EXPOSED)}
 # What a form sends to any server, without the question that a browser asks before other requests.
 _OF_FORMS = ("", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
@@ -96,11 +97,11 @@ def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
 
     Where it depends on who asks, no cache may give one page's answer to another.
     """
-    exposed = {"access-control-expose-headers": ", ".join(EXPOSED)}
     if ANY in origins:
-        return {"access-control-allow-origin": ANY, **exposed}
-    allowed = {"access-control-allow-origin": origin, **exposed} if origin in origins else {}
-    return {**allowed, "vary": "Origin"}
+        return {"access-control-allow-origin": ANY, **_EXPOSING}
+    if origin in origins:
+        return {"access-control-allow-origin": origin, **_EXPOSING, "vary": "Origin"}
+    return {"vary": "Origin"}
 
 
 def _may(headers: Mapping[str, str], origins: Collection[str]) -> bool:
