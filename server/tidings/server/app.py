@@ -67,12 +67,12 @@ class Router:
         plain = self._plain.get((method, path))
         if plain is not None:
             return plain
-        found = [(each, m) for pattern, each in self._patterns if (m := pattern.fullmatch(path))]
-        for route, match in found:
+        matches = [(each, m) for pattern, each in self._patterns if (m := pattern.fullmatch(path))]
+        for route, match in matches:
             if route.method == method:
                 named = match.groupdict()
                 return _Match(route, {name: unquote(value) for name, value in named.items()})
-        return sorted({route.method for route, _ in found})
+        return sorted({route.method for route, _ in matches})
 
     @property
     def default(self) -> _Match:

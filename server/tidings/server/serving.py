@@ -109,7 +109,7 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
     for variable in options.settings:
         if variable not in known:
             raise Problem(f"--setting {variable}: there is no such setting")
-    said = {
+    given = {
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true" if options.is_private else "false",
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
@@ -118,7 +118,7 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
         **options.settings,
     }
     try:
-        values = shared.values_of(said, SETTINGS)
+        values = shared.values_of(given, SETTINGS)
         coordinator = _path(values, "TIDINGS_COORDINATOR")
         archive = _path(values, "TIDINGS_ARCHIVE")
         return shared.parse(values, coordinated=coordinator is not None), coordinator, archive

@@ -59,8 +59,8 @@ def as_event(line: str, event: str) -> str:
 
 def parse_line(line: str) -> Operation:
     """Read back a line of the log."""
-    found = json.loads(line)
-    return Operation(found["event"], found["type"], found["id"], tuple(found["parents"]))
+    fields = json.loads(line)
+    return Operation(fields["event"], fields["type"], fields["id"], tuple(fields["parents"]))
 
 
 def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
@@ -234,7 +234,7 @@ def _array(texts: Sequence[str]) -> str:
 
 
 def _without_breaks(text: str) -> str:
-    return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _encode(data: object, where: str) -> str:
