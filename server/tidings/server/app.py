@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from tidings.core.auth.guard import KEY_PREFIX
-from tidings.core.errors import Rejected, TooLarge
+from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.server import sockets
 from tidings.server.host import Host, now_ms
 from tidings.web import live_page
-from tidings.web.answers import preflight_headers, refusal, respond
+from tidings.web.answers import complete, preflight_headers, refusal, respond
 from tidings.web.asgi import headers_of, send_answer
 from tidings.web.change_lists import ChangeLists
 from tidings.web.client_count import Attendance
@@ -163,6 +163,9 @@ class ServerApp:
             if function in Host.GROUPED and not _has_key(request):
                 return await self._host.writer.write(run)
             return await asyncio.get_running_loop().run_in_executor(self._host.pool, run)
+        except Unavailable as error:  # of the commit, which comes when the endpoint has returned
+            log.warning("%s %s: %s", request.method, request.route, error)
+            return complete(refusal(error), request, self._origins)
         except Exception:
             log.exception("%s %s failed", request.method, request.route)
             return _FAILED

@@ -181,13 +181,15 @@ class Database:
         Within a transaction: what is written inside is undone alone where an exception leaves it.
 
         Raises:
-            Unavailable: SQLite gave the whole transaction up, as it does on a full disk.
+            Unavailable: a statement has no room on the disk, or SQLite gave the whole transaction
+                up.
         """
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
         self._connection.execute("SAVEPOINT part")
         try:
-            yield
+            with _translated():
+                yield
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK TO part")

@@ -41,6 +41,11 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
         answer = endpoint(request)
     except TidingsError as error:
         answer = refusal(error)
+    return complete(answer, request, origins)
+
+
+def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer:
+    """*answer* with the headers that every answer to *request* carries."""
     headers = {**headers_for(request.origin, origins), **answer.headers}
     return Answer(answer.status, headers, answer.body)
 
