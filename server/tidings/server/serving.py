@@ -142,12 +142,14 @@ def _path(values: Mapping[str, str], variable: str) -> Path | None:
 
 def _host(options: Options) -> Host:
     settings, coordinator, archive = parsed(options)
-    options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
     try:
+        options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
         return Host(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None
+    except OSError as error:
+        raise Problem(f"--data {options.data} cannot be written: {error.strerror}") from None
 
 
 def _listener(options: Options) -> socket.socket:
