@@ -102,16 +102,12 @@ class Counters(Protocol):
 
     def refuse(self, feed: str) -> None:
         """Count a request whose operations were refused."""
-        ...
 
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
         """Add to the streams that were opened and the events that were sent on them."""
-        ...
 
     def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
         """*place* has so many clients connected; forgotten unless said again by *until_ms*."""
-        ...
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:
         """Everything counted so far, and the clients of all places now."""
-        ...

@@ -110,7 +110,6 @@ class Bearers(Protocol):
 
     def knows(self, given: Credential) -> bool:
         """Whether *given* looks like one of this kind; nobody else is asked then."""
-        ...
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
@@ -119,7 +118,6 @@ class Bearers(Protocol):
         Raises:
             Rejected: not *role* on *feed*.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ class Handler(Protocol):
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Called before each read, with the last page handled; whether there is more to prepare."""
-        ...
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         """
@@ -54,11 +53,9 @@ class Handler(Protocol):
 
         Fewer than all: the next turn brings the others. None: they come with a bell.
         """
-        ...
 
     def moved(self, feed: str) -> None:
         """Called after each turn that stored a higher checkpoint."""
-        ...
 
     def lost(self, feed: str) -> bool:
         """
@@ -66,7 +63,6 @@ class Handler(Protocol):
 
         Called again if that was not stored.
         """
-        ...
 
 
 def portion(

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 class Preconditions(Protocol):
     def __call__(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
         """What has to hold for *lines* of who is *allowed* so much; None: nothing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,19 +35,15 @@ class RenewStore(Protocol):
 
         Of those that never expire 0. May be some seconds old. Nothing: there is none.
         """
-        ...
 
     def renew(self, feed: str, page: int, expires_ms: int) -> None:
         """Keep an existing page until *expires_ms* at least; a missing page stays missing."""
-        ...
 
     def round(self, feed: str) -> Round:
         """The last one that was stored; `Round()` before the first."""
-        ...
 
     def keep(self, feed: str, round_: Round) -> None:
         """Store how far it is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,9 @@ class Numbers(Protocol):
 
     def raise_head(self, feed: str, page: int) -> None:
         """The next number is above *page*; nothing happens where it is already."""
-        ...
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
         """Put *pages*, whose numbers are free, in any order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidings.core.model.operations import Operation
-
-if TYPE_CHECKING:
-    pass
 
 
 def object_key(operation: Operation) -> str:
