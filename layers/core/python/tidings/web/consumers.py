@@ -35,9 +35,8 @@ Reply = tuple[int, Document]
 _BELOW = "/feeds/{feed}/consumers"
 
 
-class UnknownAction(InvalidConsumer):
-    status = 404
-    code = "unknown_action"
+class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
+    """Nothing that workers or operators do to a consumer is called so."""
 
 
 class ConsumerRouter:

@@ -51,9 +51,8 @@ _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's
 EVENT_STREAM = "text/event-stream"
 
 
-class NotAcceptable(Rejected):
-    status = 406
-    code = "not_acceptable"
+class NotAcceptable(Rejected, code="not_acceptable", status=406):
+    """The client does not accept event streams."""
 
 
 class EventStreams:

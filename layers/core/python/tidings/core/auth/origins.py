@@ -29,18 +29,12 @@ _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _OF_FORMS = ("", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
-class UnknownHost(Rejected):
+class UnknownHost(Rejected, code="unknown_host", status=421):
     """The request was meant for a server of another name."""
 
-    status = 421
-    code = "unknown_host"
 
-
-class ForeignOrigin(Rejected):
+class ForeignOrigin(Rejected, code="foreign_origin", status=403):
     """A page of another origin may not have its browser ask this."""
-
-    status = 403
-    code = "foreign_origin"
 
 
 def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
