@@ -138,14 +138,12 @@ class Scene:
             FEEDS,
             self.tallies,
             self.guard,
-            Bounds(self.state, self.followers, self.reader, self.wait),
+            Bounds(self.state, self.reader, self.wait),
         )
         self.departure_reader = RemovedParentsReader(self.departures, self.followers)
         self.catch_up = CatchUp(
             self.reader,
             self.state,
-            self.followers,
-            self.clock,
             self.tombstones,
             self.departure_reader,
             ArchiveReader(self.archive, self.count),
@@ -213,14 +211,7 @@ class Scene:
         )
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(
-            self.followers,
-            self.reader,
-            self.filler,
-            self.waker,
-            self.clock,
-            self.wait,
-            self.new_id,
-            self.count,
+            self.followers, self.reader, self.filler, self.waker, self.wait, self.new_id
         )
         self.archiver = Archiver(self.archive, self.count)
         gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
@@ -228,13 +219,8 @@ class Scene:
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
-            self.log,
-            self.log,
-            self.followers,
             self.reader,
             self.retention,
-            self.clock,
-            self.count,
             Renewer(self.log, one_by_one, self.clock, self.count, PAGE_MS),
             aged=MaxAges(self.profiles),
         )

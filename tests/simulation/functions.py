@@ -119,10 +119,8 @@ class Functions:
             self._reader(process),
             Filler(self._reader(process), self.settings(process).page_ms),
             process.through("bells", self.waker),
-            process.clock,
             process.sleep,
             process.new_id,
-            process.count,
             Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST),
         )
         if name == ARCHIVE:
@@ -137,19 +135,12 @@ class Functions:
         return settings
 
     def corrector(self, process: Process) -> Corrector:
-        log = self._log(process)
         return self.parts.corrector(
-            log,
             process.through("state", self.stores.state),
-            self._followers(process),
-            self._reader(process),
             Filler(self._reader(process), self.settings(process).page_ms),
-            process.clock,
             process.sleep,
             process.new_id,
-            process.count,
             self.feeds,
-            self.settings(process).page_ms,
             process.through("tombstones", self.stores.tombstones),
         )
 
@@ -212,21 +203,16 @@ class Functions:
         return self.parts.overseer(*self._consuming(process))
 
     def _consuming(self, process: Process) -> tuple[Book, LogView, Any, Clock]:
-        log, consumers = self._log(process), process.through("consumers", self.stores.consumers)
-        view = self.parts.view(log, log, self._reader(process), self._followers(process))
+        consumers = process.through("consumers", self.stores.consumers)
+        view = self.parts.view(self._reader(process))
         return Book(consumers), view, consumers, process.clock
 
     def trimmer(self, process: Process, age: Retention, cap_ms: int) -> Trimmer:
         """*cap_ms* is how long it waits for named consumers."""
         log = self._log(process)
         trimmer: Trimmer = self.parts.trimmer(
-            log,
-            log,
-            self._followers(process),
             self._reader(process),
             age,
-            process.clock,
-            process.count,
             Renewer(
                 log, shuffled(process), process.clock, process.count, self.settings(process).page_ms
             ),
@@ -267,13 +253,9 @@ class Functions:
         )
 
     def catch_up(self, process: Process) -> CatchUp:
-        state = process.through("state", self.stores.state)
-        followers = self._followers(process)
         return self.parts.catch_up(
             self._reader(process),
-            state,
-            followers,
-            process.clock,
+            process.through("state", self.stores.state),
             process.through("tombstones", self.stores.tombstones),
             self._departures(process),
             self._archive(process),

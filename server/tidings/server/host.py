@@ -276,10 +276,8 @@ class Host:
             self.reader,
             Filler(self.reader, self.settings.page_ms, self._copies),
             self.waker,
-            now_ms,
             sleep_ms,
             new_id,
-            self.count,
         )
         projector, pusher = self._projector(), self._pusher()
 
@@ -415,15 +413,13 @@ class Host:
         )
 
     def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        return Bounds(self.states, self.followers, self.reader, sleep_ms)(feed, allowed, lines)
+        return Bounds(self.states, self.reader, sleep_ms)(feed, allowed, lines)
 
     @cached_property
     def catch_up(self) -> CatchUp:
         return CatchUp(
             self.reader,
             self.states,
-            self.followers,
-            now_ms,
             self.tombstones,
             self._removed_parents_reader,
             ArchiveReader(self._archive, self.count) if self._archive else None,
@@ -444,7 +440,7 @@ class Host:
 
     @cached_property
     def lister(self) -> Lister:
-        return Lister(self.reader, self.tags, self.followers, now_ms, Losses(self.profiles))
+        return Lister(self.reader, self.tags, Losses(self.profiles))
 
     @cached_property
     def portioner(self) -> Portioner:
@@ -507,7 +503,6 @@ class Host:
             self.reader,
             self.log,
             self.waker,
-            now_ms,
             settings.page_ms,
             self._coordinator,
         )
@@ -556,23 +551,18 @@ class Host:
 
     @cached_property
     def _log_view(self) -> LogView:
-        return LogView(self.log, self.log, self.reader, self.followers)
+        return LogView(self.reader)
 
     @cached_property
     def indexer(self) -> Indexer:
-        return Indexer(self.tags, self.reader, now_ms, self.settings.page_ms)
+        return Indexer(self.tags, self.reader, self.settings.page_ms)
 
     @cached_property
     def sweeper(self) -> Sweeper:
         settings = self.settings
         trimmer = Trimmer(
-            self.log,
-            self.log,
-            self.followers,
             self.reader,
             settings.retention,
-            now_ms,
-            self.count,
             Renewer(self.log, one_by_one, now_ms, self.count, settings.page_ms),
             Purges(self.documents),
             MaxAges(self.profiles),
@@ -634,25 +624,17 @@ class Host:
             self.documents,
             Webhooks(private=self.settings.hooks_private),
             self.settings.feeds,
-            now_ms,
-            new_id,
             self.count,
             self.counters,
         )
 
     def _corrector(self) -> Corrector:
         return Corrector(
-            self.log,
             self.states,
-            self.followers,
-            self.reader,
             Filler(self.reader, self.settings.page_ms, self._copies),
-            now_ms,
             sleep_ms,
             new_id,
-            self.count,
             self.settings.feeds,
-            self.settings.page_ms,
             self.tombstones,
             self.writable,
         )
@@ -663,7 +645,6 @@ class Host:
             self.followers,
             self.counters,
             self.reader,
-            now_ms,
             self.settings.feeds,
             self._archive is not None,
             self._copies,

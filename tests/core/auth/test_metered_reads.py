@@ -186,7 +186,7 @@ def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
 
 def test_a_list_says_what_was_read_for_it(large: Scene) -> None:
     """Also of what was skipped, which is what costs in search of little."""
-    lister = Lister(large.reader, MemoryTags(), large.followers, large.clock)
+    lister = Lister(large.reader, MemoryTags())
     found = lister.list(FEED, Query(bound=NARROW))
     assert found.entries == [] and found.at_end
     assert found.read == sum(page.size for page in large.log.read(FEED, 0))

@@ -55,8 +55,6 @@ class Proposing:
             self.operator_documents,
             self._ask,
             FEEDS,
-            scene.clock,
-            scene.new_id,
             scene.count,
             scene.tallies,
         )

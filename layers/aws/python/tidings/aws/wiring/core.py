@@ -44,10 +44,8 @@ def follower() -> Follower:
         adapters.reader(),
         ingest.filler(),
         adapters.waker(),
-        now_ms,
         sleep_ms,
         adapters.new_id,
-        adapters.count,
     )
     return archive.with_habits(made) if adapters.settings().follower == ARCHIVE else made
 
@@ -175,19 +173,15 @@ def sweeper() -> Sweeper:
     )
     threads = Threads(adapters.SPREAD_WORKERS)
     renewer = Renewer(renewals, threads, now_ms, adapters.count, adapters.settings().page_ms)
-    ages = Purges(changeagent.operator_documents()), MaxAges(adapters.profiles())
     archives = adapters.settings().archive != ""
-    kept = (
+    trimmer = Trimmer(
+        adapters.reader(),
         adapters.settings().retention,
-        now_ms,
-        adapters.count,
         renewer,
-        *ages,
+        Purges(changeagent.operator_documents()),
+        MaxAges(adapters.profiles()),
         consumers.holds(),
         archives,
-    )
-    trimmer = Trimmer(
-        adapters.log(), adapters.log(), adapters.followers(), adapters.reader(), *kept
     )
     return Sweeper(
         adapters.log(),
@@ -226,7 +220,6 @@ def status() -> Status:
         followers,
         adapters.tallies(),
         Reader(log, log, followers, now_ms, adapters.count),
-        now_ms,
         settings.feeds,
         settings.archive != "",
         chained.copies(),

@@ -96,7 +96,7 @@ class Stream:
         if self.profiles is None or not self.admission.may_end:
             return False
         endings = endings_of(self.profiles.profile(self.feed))
-        now = self.catch_up.clock()
+        now = self.catch_up.reader.clock()
         if self.admission.key and may_be_forgotten(endings, self.since_ms, now):
             return True
         return self.admission.has_ended(endings, now)
@@ -165,7 +165,7 @@ class Streamer:
                 error.
         """
         name = feeds.check_known(feed, self.feeds)
-        since_ms = self.catch_up.clock()
+        since_ms = self.catch_up.reader.clock()
         allowed = READS.admit(self.guard, name, given)
         at, asked = cursors.parse(cursor), filters.from_query(query)
         wanted = allowed.narrowed(asked, leave=query.get("leave") == "true")

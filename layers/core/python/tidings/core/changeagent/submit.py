@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.stores import AskHooks, OperatorDocuments
     from tidings.core.changeagent.users import Gate
     from tidings.core.counters import Counters
-    from tidings.core.effects import Clock, Count, NewId
+    from tidings.core.effects import Count
     from tidings.core.log.append import Appender
 
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
@@ -45,8 +45,6 @@ class Proposer:
     operator_documents: OperatorDocuments
     ask: AskHooks
     feeds: frozenset[str]
-    clock: Clock
-    new_id: NewId
     count: Count
     tallies: Counters
 
@@ -75,7 +73,7 @@ class Proposer:
             raise WrongContentType("Unsupported content type", value=proposal.content_type)
         key = None if proposal.key is None else check_key(proposal.key)
         change = change_from(proposal.body)
-        line = line_of(change, name=self.new_id(), now_ms=self.clock())
+        line = line_of(change, name=self.appender.new_id(), now_ms=self.appender.clock())
         check_within(allowed, [line])
         asked = config.stored(
             self.operator_documents.operator_document(feed, CONFIGURATION).text

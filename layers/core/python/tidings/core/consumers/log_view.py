@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tidings.core.consumers.consumer import Consumer
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints, LogStore, TrimStore
     from tidings.core.model.pages import Page
 
 
@@ -37,23 +36,20 @@ class Entry:
 class LogView:
     """Reads and judges; never writes."""
 
-    log: LogStore
-    trim: TrimStore
     reader: Reader
-    checkpoints: Checkpoints
 
     def floor(self, feed: str) -> int:
-        return self.trim.floor(feed)
+        return self.reader.trim.floor(feed)
 
     def frontier(self, feed: str) -> Place:
-        return self.reader.frontier(feed, self.checkpoints.checkpoints(feed).get(STATE, 0))
+        return self.reader.frontier(feed, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
 
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
         """
         Raises:
             InvalidConsumer: the feed has not come there, so that it is no id of this feed.
         """
-        if positions.rank(position)[0] > self.log.head(feed):
+        if positions.rank(position)[0] > self.reader.log.head(feed):
             rule = "is behind the end of the log: not an id of this feed"
             raise InvalidConsumer(rule, field=field, value=positions.spelled(position))
 
@@ -64,7 +60,7 @@ class LogView:
         Raises:
             ConsumerFellOff: it is.
         """
-        floor = self.trim.floor(consumer.feed)
+        floor = self.reader.trim.floor(consumer.feed)
         if positions.fell_off(consumer.position, floor):
             handled = positions.handled(consumer.position)
             rule = (
@@ -138,7 +134,7 @@ class LogView:
 
     def oldest(self, feed: str) -> Entry | None:
         """The first entry that is in the log."""
-        return next(self._from(feed, Place(self.trim.floor(feed), 0, 0)), None)
+        return next(self._from(feed, Place(self.reader.trim.floor(feed), 0, 0)), None)
 
     def current(self, feed: str) -> Place | None:
         """The last entry of the log; None where there is none."""
@@ -153,7 +149,7 @@ class LogView:
         return None
 
     def _from(self, feed: str, first: Place) -> Iterator[Entry]:
-        after = max(first.page, self.trim.floor(feed)) - 1
+        after = max(first.page, self.reader.trim.floor(feed)) - 1
         while True:
             try:
                 run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)

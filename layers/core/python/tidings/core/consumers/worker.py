@@ -176,7 +176,7 @@ class Watchers:
         found = self.book.store.consumers(feed)
         if not found:
             return []
-        head, floor = self.view.log.head(feed), self.view.floor(feed)
+        head, floor = self.view.reader.log.head(feed), self.view.floor(feed)
         return [(each, self._lag(each, head, floor)) for each in found]
 
     def consumer(self, feed: str, name: str) -> tuple[Consumer, Lag]:
@@ -185,7 +185,7 @@ class Watchers:
             InvalidConsumer, UnknownConsumer: there is none.
         """
         found = self.book.consumer(feed, name)
-        return found, self._lag(found, self.view.log.head(feed), self.view.floor(feed))
+        return found, self._lag(found, self.view.reader.log.head(feed), self.view.floor(feed))
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         """

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tidings.core.effects import Sleep
     from tidings.core.log.preconditions import Precondition
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
     from tidings.core.state.stores import StateStore
 
@@ -42,7 +41,6 @@ class Bounds:
     """Implements `Preconditions`."""
 
     states: StateStore
-    checkpoints: Checkpoints
     reader: Reader
     sleep: Sleep
 
@@ -80,7 +78,7 @@ class Standing:
     def _read_on(self) -> bool:
         """Whether there may be more; rows show at least what is below the checkpoint."""
         if self._page is None:
-            known = self._stores.checkpoints.checkpoints(self._feed).get(STATE, 0)
+            known = self._stores.reader.checkpoints.checkpoints(self._feed).get(STATE, 0)
             for row in self._stores.states.find(self._feed, list(self._outside)):
                 self._see(row.key, row.line)
             self._page = known

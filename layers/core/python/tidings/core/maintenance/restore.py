@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Consumer
     from tidings.core.consumers.position import Position
     from tidings.core.consumers.stores import ConsumerStore
-    from tidings.core.effects import Clock, NewId, Sleep
+    from tidings.core.effects import NewId, Sleep
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import FollowerStore
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.model.pages import Page
     from tidings.core.settings.lost_pages import Lost
     from tidings.core.settings.stores import Profiles
@@ -92,15 +91,12 @@ class Restored:
 class Restorer:
     """*archive* is None where there is none. *page_ms* is how long DynamoDB keeps a page."""
 
-    log: LogStore
     reader: Reader
     numbers: Numbers
     followers: FollowerStore
-    checkpoints: Checkpoints
     consumers: ConsumerStore
     profiles: Profiles
     archive: ArchiveStore | None
-    clock: Clock
     sleep: Sleep
     new_id: NewId
     page_ms: int
@@ -120,7 +116,7 @@ class Restorer:
         if begun and known <= begun[1] + 1:
             return Plan(kept, max(begun[1], heard or 0), strays)
         if heard is None:
-            since_s = max(0, self.clock() // 1000 - kept.seconds) if kept.seconds else 0
+            since_s = max(0, self.reader.clock() // 1000 - kept.seconds) if kept.seconds else 0
             heard = known + since_s * limits.NUMBERS_PER_S_MAX
         return Plan(kept, max(known, heard), strays)
 
@@ -136,7 +132,7 @@ class Restorer:
         taken = tuple(self._take_back(feed, plan.kept.page))
         moved = tuple(self._move_consumers(feed, plan.kept))
         parts = cut(self.archive, feed, plan.kept.page) if self.archive else 0
-        now, missing = self.clock(), plan.missing
+        now, missing = self.reader.clock(), plan.missing
         for at in range(0, len(missing), limits.RESTORE_FILL):
             batch = missing[at : at + limits.RESTORE_FILL]
             fillers = [filler(n, at_ms=now, expires_ms=now + self.page_ms) for n in batch]
@@ -157,18 +153,20 @@ class Restorer:
 
     def _behind(self, feed: str, after: int) -> Iterator[int]:
         """The numbers of pages behind a hole; not those of empty ones, which hold nothing."""
-        while pages := self.log.read(feed, after):
+        while pages := self.reader.log.read(feed, after):
             yield from (page.number for page in pages if page.body)
             after = pages[-1].number
 
     def _known(self, feed: str) -> Iterator[int]:
         """Numbers that were certainly given."""
-        yield self.log.head(feed)
-        yield from self.checkpoints.checkpoints(feed).values()
+        yield self.reader.log.head(feed)
+        yield from self.reader.checkpoints.checkpoints(feed).values()
         yield from (positions.rank(each.position)[0] for each in self.consumers.consumers(feed))
         yield from (last for _, last in self._lost(feed))
         if self.archive:
-            yield from (span.last for span in archive_ends(self.archive, feed, self.log.head(feed)))
+            yield from (
+                span.last for span in archive_ends(self.archive, feed, self.reader.log.head(feed))
+            )
 
     def _remember(self, feed: str, lost: Lost) -> None:
         for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
@@ -182,7 +180,7 @@ class Restorer:
 
     def _take_back(self, feed: str, kept: int) -> Iterator[str]:
         """No follower stands behind the log that is kept."""
-        for name, page in self.checkpoints.checkpoints(feed).items():
+        for name, page in self.reader.checkpoints.checkpoints(feed).items():
             if page <= kept:
                 continue
             lease = self._take(feed, name)
@@ -192,11 +190,13 @@ class Restorer:
     def _take(self, feed: str, name: str) -> Lease:
         """Who held it when the table was stored is long dead; whoever is at work renews it."""
         owner = self.new_id()
-        found = self.followers.take(feed, name, owner=owner, now_ms=self.clock())
+        found = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
         if found.owner != owner:
             self.sleep(limits.LEASE_MS)
             seen = Observation(found.fence, found.beat)
-            found = self.followers.take(feed, name, owner=owner, now_ms=self.clock(), over=seen)
+            found = self.followers.take(
+                feed, name, owner=owner, now_ms=self.reader.clock(), over=seen
+            )
         if found.owner != owner:
             raise Unavailable(f"the follower {name} of {feed} is at work; try again")
         return found

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.counters import Counters, Taken, Totals
-    from tidings.core.effects import Clock
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import Standings
     from tidings.core.log.reader import Reader
@@ -74,7 +73,6 @@ class Reporter:
     checkpoints: Standings
     tallies: Counters
     reader: Reader
-    clock: Clock
     feeds: frozenset[str]
     archives: bool = False
     sources: Sources = field(default_factory=dict)
@@ -88,7 +86,7 @@ class Reporter:
             InvalidFeed, UnknownFeed: there is no such feed here.
             Unavailable: a store did not answer; see `unavailable`.
         """
-        name, now = check_known(feed, self.feeds), self.clock()
+        name, now = check_known(feed, self.feeds), self.reader.clock()
         made_ms, recent = self._recent.get(name, (0, None))
         if recent is None or not 0 <= now - made_ms < limits.STATUS_AGE_MS:
             recent = self._look(name, now)
@@ -98,7 +96,7 @@ class Reporter:
     def unavailable(self, feed: str) -> Report:
         """What is told of *feed* while its store does not answer."""
         counters = dict.fromkeys(COUNTERS)
-        time = from_ms(self.clock())
+        time = from_ms(self.reader.clock())
         return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
 
     def _look(self, feed: str, now_ms: int) -> Report:

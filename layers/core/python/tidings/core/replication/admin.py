@@ -35,7 +35,6 @@ from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted, suc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.effects import Clock
     from tidings.core.followers.stores import Waker
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import Intake
@@ -83,7 +82,6 @@ class RelayControl:
     reader: Reader
     intake: Intake
     waker: Waker
-    clock: Clock
     page_ms: int
     coordinator: Coordinator | None = None
 
@@ -105,7 +103,7 @@ class RelayControl:
         source = self.sources.get(feed)
         if source is None:
             return {"feed": feed, "source": "", **self._master_told(feed), **self._ends(feed)}
-        relay, now = self.store.relay(feed), self.clock()
+        relay, now = self.store.relay(feed), self.reader.clock()
         return {
             "feed": feed,
             "source": source.url,
@@ -137,7 +135,7 @@ class RelayControl:
             after = self._after(before, source, asked, fields)
             if asked is Action.PROMOTE:
                 self.intake.yield_to(feed, "")  # to whomever, when it was a master before
-            if self.store.write(before, replace(after, changed_ms=self.clock())):
+            if self.store.write(before, replace(after, changed_ms=self.reader.clock())):
                 self.waker.ring(feed, RELAY)
                 return self.told(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
@@ -178,7 +176,7 @@ class RelayControl:
             number = 0 if successor else self.reader.log.take(feed)
             self.intake.yield_to(feed, to)
             if number:  # a page that holds nothing wakes those who copy, who learn of the end
-                now = self.clock()
+                now = self.reader.clock()
                 self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
         elif action is Action.PROMOTE and successor:
             _why(fields)
@@ -208,7 +206,7 @@ class RelayControl:
             found = self.coordinator.members(source.cluster)
         except Unavailable:
             return None
-        return [_member_told(member, self.clock()) for member in found]
+        return [_member_told(member, self.reader.clock()) for member in found]
 
 
 def changed(relay: Relay, action: Action) -> Relay:

@@ -174,12 +174,12 @@ class Portioner:
     def standing(self, feed: str) -> Standing:
         """Its head is that of the followers: who reads pages learns how far they go."""
         floor = self.catch_up.reader.trim.floor(feed)
-        checkpoints = self.catch_up.checkpoints.checkpoints(feed)
+        checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
         head = max([floor - 1, *checkpoints.values()])
         state = checkpoints.get(STATE, 0)
         source = self.sources.get(feed)
         if source is None or self.relays is None:
-            return Standing(floor, head, state, master_read_ms=self.catch_up.clock())
+            return Standing(floor, head, state, master_read_ms=self.catch_up.reader.clock())
         relay = self.relays.relay(feed)
         master = relay.master or source.url
         via = relay.via or ((relay.id,) if relay.id else ())
