@@ -184,7 +184,6 @@ class Scene:
             self.registrar,
         )
         self.replayer = Replayer(
-            self.connections,
             self.inbox,
             self.delivery,
             self.waker,
@@ -200,7 +199,6 @@ class Scene:
         kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
         self.projector = Projector(*stores, self.waker, self.clock, *kept)
         self.pusher = Pusher(
-            self.connections,
             self.inbox,
             self.watches,
             self.delivery,
@@ -225,16 +223,14 @@ class Scene:
             aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(
-            self.log,
+            self.reader,
             self.followers,
             self.trimmer,
             self.connections,
             self.inbox,
             self.delivery,
             self.waker,
-            self.clock,
             self.new_id,
-            self.count,
             self.tallies,
             one_by_one,
             profiles=self.profiles,

@@ -166,7 +166,7 @@ class Functions:
     def changefeeds(self, process: Process) -> ChangeFeeds:
         registry = process.through("registry", self.stores.registry)
         state = process.through("state", self.stores.state)
-        return ChangeFeeds(self.profiles, registry, state, self.guard, self.feeds)
+        return ChangeFeeds(registry, state, self.guard, self.feeds)
 
     def _registrar(self, process: Process) -> Registrar:
         return self.parts.registrar(
@@ -186,7 +186,6 @@ class Functions:
 
     def replay(self, process: Process, connection_id: str) -> None:
         Replayer(
-            self._connections(process),
             self._inbox(process),
             self._delivery(process),
             process.through("bells", self.waker),
@@ -226,20 +225,17 @@ class Functions:
         return Renewer(log, shuffled(process), process.clock, process.count, page_ms)
 
     def sweep(self, process: Process) -> None:
-        log, followers = self._log(process), self._followers(process)
-        settings = self.settings(process)
+        followers, settings = self._followers(process), self.settings(process)
         trimmer = self.trimmer(process, settings.retention, settings.cap_ms)
         Sweeper(
-            log,
+            self._reader(process),
             followers,
             trimmer,
             self._connections(process),
             self._inbox(process),
             self._delivery(process),
             process.through("bells", self.waker),
-            process.clock,
             process.new_id,
-            process.count,
             self._tallies(process),
             shuffled(process),
         ).run(self.feeds)
@@ -273,7 +269,6 @@ class Functions:
             return self.parts.archiver(process.through("archive", self.archive), process.count)
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
-            self._connections(process),
             self._inbox(process),
             process.through("watches", self.stores.watches),
             self._delivery(process),

@@ -320,7 +320,6 @@ class Host:
 
     def _pusher(self) -> Pusher:
         return Pusher(
-            self.connections,
             self.inbox,
             self.subscriptions,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
@@ -480,7 +479,6 @@ class Host:
     def _replayer(self) -> Replayer:
         delivery = Delivery(self.sockets.patient, self.connections, sleep_ms, self.count)
         return Replayer(
-            self.connections,
             self.inbox,
             delivery,
             self.waker,
@@ -573,16 +571,14 @@ class Host:
         if settings.sources:
             monitor = ReplicaMonitor(self.relays, settings.sources, self.waker, now_ms, self.count)
         return Sweeper(
-            self.log,
+            self.reader,
             self.followers,
             trimmer,
             self.connections,
             self.inbox,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
             self.waker,
-            now_ms,
             new_id,
-            self.count,
             self.counters,
             one_by_one,
             ConsumerMonitor(self._watchers, settings.retention, self.count),
@@ -597,9 +593,7 @@ class Host:
         settings, prefix = self.settings, self.settings.url_prefix
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
         parts = Book(self.consumers), self._log_view, self.consumers, now_ms
-        resources = ChangeFeeds(
-            self.profiles, self.registry, self.states, guard, feeds, self.charge_for
-        )
+        resources = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),

@@ -93,7 +93,6 @@ def _pusher() -> Handler:
     from tidings.core.websocket.push import Pusher
 
     return Pusher(
-        adapters.connections(),
         adapters.inbox(),
         adapters.watches(),
         delivery(),
@@ -129,7 +128,6 @@ def replayer() -> Replayer:
     from tidings.core.websocket.replay import Replayer
 
     return Replayer(
-        adapters.connections(),
         adapters.inbox(),
         delivery(),
         adapters.waker(),
@@ -184,16 +182,14 @@ def sweeper() -> Sweeper:
         archives,
     )
     return Sweeper(
-        adapters.log(),
+        adapters.reader(),
         adapters.followers(),
         trimmer,
         adapters.connections(),
         adapters.inbox(),
         delivery(),
         adapters.waker(),
-        now_ms,
         adapters.new_id,
-        adapters.count,
         adapters.tallies(),
         threads,
         consumers.watch(),

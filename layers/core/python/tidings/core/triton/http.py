@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.rate_limit import Charges
     from tidings.core.model.filters import Filter
-    from tidings.core.settings.stores import Profiles
     from tidings.core.state.rows import Lines
     from tidings.core.state.stores import StateStore
     from tidings.core.triton.stores import Registry
@@ -52,7 +51,6 @@ class ObjectPage:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFeeds:
-    profiles: Profiles
     registry: Registry
     states: StateStore
     guard: Guard
@@ -66,7 +64,7 @@ class ChangeFeeds:
         Raises:
             InvalidFeed, UnknownFeed: no such feed here.
         """
-        found = self.profiles.profile(check_known(name, self.feeds)).resources
+        found = self.guard.profiles.profile(check_known(name, self.feeds)).resources
         return {"resources": [resource.document() for resource in found]}
 
     def stats(self, name: str, given: Credential | None) -> dict[str, object]:

@@ -42,14 +42,13 @@ if TYPE_CHECKING:
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import ConnectionStore, Inbox, SubscriptionStore
+    from tidings.core.websocket.stores import Inbox, SubscriptionStore
 
 _SOMEBODY = Subscription("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 
 
 @dataclass(slots=True)
 class Pusher:
-    connections: ConnectionStore
     inbox: Inbox
     watches: SubscriptionStore
     delivery: Delivery
@@ -200,7 +199,7 @@ class Pusher:
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
         """The change may be an old one, posted late; what the connection says counts."""
-        connection = self.connections.get(change.connection_id)
+        connection = self.delivery.connections.get(change.connection_id)
         if connection is None or connection.feed != feed or connection.state is not State.JOINING:
             return  # gone, left again, or taken up before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
@@ -214,7 +213,7 @@ class Pusher:
             self.watches.add(feed, _SOMEBODY)
         self.watches.add(feed, watch)
         live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
-        if not self.connections.update(connection, live):
+        if not self.delivery.connections.update(connection, live):
             self.watches.remove(feed, watch)  # it left or went meanwhile
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
@@ -244,7 +243,7 @@ class Pusher:
 
     def _leave(self, feed: str, change: Change) -> None:
         """As with `_join`: it may have been let go before, and have subscribed again."""
-        connection = self.connections.get(change.connection_id)
+        connection = self.delivery.connections.get(change.connection_id)
         if connection is None:
             self.watches.remove(
                 feed, Subscription(change.connection_id, change.filter, change.since)
@@ -253,7 +252,7 @@ class Pusher:
             self.watches.remove(
                 feed, Subscription(connection.id, connection.filter, connection.since)
             )
-            let_go(self.connections, self.delivery, connection)
+            let_go(self.delivery, connection)
 
 
 def _minds_cursors(watch: Subscription) -> bool:
@@ -280,7 +279,7 @@ def leaves_push(connection: Connection) -> bool:
     return connection.state is State.LEAVING and not connection.progress
 
 
-def let_go(connections: ConnectionStore, delivery: Delivery, connection: Connection) -> None:
+def let_go(delivery: Delivery, connection: Connection) -> None:
     """The last act of whoever served *connection*: it is open again and told so."""
     opened = Connection(
         connection.id,
@@ -288,5 +287,5 @@ def let_go(connections: ConnectionStore, delivery: Delivery, connection: Connect
         after(connection.state, Event.LET_GO),
         version=connection.version + 1,
     )
-    if connections.update(connection, opened):
+    if delivery.connections.update(connection, opened):
         delivery.send(connection.id, [reply("unsubscribed")])
