@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tidings.core.auth.guessing_limit import Misses
-from tidings.core.changeagent.submit import Proposal, Proposer
+from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import Chained
@@ -87,7 +87,7 @@ def _propose(scene: Scene) -> None:
     )
     rest = FEEDS, scene.count, scene.tallies
     proposer = Proposer(scene.appender, gate, operator_documents, ask, *rest)
-    proposer.accept(Proposal(FEED, b'{"data":1}', JSON_TYPE))
+    proposer.accept(Request(FEED, b'{"data":1}', JSON_TYPE))
 
 
 def _capture(scene: Scene) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.catchup.batches import Chosen, Rows
-from tidings.core.catchup.bucket_copy import behind, in_copy, in_parts
 from tidings.core.catchup.matching import page_part, row_name
 from tidings.core.catchup.progress import Progress as Progress
 from tidings.core.catchup.progress import Step as Step
+from tidings.core.catchup.progress import behind, in_copy, in_parts
 from tidings.core.catchup.progress import in_log as in_log
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
