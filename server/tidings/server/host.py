@@ -114,9 +114,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tidings.core.auth.guard import Allowed, Bearers
+    from tidings.core.auth.guard import Bearers
     from tidings.core.auth.rate_limit import ReadCharge
-    from tidings.core.log.preconditions import Precondition
     from tidings.core.settings.revocations import Admission
     from tidings.web.request import Endpoint
     from tidings.web.settings import Shared
@@ -408,11 +407,8 @@ class Host:
             self.settings.feeds,
             self.counters,
             self.guard,
-            self._required,
+            Bounds(self.states, self.reader, sleep_ms),
         )
-
-    def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        return Bounds(self.states, self.reader, sleep_ms)(feed, allowed, lines)
 
     @cached_property
     def catch_up(self) -> CatchUp:

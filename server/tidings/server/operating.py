@@ -73,9 +73,7 @@ def opened(folder: Path) -> Iterator[DocumentsOf]:
     Raises:
         Problem: there is no such data, or it cannot be opened.
     """
-    if not (folder / FILE).is_file():
-        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
-    if _answers(folder / SOCKET):
+    if _is_served(folder):
         yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
         return
     with contextlib.closing(_database(folder)) as database:
@@ -90,9 +88,7 @@ def stopped(folder: Path) -> Iterator[Database]:
     Raises:
         Problem: it runs, or there is no such data, or it cannot be opened.
     """
-    if not (folder / FILE).is_file():
-        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
-    if _answers(folder / SOCKET):
+    if _is_served(folder):
         rule = "stop it, or look at a copy: `tidings backup COPY/feed.db`, then `--data COPY`"
         raise Problem(f"a server has {folder} in use; {rule}")
     with contextlib.closing(_database(folder)) as database:
@@ -107,9 +103,7 @@ def back_up(folder: Path, target: Path) -> None:
         Problem: there is no such data, or it cannot be opened.
         Unavailable: *target* is there already, or cannot be written.
     """
-    if not (folder / FILE).is_file():
-        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
-    if _answers(folder / SOCKET):
+    if _is_served(folder):
         _ask(folder / SOCKET, "", BACKUP, str(target.resolve()))
         return
     with contextlib.closing(_database(folder)) as database:
@@ -168,8 +162,16 @@ def _backed_up(database: Database, target: str) -> str:
     return json.dumps({"value": None})
 
 
-def _answers(path: Path) -> bool:
+def _is_served(folder: Path) -> bool:
+    """
+    Whether a server has the data in *folder* in use.
+
+    Raises:
+        Problem: there is no such data.
+    """
+    if not (folder / FILE).is_file():
+        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(path))
+        connection.connect(str(folder / SOCKET))
         return True
     return False

@@ -7,7 +7,7 @@ oplog's ten fields come first, in its order and with its meanings. What it told 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -56,13 +56,9 @@ class Standing:
     operations: int
 
     def told(self) -> Report:
-        return {
-            "name": self.name,
-            "checkpoint": self.checkpoint,
-            "lag_pages": self.lag_pages,
-            "lag_ms": self.lag_ms,
-            "leased": self.leased,
-        }
+        report = asdict(self)
+        del report["operations"]  # told with those of the feed
+        return report
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ more, and the copy, once it has every page, is promoted and goes on with the nex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -343,12 +343,8 @@ def _standing(relay: Relay) -> Told:
 
 def _progress(relay: Relay, now_ms: int) -> Told:
     lag_pages = max(0, relay.upstream_head - relay.checkpoint)
-    counts = relay.counts
     return {
-        "pages": counts.pages,
-        "operations": counts.operations,
-        "filtered": counts.filtered,
-        "repeated": counts.repeated,
+        **asdict(relay.counts),
         "lag_pages": lag_pages,
         "lag_ms": _ago(relay.page_at_ms, now_ms) if lag_pages else 0,
         "last_page_ms_ago": _ago(relay.page_at_ms, now_ms),
