@@ -109,9 +109,12 @@ class ArchiveReader:
         return pages
 
 
-def all_spans(store: ArchiveStore, feed: str) -> Iterator[Span]:
-    """Those that end with the same page as the last of a listing are not forgotten."""
-    after = 0
+def all_spans(store: ArchiveStore, feed: str, after: int = 0) -> Iterator[Span]:
+    """
+    The parts that end behind page *after*.
+
+    Those that end with the same page as the last of a listing are not forgotten.
+    """
     while found := store.list(feed, after, limits.ARCHIVE_LISTED):
         cut = len(found) == limits.ARCHIVE_LISTED and found[0].last < found[-1].last
         after = found[-1].last - 1 if cut else found[-1].last

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.archive import segments
+from tidings.core.archive.reader import all_spans
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers import position as positions
 from tidings.core.errors import Unavailable
@@ -164,9 +165,8 @@ class Restorer:
         yield from (positions.rank(each.position)[0] for each in self.consumers.consumers(feed))
         yield from (last for _, last in self._lost(feed))
         if self.archive:
-            yield from (
-                span.last for span in archive_ends(self.archive, feed, self.reader.log.head(feed))
-            )
+            head = self.reader.log.head(feed)
+            yield from (span.last for span in all_spans(self.archive, feed, head))
 
     def _remember(self, feed: str, lost: Lost) -> None:
         for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
@@ -234,13 +234,6 @@ def _placed(consumer: Consumer, position: Position | None) -> Consumer:
     """At *position*; what it had begun or acknowledged beyond is sent again."""
     fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
     return consumers.unheld(fresh)
-
-
-def archive_ends(store: ArchiveStore, feed: str, after: int) -> Iterator[segments.Span]:
-    """The parts that end behind page *after*."""
-    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
-        yield from found
-        after = found[-1].last
 
 
 def cut(store: ArchiveStore, feed: str, kept: int) -> int:

@@ -18,14 +18,13 @@ from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.errors import (
     BrokenRelay,
-    InvalidCursor,
     InvalidRelay,
     NotChained,
     NothingDone,
     NotWhole,
     Unavailable,
 )
-from tidings.core.model.cursors import Place, parse
+from tidings.core.model.cursors import Place, known
 from tidings.core.model.feeds import check_known
 from tidings.core.model.pages import filler
 from tidings.core.model.timestamps import from_ms
@@ -301,14 +300,11 @@ def _wanted_copy(to: object, here: int, restart_offset: int) -> Copy:
 
 
 def _place(to: object) -> Place:
-    try:
-        found = parse(to) if isinstance(to, str) and to else None
-    except InvalidCursor:
-        found = None
-    if not isinstance(found, Place):
+    place = known(to)
+    if not isinstance(place, Place):
         rule = f"must be {EVERYTHING}, {LATEST} or the id of an event"
         raise InvalidRelay(rule, field="to", value=to)
-    return found
+    return place
 
 
 def _checked(action: str, fields: Mapping[str, object]) -> Action:

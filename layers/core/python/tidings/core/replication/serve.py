@@ -16,7 +16,7 @@ from tidings.core.errors import InvalidCursor, InvalidPortion, LogFellOff, Other
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.model import cursors, filters
-from tidings.core.model.cursors import PAGE_END, START, Cursor, Place
+from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import parse_line
 from tidings.core.replication.selection import ALL, Selection, parse_share, select
@@ -92,14 +92,11 @@ def _selection(query: Query) -> Selection:
 def _place(text: str) -> Place:
     if not text:
         return START
-    try:
-        found: Cursor | None = cursors.parse(text)
-    except InvalidCursor:
-        found = None
-    if not isinstance(found, Place) or found.slot != PAGE_END:
+    place = cursors.known(text)
+    if not isinstance(place, Place) or place.slot != PAGE_END:
         rule = f"must be the end of a page, an event id whose last digits are {PAGE_END:06x}"
         raise InvalidCursor(rule, field="after", value=text)
-    return found
+    return place
 
 
 def _number(query: Query, name: str, default: int, least: int, most: int) -> int:
