@@ -38,8 +38,8 @@ class RemoteDocuments:
         return self._ask("get", feed, name)
 
     def all(self, feed: str | None = None) -> Sequence[Any]:
-        found: Sequence[Any] = self._ask("all", feed)
-        return found
+        documents: Sequence[Any] = self._ask("all", feed)
+        return documents
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
         return bool(self._ask("replace", feed, name, version, value))
@@ -125,8 +125,8 @@ async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 line = await reader.readline()
-            said = await asyncio.to_thread(_answered, database, line)
-            writer.write(said.encode() + b"\n")
+            reply = await asyncio.to_thread(_answered, database, line)
+            writer.write(reply.encode() + b"\n")
             await writer.drain()
         writer.close()
 
@@ -141,14 +141,14 @@ async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None
 
 
 def _answered(database: Database, line: bytes) -> str:
-    asked = json.loads(line)
-    if asked["call"] == BACKUP:
-        return _backed_up(database, *asked["arguments"])
-    if asked["kind"] not in KINDS or asked["call"] not in ("get", "all", "replace"):
-        return json.dumps({"error": f"no such call: {asked['call']} of {asked['kind']}"})
-    call = getattr(Documents(database, asked["kind"]), asked["call"])
+    request = json.loads(line)
+    if request["call"] == BACKUP:
+        return _backed_up(database, *request["arguments"])
+    if request["kind"] not in KINDS or request["call"] not in ("get", "all", "replace"):
+        return json.dumps({"error": f"no such call: {request['call']} of {request['kind']}"})
+    call = getattr(Documents(database, request["kind"]), request["call"])
     try:
-        value = call(*map(from_plain, asked["arguments"]))
+        value = call(*map(from_plain, request["arguments"]))
     except Unavailable as error:
         return json.dumps({"error": str(error)})
     return json.dumps({"value": to_plain(value)})

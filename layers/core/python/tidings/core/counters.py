@@ -85,10 +85,10 @@ class StreamCounter:
 
     def share(self, now_ms: int) -> Share:
         """What to write; from now on it counts as written."""
-        found = Share(self._connections, self._sent, self._clients)
+        share = Share(self._connections, self._sent, self._clients)
         self._connections = self._sent = 0
         self._changed, self._written_ms = False, now_ms
-        return found
+        return share
 
     def give_back(self, share: Share) -> None:
         """The store did not answer: *share* is written with the next one."""

@@ -41,8 +41,8 @@ def check_operations(method: str, path: str, wanted: str) -> str:
 
 def feed_of(path: str) -> str:
     """The feed that a path of operations names, else the default one."""
-    found = PATHS.fullmatch(path)
-    return (found and found["feed"]) or DEFAULT_FEED
+    match = PATHS.fullmatch(path)
+    return (match and match["feed"]) or DEFAULT_FEED
 
 
 def _methods_of(path: str) -> set[str]:

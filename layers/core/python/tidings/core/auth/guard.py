@@ -150,10 +150,10 @@ class Guard:
         if kind is None or given is None:
             self._check_password(feed, role, given)
             return ALL
-        found = kind.allowed(feed, role, given)
+        allowed = kind.allowed(feed, role, given)
         if whole:
-            found.check_whole()
-        return found
+            allowed.check_whole()
+        return allowed
 
     def knows(self, given: Credential | None) -> bool:
         """Whether *given* says by itself whose it is, so that it is neither user nor password."""

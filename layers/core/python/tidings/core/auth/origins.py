@@ -63,8 +63,8 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
         ForeignOrigin: it may not.
     """
     if ANY not in origins and not _may(headers, origins):
-        asked = headers.get("origin")
-        raise ForeignOrigin("is not one that may read here", field="Origin", value=asked)
+        origin = headers.get("origin")
+        raise ForeignOrigin("is not one that may read here", field="Origin", value=origin)
 
 
 def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_body: bool) -> None:
@@ -76,8 +76,10 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
         WrongContentType: a browser sends what a form of any page could have sent.
     """
     if not _may(headers, origins):
-        asked = headers.get("origin") or headers.get("sec-fetch-site")
-        raise ForeignOrigin("is not one that may change anything here", field="Origin", value=asked)
+        origin = headers.get("origin") or headers.get("sec-fetch-site")
+        raise ForeignOrigin(
+            "is not one that may change anything here", field="Origin", value=origin
+        )
     kind = headers.get("content-type", "")
     if has_body and _is_browser(headers) and kind.partition(";")[0].strip().lower() in _OF_FORMS:
         rule = "must not be one that a form can send, when a browser asks"
@@ -112,10 +114,10 @@ def _is_own(origin: str, host: str) -> bool:
     """Whether the page comes from the server that it asks, whichever of us speaks TLS."""
     try:
         page = urlsplit(origin)
-        asked = urlsplit(f"//{host}")
+        own = urlsplit(f"//{host}")
         port = _PORTS.get(page.scheme)
-        same = page.hostname == asked.hostname and page.hostname is not None
-        return same and (page.port or port) == (asked.port or port)
+        same = page.hostname == own.hostname and page.hostname is not None
+        return same and (page.port or port) == (own.port or port)
     except ValueError:  # a port that is none
         return False
 

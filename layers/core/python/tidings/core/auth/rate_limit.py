@@ -139,11 +139,11 @@ class Meter:
             window, count = used.window, used.open
             used.settled_ms, used.open = now_ms, 0
         with suppress(Unavailable):
-            found = self._counts.add(feed, key, window, count)
+            counted = self._counts.add(feed, key, window, count)
             with self._lock:
                 if used.window == window:
-                    used.settled = max(used.settled, found)
-                    used.above += max(0, min(count, found - rate * _SECONDS))
+                    used.settled = max(used.settled, counted)
+                    used.above += max(0, min(count, counted - rate * _SECONDS))
 
 
 def _rest_ms(used: _Used, rate: int, now_ms: int) -> int:

@@ -226,8 +226,8 @@ class CatchUp:
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
             if size >= limits.KEY_READ_SIZE:  # large rows fill messages sooner
                 break
-            found, texts, progress = read(feed, progress, wanted)
-            parts += found
+            more, texts, progress = read(feed, progress, wanted)
+            parts += more
             seen, size = seen + len(texts), size + sum(map(len, texts))
         if progress.bucket == limits.BUCKETS:
             progress = self._copied(feed, progress)
@@ -254,8 +254,8 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
         """Of a copy of all that lives; which lines were read and how far it is then."""
-        found = self.states.lines(feed, progress.bucket, progress.after_key)
-        living = [line for line in found.lines if event_of(line) != "delete"]
+        rows = self.states.lines(feed, progress.bucket, progress.after_key)
+        living = [line for line in rows.lines if event_of(line) != "delete"]
         parts: list[Part] = []
         for cursor, lines in in_parts(progress, living):
             if not wanted.is_everything:
@@ -265,7 +265,7 @@ class CatchUp:
                     if wanted.may_match(line) and wanted.matches(parse_line(line))
                 ]
             parts.append(Rows(cursor, lines))
-        return parts, found.lines, behind(progress, found.after, len(living))
+        return parts, rows.lines, behind(progress, rows.after, len(living))
 
     def _read_rows(
         self, feed: str, progress: Progress, wanted: Filter

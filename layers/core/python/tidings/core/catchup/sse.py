@@ -167,8 +167,8 @@ class Streamer:
         name = feeds.check_known(feed, self.feeds)
         since_ms = self.catch_up.reader.clock()
         allowed = READS.admit(self.guard, name, given)
-        at, asked = cursors.parse(cursor), filters.from_query(query)
-        wanted = allowed.narrowed(asked, leave=query.get("leave") == "true")
+        at, requested = cursors.parse(cursor), filters.from_query(query)
+        wanted = allowed.narrowed(requested, leave=query.get("leave") == "true")
         self.guard.check_leave(name, wanted)
         profiles = self.guard.profiles
         template = profiles.profile(name).object_url
@@ -176,6 +176,6 @@ class Streamer:
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        told = wanted, progress, template, allowed.admission, profiles, since_ms
+        about = wanted, progress, template, allowed.admission, profiles, since_ms
         hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
-        return Stream(catch_up, name, *told, hold, charge)
+        return Stream(catch_up, name, *about, hold, charge)

@@ -284,10 +284,10 @@ class Lister:
         """What is summed up; where the index has a gap, all of it."""
         size = limits.CHANGES_FIRST_SUMMARIES
         while not scan.full and self.reader.clock() < until:
-            found = self.index.read(feed, scan.page, size)
-            if not found:
+            summaries = self.index.read(feed, scan.page, size)
+            if not summaries:
                 return
-            for summary in found:
+            for summary in summaries:
                 self._read_to(feed, scan, summary.first - 1)
                 if summary.may_hold(scan.query.tags):
                     self._read_to(feed, scan, summary.last)

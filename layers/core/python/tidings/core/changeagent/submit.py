@@ -64,11 +64,11 @@ class Proposer:
         change = change_from(request.body)
         line = line_of(change, name=self.appender.new_id(), now_ms=self.appender.clock())
         check_within(allowed, [line])
-        asked = config.stored(
+        hooks = config.stored(
             self.operator_documents.operator_document(feed, CONFIGURATION).text
         ).hooks
-        if asked:
-            webhooks.check(self.ask(asked, change.data))
+        if hooks:
+            webhooks.check(self.ask(hooks, change.data))
         return self._append(feed, line, key and allowed.own(key), request.body)
 
     def _append(self, feed: str, line: str, key: str | None, body: bytes) -> int:

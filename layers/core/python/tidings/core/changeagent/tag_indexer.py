@@ -32,8 +32,8 @@ class Indexer:
             except PagesLost as lost:
                 after = lost.beyond - 1
                 continue
-            found = list(summed_up(run.pages, page_ms=self.page_ms, all_of_it=run.more))
-            self.store.write(feed, found)
-            after = found[-1].last if found else max(after, run.floor - 1)
+            summaries = list(summed_up(run.pages, page_ms=self.page_ms, all_of_it=run.more))
+            self.store.write(feed, summaries)
+            after = summaries[-1].last if summaries else max(after, run.floor - 1)
             more = run.more or run.trimmed
         return after

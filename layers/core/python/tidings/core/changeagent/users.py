@@ -39,18 +39,18 @@ def users_from(text: str) -> dict[str, str]:
     """
     if len(text.encode("utf-8", "surrogatepass")) > limits.DOCUMENT_BYTES_MAX:
         raise InvalidSetting(f"holds at most {limits.DOCUMENT_BYTES_MAX} bytes", field="file")
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             name, stored = _user(line.strip(), f"line {number}")
-            if name in found:
+            if name in users:
                 raise InvalidSetting("this user comes twice", field=f"line {number}", value=name)
-            found[name] = stored
-    if not found:
+            users[name] = stored
+    if not users:
         raise InvalidSetting("holds no user", field="file")
-    if len(found) > limits.USERS_MAX:
+    if len(users) > limits.USERS_MAX:
         raise InvalidSetting(f"holds at most {limits.USERS_MAX} users", field="file")
-    return found
+    return users
 
 
 def _user(line: str, where: str) -> tuple[str, str]:

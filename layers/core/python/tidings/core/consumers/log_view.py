@@ -87,20 +87,20 @@ class LogView:
     def advanced(self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX) -> Consumer:
         """*consumer* behind all that is acknowledged or not for it, as far as one may look."""
         for page in self._pages(consumer, reads_max):
-            found = _first_open(consumer, page)
-            if found is None:
+            entry = _first_open(consumer, page)
+            if entry is None:
                 consumer = passed(consumer, page.end)
-            elif found.place.slot == 0:
+            elif entry.place.slot == 0:
                 return consumer
             else:
-                return passed(consumer, replace(found.place, slot=found.place.slot - 1))
+                return passed(consumer, replace(entry.place, slot=entry.place.slot - 1))
         return consumer
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
         """The first entry that *consumer* is to be sent, if it failed or is not too far away."""
         pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
-        found = (_first_open(consumer, page) for page in pages)
-        return next((entry for entry in found if entry), None) or self._failed(consumer)
+        entries = (_first_open(consumer, page) for page in pages)
+        return next((entry for entry in entries if entry), None) or self._failed(consumer)
 
     def _failed(self, consumer: Consumer) -> Entry | None:
         """
@@ -121,16 +121,16 @@ class LogView:
 
     def entries(self, feed: str, first: Place, last: Place | None, limit: int) -> list[Entry]:
         """Those from *first* to *last*, some of them where they are many."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         size = 0
         for entry in self._from(feed, first):
             size += len(entry.line)
             if last is not None and positions.rank(entry.place) > positions.rank(last):
                 break
-            if len(found) == limit or (found and size > limits.LOG_BYTES_MAX):
+            if len(entries) == limit or (entries and size > limits.LOG_BYTES_MAX):
                 break
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
     def oldest(self, feed: str) -> Entry | None:
         """The first entry that is in the log."""

@@ -61,9 +61,9 @@ def read(text: str | None) -> Position | None:
     """What `spelled` made."""
     if not text:
         return None
-    found = parse(text)
-    assert isinstance(found, Position)
-    return found
+    position = parse(text)
+    assert isinstance(position, Position)
+    return position
 
 
 def oldest(floor: int) -> str:

@@ -83,10 +83,10 @@ def standing(checkpoints: Mapping[str, int], *, archives: bool) -> dict[str, int
 
     That of an archive that was turned off is history.
     """
-    found = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
+    counting = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
     if archives:
-        return {ARCHIVE: 0} | found
-    return {name: page for name, page in found.items() if name != ARCHIVE}
+        return {ARCHIVE: 0} | counting
+    return {name: page for name, page in counting.items() if name != ARCHIVE}
 
 
 def moved(lease: Lease, pages: Sequence[Page]) -> Lease:

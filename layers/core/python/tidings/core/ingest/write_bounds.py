@@ -94,5 +94,5 @@ class Standing:
     def _see(self, key: str, line: str) -> None:
         """A page that the row has seen already says again what led to it: the last one counts."""
         if key in self._outside:
-            found = parse_line(line)
-            self._outside[key] = found.event != "delete" and not self._bound.matches(found)
+            operation = parse_line(line)
+            self._outside[key] = operation.event != "delete" and not self._bound.matches(operation)

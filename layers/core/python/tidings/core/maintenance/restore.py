@@ -109,9 +109,9 @@ class Restorer:
         None: nobody knows. Then as many pages were told as could have been since the last one
         that is here, and that is dear after an hour.
         """
-        found = self.reader.frontier(feed, 0)
-        begun = self._begun(feed, found.page)
-        kept = self._behind_which(feed, begun) if begun else found
+        frontier = self.reader.frontier(feed, 0)
+        begun = self._begun(feed, frontier.page)
+        kept = self._behind_which(feed, begun) if begun else frontier
         strays = frozenset(self._behind(feed, kept.page))
         known = max([kept.page, *strays, *self._known(feed)])
         if begun and known <= begun[1] + 1:
@@ -142,8 +142,8 @@ class Restorer:
 
     def _begun(self, feed: str, frontier: int) -> Lost | None:
         """What a restore that was not ended said was lost."""
-        found = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
-        return found[-1] if found else None
+        unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
+        return unfinished[-1] if unfinished else None
 
     def _behind_which(self, feed: str, lost: Lost) -> Place:
         page = self.reader.at(feed, lost[0] - 1)
@@ -190,27 +190,27 @@ class Restorer:
     def _take(self, feed: str, name: str) -> Lease:
         """Who held it when the table was stored is long dead; whoever is at work renews it."""
         owner = self.new_id()
-        found = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
-        if found.owner != owner:
+        lease = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
+        if lease.owner != owner:
             self.sleep(limits.LEASE_MS)
-            seen = Observation(found.fence, found.beat)
-            found = self.followers.take(
+            seen = Observation(lease.fence, lease.beat)
+            lease = self.followers.take(
                 feed, name, owner=owner, now_ms=self.reader.clock(), over=seen
             )
-        if found.owner != owner:
+        if lease.owner != owner:
             raise Unavailable(f"the follower {name} of {feed} is at work; try again")
-        return found
+        return lease
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
         """No named consumer does, either."""
-        for found in self.consumers.consumers(feed):
-            left = taken_back(found, kept)
-            if left == found:
+        for consumer in self.consumers.consumers(feed):
+            left = taken_back(consumer, kept)
+            if left == consumer:
                 continue
             change = consumers.Change(left)
-            if not self.consumers.write(feed, found.name, found.version, change):
-                raise Unavailable(f"the consumer {found.name} of {feed} is at work; try again")
-            yield found.name
+            if not self.consumers.write(feed, consumer.name, consumer.version, change):
+                raise Unavailable(f"the consumer {consumer.name} of {feed} is at work; try again")
+            yield consumer.name
 
 
 def taken_back(consumer: Consumer, kept: Place) -> Consumer:
@@ -244,8 +244,8 @@ def cut(store: ArchiveStore, feed: str, kept: int) -> int:
         BrokenPart: a part that has to be cut cannot be read; it is still there.
     """
     count = 0
-    while found := store.list(feed, kept, limits.ARCHIVE_LISTED):
-        for span in found:
+    while spans := store.list(feed, kept, limits.ARCHIVE_LISTED):
+        for span in spans:
             body = store.get(feed, span) if span.first <= kept else None
             if body is not None:
                 pages = [page for page in segments.decode(body) if page.number <= kept]

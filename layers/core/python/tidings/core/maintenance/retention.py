@@ -77,8 +77,8 @@ class Trimmer:
         return floor if beyond else max(floor, handled + 1)
 
     def _rules(self, feed: str) -> list[Retention]:
-        found = (self.purge(feed), self.aged(feed))
-        return [self.retention, *(rule for rule in found if rule)]
+        rules = (self.purge(feed), self.aged(feed))
+        return [self.retention, *(rule for rule in rules if rule)]
 
     def _raised(
         self, feed: str, floor: int, rule: Retention, now: int, held: frozenset[int]

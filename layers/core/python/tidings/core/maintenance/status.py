@@ -143,8 +143,8 @@ class Reporter:
 
     def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
         """The end of the contiguous prefix; False when it is farther than a report looks."""
-        *_, found = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
-        return found
+        *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
+        return frontier
 
 
 def _counters(taken: Taken, totals: Totals, followers: Sequence[Standing]) -> Report:

@@ -125,14 +125,14 @@ class RelayControl:
             NotWhole: see `promoted`.
         """
         check_known(feed, self.feeds)
-        source, asked = self.sources.get(feed), _checked(action, fields)
-        if source is None or (asked is not Action.RESET and self._is_promoted(feed)):
-            self._act_as_master(feed, asked, fields)
+        source, wanted = self.sources.get(feed), _checked(action, fields)
+        if source is None or (wanted is not Action.RESET and self._is_promoted(feed)):
+            self._act_as_master(feed, wanted, fields)
             return self.told(feed)
         for _ in range(_ATTEMPTS_MAX):
             before = self.store.relay(feed)
-            after = self._after(before, source, asked, fields)
-            if asked is Action.PROMOTE:
+            after = self._after(before, source, wanted, fields)
+            if wanted is Action.PROMOTE:
                 self.intake.yield_to(feed, "")  # to whomever, when it was a master before
             if self.store.write(before, replace(after, changed_ms=self.reader.clock())):
                 self.waker.ring(feed, RELAY)
@@ -202,10 +202,10 @@ class RelayControl:
         if self.coordinator is None or not source.cluster:
             return []
         try:
-            found = self.coordinator.members(source.cluster)
+            members = self.coordinator.members(source.cluster)
         except Unavailable:
             return None
-        return [_member_told(member, self.reader.clock()) for member in found]
+        return [_member_told(member, self.reader.clock()) for member in members]
 
 
 def changed(relay: Relay, action: Action) -> Relay:
@@ -312,13 +312,13 @@ def _checked(action: str, fields: Mapping[str, object]) -> Action:
     Raises:
         InvalidRelay: no such action, or one of *fields* is not known to it.
     """
-    found = next((each for each in Action if each.value == action), None)
-    if found is None:
+    known_action = next((each for each in Action if each.value == action), None)
+    if known_action is None:
         rule = f"must be one of {', '.join(each.value for each in Action)}"
         raise InvalidRelay(rule, field="action", value=action)
-    for name in sorted(set(fields) - _FIELDS.get(found, frozenset())):
+    for name in sorted(set(fields) - _FIELDS.get(known_action, frozenset())):
         raise InvalidRelay(f"is no field of {action}", field=name, value=fields[name])
-    return found
+    return known_action
 
 
 def _standing(relay: Relay) -> Told:

@@ -129,10 +129,10 @@ class Bootstrapper:
         return self.upstream.rows(url, copy.bucket, copy.after or None, selection)
 
     def _changes(
-        self, feed: str, copy: Copy, found: Iterable[Row], end: str | None
+        self, feed: str, copy: Copy, rows: Iterable[Row], end: str | None
     ) -> Iterator[Difference]:
-        """What to write, so that our rows behind `copy.after` up to *end* are as *found*."""
-        theirs = {row.key: row for row in found}
+        """What to write, so that our rows behind `copy.after` up to *end* are as *rows*."""
+        theirs = {row.key: row for row in rows}
         for mine in self._ours(feed, copy, end):
             other = theirs.pop(mine.key, None)
             if other is None and not mine.deleted:
@@ -169,9 +169,9 @@ class Bootstrapper:
                 raise Unavailable(f"a late write changed the state of {feed} while it was copied")
 
 
-def _change(found: Row | None, wanted: Row) -> Difference:
+def _change(standing: Row | None, wanted: Row) -> Difference:
     return Difference(
-        Kind.ALTERED if found else Kind.MISSING, wanted.bucket, wanted.key, found, wanted
+        Kind.ALTERED if standing else Kind.MISSING, wanted.bucket, wanted.key, standing, wanted
     )
 
 

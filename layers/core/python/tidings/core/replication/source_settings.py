@@ -45,13 +45,13 @@ def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, S
         raise WrongSource(f"must be JSON: {error}") from None
     if not isinstance(document, dict):
         raise WrongSource("must be a JSON object of feeds")
-    return {feed: _source(feed, said, feeds, coordinated) for feed, said in document.items()}
+    return {feed: _source(feed, values, feeds, coordinated) for feed, values in document.items()}
 
 
 def spelled(source: Source) -> dict[str, Any]:
     """What `parse` reads, of the fields that are not as they are by themselves."""
     wanted = source.selection.filter
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **wanted.values(),
         "share": source.selection.share.spelled() if source.selection.share else None,
         "fall_off": source.fall_off.value if source.fall_off is not FallOff.BOOTSTRAP else None,
@@ -62,7 +62,9 @@ def spelled(source: Source) -> dict[str, Any]:
         "cluster": source.cluster if source.cluster not in ("", source.url) else None,
         "leaders": source.leaders if source.leaders != 1 else None,
     }
-    return {"url": source.url} | {name: value for name, value in said.items() if value is not None}
+    return {"url": source.url} | {
+        name: value for name, value in fields.items() if value is not None
+    }
 
 
 def addresses(sources: Mapping[str, Source]) -> str:
@@ -71,17 +73,17 @@ def addresses(sources: Mapping[str, Source]) -> str:
 
     So that a command knows which feeds it must not write to.
     """
-    said = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
-    return json.dumps(said, separators=(",", ":")) if said else ""
+    urls = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
+    return json.dumps(urls, separators=(",", ":")) if urls else ""
 
 
-def _source(feed: str, said: object, feeds: frozenset[str], coordinated: bool) -> Source:
+def _source(feed: str, values: object, feeds: frozenset[str], coordinated: bool) -> Source:
     try:
         check_known(feed, feeds)
-        if not isinstance(said, dict):
+        if not isinstance(values, dict):
             raise WrongSource("must be a JSON object")
-        _check_fields(said)
-        source = _read(said)
+        _check_fields(values)
+        source = _read(values)
         _check_role(source, coordinated)
     except Rejected as error:
         raise WrongSource(f"{feed}: {error}") from None
@@ -90,17 +92,17 @@ def _source(feed: str, said: object, feeds: frozenset[str], coordinated: bool) -
     return source
 
 
-def _check_fields(said: Mapping[str, Any]) -> None:
-    for name in said:
+def _check_fields(values: Mapping[str, Any]) -> None:
+    for name in values:
         if name not in _FIELDS:
             raise WrongSource(f"{name}: is not known here; there are {', '.join(_FIELDS)}")
-    if "url" not in said:
+    if "url" not in values:
         raise WrongSource("url: is missing")
 
 
-def _read(said: Mapping[str, Any]) -> Source:
+def _read(fields: Mapping[str, Any]) -> Source:
     """What is null is as if it were not said, but for the address that every source has."""
-    given = {name: value for name, value in said.items() if value is not None or name == "url"}
+    given = {name: value for name, value in fields.items() if value is not None or name == "url"}
     values = {name: _FIELDS[name](value, name) for name, value in given.items()}
     sets = {name: values.pop(name, None) for name in filters.FIELDS}
     chosen = filters.wanting(**sets, leave=sets["parents"] is not None)

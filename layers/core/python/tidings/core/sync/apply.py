@@ -93,8 +93,8 @@ class Corrector:
         self.writable.check(feed)
         self._check_age(feed, through)
         until, tally = self.reader.clock() + run_ms, Counter[Verdict]()
-        found = corrections.read(part, behind=behind)
-        for section in _groups(found, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
+        read = corrections.read(part, behind=behind)
+        for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)
             for batch in _batches(section):
                 if self.reader.clock() >= until:
@@ -134,11 +134,11 @@ class Corrector:
         """What was found of each object; the corrections of those that stood are appended."""
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
-            found = where.verdicts(batch)
-            if not found[Verdict.STANDS]:  # what moved never stands again: no number is needed
-                return found
+            verdicts = where.verdicts(batch)
+            if not verdicts[Verdict.STANDS]:  # what moved never stands again: no number is needed
+                return verdicts
             number = self.reader.log.take(
-                feed, 0 if attempt else found[Verdict.STANDS]
+                feed, 0 if attempt else verdicts[Verdict.STANDS]
             )  # counted once
             if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
                 self._yield(feed, number, where)
@@ -181,10 +181,10 @@ class Corrector:
         self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.filler.page_ms))
         self._read_to(feed, number, where, limits.CORRECT_YIELD_POLLS_MAX)
 
-    def _counted(self, found: Counter[Verdict]) -> Counter[Verdict]:
-        self.reader.count("CorrectionsApplied", found[Verdict.STANDS])
-        self.reader.count("CorrectionsMoved", found[Verdict.MOVED])
-        return found
+    def _counted(self, verdicts: Counter[Verdict]) -> Counter[Verdict]:
+        self.reader.count("CorrectionsApplied", verdicts[Verdict.STANDS])
+        self.reader.count("CorrectionsMoved", verdicts[Verdict.MOVED])
+        return verdicts
 
 
 def _outcome(tally: Counter[Verdict], behind: int, *, complete: bool) -> Outcome:
@@ -203,12 +203,12 @@ def _batches(section: Iterable[Correction]) -> Iterator[list[Correction]]:
 
 
 def _groups(
-    found: Iterable[Correction], count_max: int, bytes_max: int
+    wanted: Iterable[Correction], count_max: int, bytes_max: int
 ) -> Iterator[list[Correction]]:
-    """*found* in its order, cut before a group grows too large or meets an object again."""
+    """*wanted* in its order, cut before a group grows too large or meets an object again."""
     group: dict[str, Correction] = {}
     size = 0
-    for each in found:
+    for each in wanted:
         more = len(each.line.encode()) + 1
         if group and (len(group) == count_max or size + more > bytes_max or each.key in group):
             yield list(group.values())

@@ -97,10 +97,10 @@ class Pusher:
         lefts = self.departures.left(feed, settled) if leave else None
         profile = self.profiles.profile(feed)
         resources = declared(profile.resources)
-        found = fanout.plan(settled, index, lefts, profile.object_url, resources)
-        self._let_go_ended(feed, index, found, endings_of(profile), pages[-1].at_ms)
-        self._send(feed, settled[: found.pages], index, found)
-        return found.pages
+        plan = fanout.plan(settled, index, lefts, profile.object_url, resources)
+        self._let_go_ended(feed, index, plan, endings_of(profile), pages[-1].at_ms)
+        self._send(feed, settled[: plan.pages], index, plan)
+        return plan.pages
 
     def _index(self, feed: str, at_ms: int) -> fanout.Index:
         """Where they are few they are read at once: most feeds, and each that nobody follows."""
@@ -112,7 +112,7 @@ class Pusher:
         return fanout.Index.of(partial(self.watches.find, feed), partial(self.watches.all, feed))
 
     def _let_go_ended(
-        self, feed: str, index: fanout.Index, found: fanout.Plan, endings: Endings, at_ms: int
+        self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
     ) -> None:
         """
         Those whose key has ended hear no operation that was committed since, at *at_ms*.
@@ -121,11 +121,11 @@ class Pusher:
         """
         news = endings.keys() - self._ended.get(feed, frozenset())
         self._ended[feed] = frozenset(endings)
-        watches = index.everybody() if news else list(found.watches.values())
+        watches = index.everybody() if news else list(plan.watches.values())
         ended = [each for each in watches if each.admission.has_ended(endings, at_ms)]
         for watch in ended:
-            found.wanted.pop(watch.connection_id, None)
-            found.watches.pop(watch.connection_id, None)
+            plan.wanted.pop(watch.connection_id, None)
+            plan.watches.pop(watch.connection_id, None)
         self.spread(self.delivery.end, [watch.connection_id for watch in ended])
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
@@ -163,19 +163,17 @@ class Pusher:
         return [page for page in pages if page.number <= until]
 
     def _send(
-        self, feed: str, pages: Sequence[Page], index: fanout.Index, found: fanout.Plan
+        self, feed: str, pages: Sequence[Page], index: fanout.Index, plan: fanout.Plan
     ) -> None:
-        messages = {
-            connection_id: batch for ids, batch in found.messages() for connection_id in ids
-        }
+        messages = {connection_id: batch for ids, batch in plan.messages() for connection_id in ids}
         if self._time_to_tell(feed, pages):
             self._forget_leavers(feed, index.everybody())
-            moved = list(pack((), found.cursor))
+            moved = list(pack((), plan.cursor))
             for watch in filter(_minds_cursors, index.everybody()):
                 if watch.connection_id not in messages and watch.since < pages[-1].number:
                     messages[watch.connection_id] = moved
-                    found.watches[watch.connection_id] = watch
-        self._deliver(feed, messages, found.watches)
+                    plan.watches[watch.connection_id] = watch
+        self._deliver(feed, messages, plan.watches)
 
     def _deliver(
         self, feed: str, messages: dict[str, list[str]], watches: dict[str, Subscription]
@@ -194,8 +192,8 @@ class Pusher:
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """Now and then idle connections hear the cursor, so that it never leaves the log."""
         moment = pages[-1].at_ms // limits.TELL_EVERY_MS
-        told, self._told[feed] = self._told.get(feed), moment
-        return told != moment
+        before, self._told[feed] = self._told.get(feed), moment
+        return before != moment
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
         """The change may be an old one, posted late; what the connection says counts."""

@@ -90,8 +90,8 @@ class Replayer:
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         charge.add(step.size)
         if step.events or step.progress.cursor != progress.cursor:
-            told = (with_ref(event, profile.object_url) for event in step.events)
-            events = map(to_json, told)
+            linked = (with_ref(event, profile.object_url) for event in step.events)
+            events = map(to_json, linked)
             messages = list(pack(events, step.progress.cursor))
             if not self.delivery.send(connection.id, messages):
                 return None
