@@ -254,7 +254,7 @@ class Worker:
 
     def __init__(self, stores: Stores, feed: str) -> None:
         reader = Reader(stores.log, stores.log, stores.followers, lambda: AT, lambda *_: None)
-        view = LogView(stores.log, stores.log, reader, stores.followers)
+        view = LogView(reader)
         parts = Book(stores.consumers), view, stores.shelf, lambda: AT
         self.feed, self.workers, self.overseer = feed, Workers(*parts), Overseer(*parts)
         stores.log.take(feed)

@@ -138,14 +138,12 @@ class Scene:
             FEEDS,
             self.tallies,
             self.guard,
-            Bounds(self.state, self.followers, self.reader, self.wait),
+            Bounds(self.state, self.reader, self.wait),
         )
         self.departure_reader = RemovedParentsReader(self.departures, self.followers)
         self.catch_up = CatchUp(
             self.reader,
             self.state,
-            self.followers,
-            self.clock,
             self.tombstones,
             self.departure_reader,
             ArchiveReader(self.archive, self.count),
@@ -186,7 +184,6 @@ class Scene:
             self.registrar,
         )
         self.replayer = Replayer(
-            self.connections,
             self.inbox,
             self.delivery,
             self.waker,
@@ -202,7 +199,6 @@ class Scene:
         kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
         self.projector = Projector(*stores, self.waker, self.clock, *kept)
         self.pusher = Pusher(
-            self.connections,
             self.inbox,
             self.watches,
             self.delivery,
@@ -213,14 +209,7 @@ class Scene:
         )
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(
-            self.followers,
-            self.reader,
-            self.filler,
-            self.waker,
-            self.clock,
-            self.wait,
-            self.new_id,
-            self.count,
+            self.followers, self.reader, self.filler, self.waker, self.wait, self.new_id
         )
         self.archiver = Archiver(self.archive, self.count)
         gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
@@ -228,27 +217,20 @@ class Scene:
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
-            self.log,
-            self.log,
-            self.followers,
             self.reader,
             self.retention,
-            self.clock,
-            self.count,
             Renewer(self.log, one_by_one, self.clock, self.count, PAGE_MS),
             aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(
-            self.log,
+            self.reader,
             self.followers,
             self.trimmer,
             self.connections,
             self.inbox,
             self.delivery,
             self.waker,
-            self.clock,
             self.new_id,
-            self.count,
             self.tallies,
             one_by_one,
             profiles=self.profiles,

@@ -47,7 +47,7 @@ def refused(scene: Scene, body: str) -> Rejected:
 
 
 def reporter(scene: Scene) -> Reporter:
-    return Reporter(scene.log, scene.followers, scene.tallies, scene.reader, scene.clock, FEEDS)
+    return Reporter(scene.log, scene.followers, scene.tallies, scene.reader, FEEDS)
 
 
 def test_W22_a_status_tells_nothing_of_the_machine(

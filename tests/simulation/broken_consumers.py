@@ -62,7 +62,7 @@ class ForgetfulView(LogView):
     """What is gone is not noticed."""
 
     def check_within(self, consumer: Consumer) -> int:
-        return self.trim.floor(consumer.feed)
+        return self.reader.trim.floor(consumer.feed)
 
 
 class SilentRefilter(Overseer):

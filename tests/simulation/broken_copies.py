@@ -41,7 +41,7 @@ class LateCheckpoint(CatchUp):
         step = super().step(feed, progress, wanted)
         if not progress.copying or step.progress.copying:
             return step
-        page = self.checkpoints.checkpoints(feed).get(STATE, 0)
+        page = self.reader.checkpoints.checkpoints(feed).get(STATE, 0)
         return replace(step, progress=replace(step.progress, page=page))
 
 
@@ -52,7 +52,7 @@ class LateResumption(CatchUp):
         progress = super().start(feed, cursor)
         if not progress.copying or not isinstance(cursor, Replication):
             return progress
-        return replace(progress, page=self.checkpoints.checkpoints(feed).get(STATE, 0))
+        return replace(progress, page=self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
 
 
 class FloorOfSecond(CatchUp):
@@ -94,7 +94,7 @@ class StraightToTheLog(CatchUp):
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         if isinstance(cursor, Place) and cursor.page:
-            page = min(cursor.page, self.checkpoints.checkpoints(feed).get(STATE, 0))
+            page = min(cursor.page, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
             return Progress(page, PAGE_END, cursor.seconds)
         return super().start(feed, cursor)
 

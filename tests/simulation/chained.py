@@ -186,21 +186,13 @@ class Deployment:
         departures = RemovedParentsReader(self.departures, self.followers)
         kept = self.tombstones, departures
         until = CopiedUntil({FEED}, self.relays)
-        clock = self._now
-        return CatchUp(reader, self.state, self.followers, clock, *kept, copied_until=until)
+        return CatchUp(reader, self.state, *kept, copied_until=until)
 
     def control(self) -> RelayControl:
         reader = Reader(self.log, self.log, self.followers, self._now, self._count)
         sources = {FEED: self.source}
         return RelayControl(
-            self.relays,
-            sources,
-            FEEDS,
-            reader,
-            self.log,
-            MemoryWaker(),
-            self._now,
-            limits.TTL_SLACK_MS,
+            self.relays, sources, FEEDS, reader, self.log, MemoryWaker(), limits.TTL_SLACK_MS
         )
 
     def _now(self) -> int:
@@ -288,10 +280,8 @@ class Deployment:
             reader,
             Filler(reader, limits.TTL_SLACK_MS),
             waker,
-            process.clock,
             process.sleep,
             process.new_id,
-            process.count,
         ).run(FEED, projector, observation)
         for _, _, seen in waker.observations:
             delay_ms = self.world.random.uniform(5, 300)

@@ -27,8 +27,6 @@ class Feed:
         self.catch_up = catch_up(
             scene.reader,
             scene.state,
-            scene.followers,
-            scene.clock,
             scene.tombstones,
             scene.departure_reader,
         )

@@ -119,10 +119,8 @@ class Functions:
             self._reader(process),
             Filler(self._reader(process), self.settings(process).page_ms),
             process.through("bells", self.waker),
-            process.clock,
             process.sleep,
             process.new_id,
-            process.count,
             Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST),
         )
         if name == ARCHIVE:
@@ -137,19 +135,12 @@ class Functions:
         return settings
 
     def corrector(self, process: Process) -> Corrector:
-        log = self._log(process)
         return self.parts.corrector(
-            log,
             process.through("state", self.stores.state),
-            self._followers(process),
-            self._reader(process),
             Filler(self._reader(process), self.settings(process).page_ms),
-            process.clock,
             process.sleep,
             process.new_id,
-            process.count,
             self.feeds,
-            self.settings(process).page_ms,
             process.through("tombstones", self.stores.tombstones),
         )
 
@@ -175,7 +166,7 @@ class Functions:
     def changefeeds(self, process: Process) -> ChangeFeeds:
         registry = process.through("registry", self.stores.registry)
         state = process.through("state", self.stores.state)
-        return ChangeFeeds(self.profiles, registry, state, self.guard, self.feeds)
+        return ChangeFeeds(registry, state, self.guard, self.feeds)
 
     def _registrar(self, process: Process) -> Registrar:
         return self.parts.registrar(
@@ -195,7 +186,6 @@ class Functions:
 
     def replay(self, process: Process, connection_id: str) -> None:
         Replayer(
-            self._connections(process),
             self._inbox(process),
             self._delivery(process),
             process.through("bells", self.waker),
@@ -212,21 +202,16 @@ class Functions:
         return self.parts.overseer(*self._consuming(process))
 
     def _consuming(self, process: Process) -> tuple[Book, LogView, Any, Clock]:
-        log, consumers = self._log(process), process.through("consumers", self.stores.consumers)
-        view = self.parts.view(log, log, self._reader(process), self._followers(process))
+        consumers = process.through("consumers", self.stores.consumers)
+        view = self.parts.view(self._reader(process))
         return Book(consumers), view, consumers, process.clock
 
     def trimmer(self, process: Process, age: Retention, cap_ms: int) -> Trimmer:
         """*cap_ms* is how long it waits for named consumers."""
         log = self._log(process)
         trimmer: Trimmer = self.parts.trimmer(
-            log,
-            log,
-            self._followers(process),
             self._reader(process),
             age,
-            process.clock,
-            process.count,
             Renewer(
                 log, shuffled(process), process.clock, process.count, self.settings(process).page_ms
             ),
@@ -240,20 +225,17 @@ class Functions:
         return Renewer(log, shuffled(process), process.clock, process.count, page_ms)
 
     def sweep(self, process: Process) -> None:
-        log, followers = self._log(process), self._followers(process)
-        settings = self.settings(process)
+        followers, settings = self._followers(process), self.settings(process)
         trimmer = self.trimmer(process, settings.retention, settings.cap_ms)
         Sweeper(
-            log,
+            self._reader(process),
             followers,
             trimmer,
             self._connections(process),
             self._inbox(process),
             self._delivery(process),
             process.through("bells", self.waker),
-            process.clock,
             process.new_id,
-            process.count,
             self._tallies(process),
             shuffled(process),
         ).run(self.feeds)
@@ -267,13 +249,9 @@ class Functions:
         )
 
     def catch_up(self, process: Process) -> CatchUp:
-        state = process.through("state", self.stores.state)
-        followers = self._followers(process)
         return self.parts.catch_up(
             self._reader(process),
-            state,
-            followers,
-            process.clock,
+            process.through("state", self.stores.state),
             process.through("tombstones", self.stores.tombstones),
             self._departures(process),
             self._archive(process),
@@ -291,7 +269,6 @@ class Functions:
             return self.parts.archiver(process.through("archive", self.archive), process.count)
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
-            self._connections(process),
             self._inbox(process),
             process.through("watches", self.stores.watches),
             self._delivery(process),

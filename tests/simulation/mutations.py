@@ -124,14 +124,15 @@ class TrustingPusher(Pusher):
     """(h) An old change that was posted late is believed instead of the connection."""
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
-        connection = self.connections.get(change.connection_id)
+        connection = self.delivery.connections.get(change.connection_id)
         if connection is None or connection.state is not State.JOINING:
             return
         asked = replace(connection, filter=change.filter, since=change.since)
         if self._send_missed(asked, checkpoint):
             watch = Subscription(connection.id, change.filter, max(change.since, checkpoint))
             self.watches.add(feed, watch)
-            if not self.connections.update(connection, connection.changed(state=State.LIVE)):
+            live = connection.changed(state=State.LIVE)
+            if not self.delivery.connections.update(connection, live):
                 self.watches.remove(feed, watch)
 
     def _leave(self, feed: str, change: Change) -> None:

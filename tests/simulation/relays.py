@@ -84,7 +84,7 @@ class Relays:
 
         reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
         kept = stores.tombstones, departures
-        return CatchUp(reader, stores.state, stores.followers, clock, *kept)
+        return CatchUp(reader, stores.state, *kept)
 
     def _member(self, name: str) -> Deployment:
         address = f"https://{name}.example/feeds/main"

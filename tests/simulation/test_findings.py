@@ -65,9 +65,7 @@ class Scene:
             stores.log, stores.log, stores.followers, self._now_ms, lambda *_: None
         )
         departures = RemovedParentsReader(stores.departures, stores.followers)
-        return CatchUp(
-            reader, stores.state, stores.followers, self._now_ms, stores.tombstones, departures
-        )
+        return CatchUp(reader, stores.state, stores.tombstones, departures)
 
     def _now_ms(self) -> int:
         return self.world.scheduler.now_ms

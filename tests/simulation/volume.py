@@ -136,7 +136,7 @@ class Volume:
         reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
         departures = RemovedParentsReader(stores.departures, stores.followers)
         kept = stores.tombstones, departures
-        return CatchUp(reader, stores.state, stores.followers, clock, *kept)
+        return CatchUp(reader, stores.state, *kept)
 
 
 def begin(world: World) -> Producer:

@@ -127,17 +127,11 @@ class Place:
     def corrector(self) -> Corrector:
         reader, page_ms = self.reader(), self.settings.page_ms
         return Corrector(
-            self.log(),
             self.state(),
-            self.followers(),
-            reader,
             Filler(reader, page_ms),
-            now_ms,
             sleep_ms,
             _new_id,
-            _uncounted,
             self.settings.feeds,
-            page_ms,
             self.tombstones(),
             self.writable,
         )

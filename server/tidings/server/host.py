@@ -114,9 +114,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tidings.core.auth.guard import Allowed, Bearers
+    from tidings.core.auth.guard import Bearers
     from tidings.core.auth.rate_limit import ReadCharge
-    from tidings.core.log.preconditions import Precondition
     from tidings.core.settings.revocations import Admission
     from tidings.web.request import Endpoint
     from tidings.web.settings import Shared
@@ -279,10 +278,8 @@ class Host:
             self.reader,
             Filler(self.reader, self.settings.page_ms, self._copies),
             self.waker,
-            now_ms,
             sleep_ms,
             new_id,
-            self.count,
             FOLLOWING,
         )
         projector, pusher = self._projector(), self._pusher()
@@ -326,7 +323,6 @@ class Host:
 
     def _pusher(self) -> Pusher:
         return Pusher(
-            self.connections,
             self.inbox,
             self.subscriptions,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
@@ -415,19 +411,14 @@ class Host:
             self.settings.feeds,
             self.counters,
             self.guard,
-            self._required,
+            Bounds(self.states, self.reader, sleep_ms),
         )
-
-    def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        return Bounds(self.states, self.followers, self.reader, sleep_ms)(feed, allowed, lines)
 
     @cached_property
     def catch_up(self) -> CatchUp:
         return CatchUp(
             self.reader,
             self.states,
-            self.followers,
-            now_ms,
             self.tombstones,
             self._removed_parents_reader,
             ArchiveReader(self._archive, self.count) if self._archive else None,
@@ -448,7 +439,7 @@ class Host:
 
     @cached_property
     def lister(self) -> Lister:
-        return Lister(self.reader, self.tags, self.followers, now_ms, Losses(self.profiles))
+        return Lister(self.reader, self.tags, Losses(self.profiles))
 
     @cached_property
     def portioner(self) -> Portioner:
@@ -488,7 +479,6 @@ class Host:
     def _replayer(self) -> Replayer:
         delivery = Delivery(self.sockets.patient, self.connections, sleep_ms, self.count)
         return Replayer(
-            self.connections,
             self.inbox,
             delivery,
             self.waker,
@@ -511,7 +501,6 @@ class Host:
             self.reader,
             self.log,
             self.waker,
-            now_ms,
             settings.page_ms,
             self._coordinator,
         )
@@ -560,23 +549,18 @@ class Host:
 
     @cached_property
     def _log_view(self) -> LogView:
-        return LogView(self.log, self.log, self.reader, self.followers)
+        return LogView(self.reader)
 
     @cached_property
     def indexer(self) -> Indexer:
-        return Indexer(self.tags, self.reader, now_ms, self.settings.page_ms)
+        return Indexer(self.tags, self.reader, self.settings.page_ms)
 
     @cached_property
     def sweeper(self) -> Sweeper:
         settings = self.settings
         trimmer = Trimmer(
-            self.log,
-            self.log,
-            self.followers,
             self.reader,
             settings.retention,
-            now_ms,
-            self.count,
             Renewer(self.log, one_by_one, now_ms, self.count, settings.page_ms),
             Purges(self.documents),
             MaxAges(self.profiles),
@@ -587,16 +571,14 @@ class Host:
         if settings.sources:
             monitor = ReplicaMonitor(self.relays, settings.sources, self.waker, now_ms, self.count)
         return Sweeper(
-            self.log,
+            self.reader,
             self.followers,
             trimmer,
             self.connections,
             self.inbox,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
             self.waker,
-            now_ms,
             new_id,
-            self.count,
             self.counters,
             one_by_one,
             ConsumerMonitor(self._watchers, settings.retention, self.count),
@@ -611,9 +593,7 @@ class Host:
         settings, prefix = self.settings, self.settings.url_prefix
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
         parts = Book(self.consumers), self._log_view, self.consumers, now_ms
-        resources = ChangeFeeds(
-            self.profiles, self.registry, self.states, guard, feeds, self.charge_for
-        )
+        resources = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),
@@ -638,25 +618,17 @@ class Host:
             self.documents,
             Webhooks(private=self.settings.hooks_private),
             self.settings.feeds,
-            now_ms,
-            new_id,
             self.count,
             self.counters,
         )
 
     def _corrector(self) -> Corrector:
         return Corrector(
-            self.log,
             self.states,
-            self.followers,
-            self.reader,
             Filler(self.reader, self.settings.page_ms, self._copies),
-            now_ms,
             sleep_ms,
             new_id,
-            self.count,
             self.settings.feeds,
-            self.settings.page_ms,
             self.tombstones,
             self.writable,
         )
@@ -667,7 +639,6 @@ class Host:
             self.followers,
             self.counters,
             self.reader,
-            now_ms,
             self.settings.feeds,
             self._archive is not None,
             self._copies,

@@ -112,7 +112,7 @@ class TestReading:
     def test_changes_are_listed_within(self, scene: Scene) -> None:
         """What is outside looks as if it were not there; `next` lies behind it all the same."""
         two(scene)
-        lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+        lister = Lister(scene.reader, MemoryTags())
         found = lister.list(FEED, listing.Query(bound=ANNS))
         entries = [json.loads(each) for each in found.entries]
         assert [each["data"]["id"] for each in entries] == ["a"]
@@ -127,7 +127,7 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         scene.project()
-        feeds = ChangeFeeds(scene.profiles, scene.registry, scene.state, scene.guard, FEEDS)
+        feeds = ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
         page = feeds.objects(FEED, "", "", shown(given))
         assert [json.loads(each)["id"] for each in page.objects] == ["a"]
         for name, count in (("a", 1), ("b", 0)):

@@ -174,7 +174,7 @@ def test_who_leaves_is_let_go_whatever_the_rate(large: Scene) -> None:
 
 def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
     """Who asked for it gets it; requests behind it are refused until there is room."""
-    stores = large.profiles, large.registry, large.state, large.guard, FEEDS
+    stores = large.registry, large.state, large.guard, FEEDS
     feeds, given = ChangeFeeds(*stores, large.meter.charge_for), Credential(key(large).spelled())
     assert feeds.objects(FEED, "", "", given).objects == []
     for _ in range(STATE // WINDOW):
@@ -186,7 +186,7 @@ def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
 
 def test_a_list_says_what_was_read_for_it(large: Scene) -> None:
     """Also of what was skipped, which is what costs in search of little."""
-    lister = Lister(large.reader, MemoryTags(), large.followers, large.clock)
+    lister = Lister(large.reader, MemoryTags())
     found = lister.list(FEED, Query(bound=NARROW))
     assert found.entries == [] and found.at_end
     assert found.read == sum(page.size for page in large.log.read(FEED, 0))

@@ -103,7 +103,7 @@ def test_web_sockets(scene: Scene) -> None:
 def test_lists_of_changes(scene: Scene) -> None:
     """Under the numbers that the entries have; a hole is no change."""
     page = copied(scene)
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+    lister = Lister(scene.reader, MemoryTags())
     ids = [number_of(page.number, slot) for slot in KEPT]
 
     found = lister.list(FEED, Query())
@@ -122,13 +122,13 @@ def test_lists_by_tag(scene: Scene) -> None:
     copied(scene, type="a")
     page = copied(scene, type="b")
     tags = MemoryTags()
-    lister = Lister(scene.reader, tags, scene.followers, scene.clock)
+    lister = Lister(scene.reader, tags)
 
     for _ in range(2):
         found = lister.list(FEED, Query(tags=frozenset({"b"})))
         ids = [json.loads(each)["_id"] for each in found.entries]
         assert ids == [number_of(page.number, slot) for slot in KEPT]
-        Indexer(tags, scene.reader, scene.clock, PAGE_MS).run(FEED)
+        Indexer(tags, scene.reader, PAGE_MS).run(FEED)
 
 
 def test_the_state_and_what_moved(scene: Scene) -> None:
@@ -209,7 +209,7 @@ def test_a_page_of_which_nothing_was_kept(scene: Scene) -> None:
 
     assert stream(scene, first.end.encode()) == ["5 5"]
     assert stream(scene, empty.end.encode()) == ["5 5"]
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+    lister = Lister(scene.reader, MemoryTags())
     found = lister.list(FEED, Query(since=number_of(empty.number, 0)))
     assert [json.loads(each)["_id"] for each in found.entries] == [number_of(after.number, 5)]
     assert scene.catch_up.start(FEED, Now()).page == after.number

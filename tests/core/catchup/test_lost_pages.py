@@ -108,7 +108,7 @@ def test_a_follower_stands_still(scene: Scene, name: str) -> None:
 
 def test_changes_are_refused_behind_what_could_be_told(scene: Scene) -> None:
     """First what comes before the hole, then 410 with the place to go on from."""
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+    lister = Lister(scene.reader, MemoryTags())
     first = lister.list(FEED, Query(since=0))
     assert len(first.entries) == 3 and first.next == end_of(3) and not first.at_end
     with pytest.raises(BelowFloor) as refused:
@@ -121,4 +121,4 @@ def test_the_index_of_tags_goes_on(scene: Scene) -> None:
     """It tells where tags may be; what it has not summed up is read."""
     tags = MemoryTags()
     tags.write(FEED, [Summary(1, 3, b"\0")])
-    assert Indexer(tags, scene.reader, scene.clock, PAGE_MS).run(FEED) == 5
+    assert Indexer(tags, scene.reader, PAGE_MS).run(FEED) == 5

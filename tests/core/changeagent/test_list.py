@@ -42,8 +42,8 @@ class Feed:
         self.scene = Scene(log=self.log)
         self.tags = MemoryTags()
         reader = self.scene.reader
-        self.lister = Lister(reader, self.tags, self.scene.followers, self.scene.clock)
-        self.indexer = Indexer(self.tags, reader, self.scene.clock, PAGE_MS)
+        self.lister = Lister(reader, self.tags)
+        self.indexer = Indexer(self.tags, reader, PAGE_MS)
 
     def post(self, *tags: str, data: str = "1") -> int:
         kept = line_of(Change(data, tags), name="n", now_ms=self.scene.now_ms)
@@ -198,7 +198,7 @@ def test_a_slow_search_says_how_far_it_came() -> None:
     for _ in range(300):
         feed.post("often")
     moments = iter([0, 0, 0, *[limits.CHANGES_SCAN_MS] * 9])
-    lister = Lister(feed.scene.reader, feed.tags, feed.scene.followers, lambda: next(moments))
+    lister = Lister(replace(feed.scene.reader, clock=lambda: next(moments)), feed.tags)
     found = lister.list(FEED, Query(tags=frozenset({"rare"})))
 
     assert found.entries == [] and not found.at_end

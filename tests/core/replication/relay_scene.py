@@ -155,7 +155,6 @@ class Node:
             scene.reader,
             scene.log,
             scene.waker,
-            scene.clock,
             PAGE_MS,
             self.coordinator,
         )
