@@ -11,13 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core.ingest.outbox import OutboxMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 def item_key(feed: str, message_id: str) -> Item:
@@ -36,11 +34,8 @@ def decode(item: Item) -> OutboxMessage:
     return OutboxMessage(text_of(item, "id"), text_of(item, "kind"), text_of(item, "body"))
 
 
-class DynamoDBOutbox:
+class DynamoDBOutbox(TableStore):
     """Implements `Outbox`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
         answer = self._table.page("#feed = :feed", {":feed": text(feed)})

@@ -7,13 +7,8 @@ and no route and no command tells it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of
-from tidings.aws.dynamodb.transport.table import Table
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+from tidings.aws.dynamodb.transport.table import TableStore
 
 
 def item_key(feed: str) -> Item:
@@ -24,11 +19,8 @@ def encode(feed: str, password: str) -> Item:
     return {**item_key(feed), "password": text(password)}
 
 
-class DynamoDBUpstreams:
+class DynamoDBUpstreams(TableStore):
     """Told to nobody but the relay that sends it."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def password(self, feed: str) -> str:
         """Empty where none was set."""
