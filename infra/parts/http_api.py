@@ -15,7 +15,7 @@ from tidings.aws.config import deployment
 from tidings.core.auth.origins import EXPOSED
 from tidings.web.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
-from infra.parts.function import StreamFunction, TidingsFunction
+from infra.parts.function import TidingsFunction
 from infra.parts.logs import HTTP_FIELDS, AccessLog
 from infra.settings import Domain, Stage
 
@@ -106,9 +106,9 @@ class FeedHttpApi(Construct):
     def _routes(self, target: TidingsFunction) -> None:
         """One integration a function, so that it gets one permission a route and no more."""
         routes = [r for r in deployment.HTTP_ROUTES if r.function == target.blueprint.name]
-        if isinstance(target, StreamFunction):
+        if target.url is not None:
             if not target.blueprint.endless:
-                self._pass_on(target, routes)
+                self._pass_on(target.node.id, target.url, routes)
             return
         if not routes:
             return
@@ -131,11 +131,11 @@ class FeedHttpApi(Construct):
                 integration=integration,
             )
 
-    def _pass_on(self, target: StreamFunction, routes: Sequence[deployment.HttpRoute]) -> None:
+    def _pass_on(self, name: str, url: str, routes: Sequence[deployment.HttpRoute]) -> None:
         """Answers that wait but do not stream: to the function's own address and back."""
         integration = integrations.HttpUrlIntegration(
-            f"{target.node.id}Integration",
-            target.url.url,
+            f"{name}Integration",
+            url,
             method=apigateway.HttpMethod.GET,
             parameter_mapping=apigateway.ParameterMapping().overwrite_path(
                 apigateway.MappingValue.request_path()

@@ -18,8 +18,8 @@ from infra.names import prefix
 from infra.parts.buckets import BELOW, UPLOAD_DAYS, ArchiveBucket, closed_bucket
 from infra.parts.machine import LOG_DELIVERY, logged_machine, start_by_clock
 from infra.parts.policies import allow_all, allow_job_role, allow_key, principal
-from infra.parts.sync_job import SyncJob
-from infra.parts.sync_machine import job_rule
+from infra.parts.sync_job import SyncJob, job_role
+from infra.parts.sync_machine import run_of
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
@@ -59,12 +59,11 @@ class Lake(Construct):
         self.bucket = closed_bucket(self, stage, rule=unfinished, key=key)
         self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
         self.jars = [assets.Asset(self, each.name, path=str(iceberg.jar(each))) for each in JARS]
-        self.job_role = iam.Role(
-            self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
-        )
+        self.job_role = job_role(self, "JobRole")
         self._allow_job(tables, archive)
         self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
-        self._allow_machine()
+        allow_all(self.role, *run_of(job), (LOG_DELIVERY, ["*"]))
+        allow_job_role(self.role, self.job_role)
         self.arn = logged_machine(
             self,
             stage,
@@ -98,17 +97,6 @@ class Lake(Construct):
         stack = cdk.Stack.of(self)
         names = ("catalog", f"database/{self.database}", f"table/{self.database}/*")
         return [stack.format_arn(service="glue", resource=name) for name in names]
-
-    def _allow_machine(self) -> None:
-        runs = f"{self._job.application.attr_arn}/jobruns/*"
-        allow_all(
-            self.role,
-            (("emr-serverless:StartJobRun",), [self._job.application.attr_arn]),
-            (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
-            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
-            (LOG_DELIVERY, ["*"]),
-        )
-        allow_job_role(self.role, self.job_role)
 
     def _definition(self, archive: ArchiveBucket) -> dict[str, Any]:
         run = self._job.run(entry=self.entry, role=self.job_role, settings=self._spark())

@@ -22,7 +22,7 @@ from infra.names import prefix
 from infra.parts.logs import log_group
 from infra.parts.machine import LOG_DELIVERY, logged_machine, start_by_clock
 from infra.parts.policies import allow, allow_all, allow_job_role, principal
-from infra.parts.sync_job import spark_application, submit_parameters
+from infra.parts.sync_job import job_role, spark_application, submit_parameters
 from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
 
@@ -54,9 +54,7 @@ class PipelineJob(Construct):
         self.entry = assets.Asset(self, "Entry", path=str(build_job.FLOW_ENTRY))
         self.application = self._application(run)
         self.logs = log_group(self, "JobLogs", stage, path=f"/aws/emr-serverless/{self.called}")
-        self.job_role = iam.Role(
-            self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
-        )
+        self.job_role = job_role(self, "JobRole")
         self._allow_job(run)
         self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
         self._allow_machine()
@@ -82,7 +80,8 @@ class PipelineJob(Construct):
         )
 
     def _allow_job(self, run: PipelineRun) -> None:
-        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in self._assets()]
+        files = (self.entry, self.archive)
+        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in files]
         bus = cdk.Stack.of(self).format_arn(service="events", resource=f"event-bus/{BUS}")
         allow_all(
             self.job_role,
@@ -94,9 +93,6 @@ class PipelineJob(Construct):
         )
         if run.secrets:
             allow(self.job_role, ("secretsmanager:GetSecretValue",), run.secrets)
-
-    def _assets(self) -> tuple[assets.Asset, assets.Asset]:
-        return self.entry, self.archive
 
     def _allow_machine(self) -> None:
         application = self.application.attr_arn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -76,7 +77,6 @@ class SyncMachine(Construct):
     def _allow(self, syncs: SyncBucket, job: SyncJob, tables: Tables) -> None:
         """One statement for each kind of step."""
         objects = syncs.bucket.arn_for_objects
-        runs = f"{job.application.attr_arn}/jobruns/*"
         allow_all(
             self.role,
             (("lambda:InvokeFunction",), self._functions),
@@ -90,9 +90,7 @@ class SyncMachine(Construct):
             # An export asks for it, though a bucket without ACLs has nothing to set.
             (("s3:PutObjectAcl",), [objects(f"{workflow.EXPORTS}*")]),
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
-            (("emr-serverless:StartJobRun",), [job.application.attr_arn]),
-            (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
-            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
+            *run_of(job),
             (("sns:Publish",), [self.topic.topic_arn]),
             (("states:StartExecution",), [self._named("stateMachine")]),
             (("states:DescribeExecution", "states:StopExecution"), self._executions()),
@@ -116,10 +114,15 @@ class SyncMachine(Construct):
         )
 
 
-def job_rule(scope: Construct) -> str:
-    return cdk.Stack.of(scope).format_arn(
-        service="events", resource="rule", resource_name=_JOB_RULE
-    )
+def run_of(job: SyncJob) -> list[tuple[Sequence[str], Sequence[str]]]:
+    """The statements of a role that runs jobs on the application of *job* and waits for them."""
+    application = job.application.attr_arn
+    rule = cdk.Stack.of(job).format_arn(service="events", resource="rule", resource_name=_JOB_RULE)
+    return [
+        (("emr-serverless:StartJobRun",), [application]),
+        (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [f"{application}/jobruns/*"]),
+        (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [rule]),
+    ]
 
 
 class SyncStarts(Construct):
