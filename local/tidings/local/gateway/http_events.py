@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from tidings.local import clock
 from tidings.local.options import ACCOUNT
+from tidings.web.asgi_request import joined
 
 API_ID = "local"
 
@@ -48,7 +49,7 @@ class MalformedAnswer(Exception):
 
 def encode(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, object]:
     """The event a function is invoked with."""
-    headers = _join(request.headers)
+    headers = joined(request.headers)
     cookies = headers.pop("cookie", None)
     body, is_base64 = _body(request.body, headers)
     event: dict[str, object] = {
@@ -63,7 +64,7 @@ def encode(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, o
     if cookies is not None:
         event["cookies"] = [cookie.strip() for cookie in cookies.split(";")]
     if request.query:
-        event["queryStringParameters"] = _join(parse_qsl(request.query, keep_blank_values=True))
+        event["queryStringParameters"] = joined(parse_qsl(request.query, keep_blank_values=True))
     if request.parameters:
         event["pathParameters"] = dict(request.parameters)
     if request.body:
@@ -106,13 +107,6 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def _join(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    joined: dict[str, str] = {}
-    for name, value in pairs:
-        joined[name] = f"{joined[name]},{value}" if name in joined else value
-    return joined
 
 
 def _body(body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
