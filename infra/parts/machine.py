@@ -26,6 +26,8 @@ LOG_DELIVERY = (
     "logs:DescribeLogGroups",
 )
 
+SCHEDULER = "scheduler.amazonaws.com"
+
 
 def logged_machine(
     scope: Construct,
@@ -60,12 +62,22 @@ def logged_machine(
 
 def start_by_clock(scope: Construct, expression: str, machine: str) -> None:
     """Start *machine*, which takes no input, whenever *expression* says so."""
-    role = iam.Role(scope, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
+    role = starting_role(scope, "Clock", SCHEDULER, machine)
+    schedule(scope, "Clock", expression, {"arn": machine, "roleArn": role})
+
+
+def starting_role(scope: Construct, name: str, service: str, machine: str) -> str:
+    """The ARN of a role by which *service* may start *machine* and nothing else."""
+    role = iam.Role(scope, f"{name}Role", assumed_by=principal(service))
     allow(role, ("states:StartExecution",), [machine])
+    return role.role_arn
+
+
+def schedule(scope: Construct, name: str, expression: str, target: dict[str, str]) -> None:
     scheduler.CfnSchedule(
         scope,
-        "Clock",
+        name,
         schedule_expression=expression,
         flexible_time_window={"mode": "OFF"},
-        target={"arn": machine, "roleArn": role.role_arn},
+        target=target,
     )

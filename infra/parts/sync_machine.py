@@ -10,7 +10,6 @@ import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 from tidings.core.sync import workflow
@@ -19,12 +18,18 @@ from infra.names import prefix
 from infra.parts import sync_states
 from infra.parts.buckets import SyncBucket
 from infra.parts.function import TidingsFunction
-from infra.parts.machine import LOG_DELIVERY, logged_machine
+from infra.parts.machine import (
+    LOG_DELIVERY,
+    SCHEDULER,
+    logged_machine,
+    schedule,
+    starting_role,
+)
 from infra.parts.policies import allow, allow_all, allow_job_role, principal
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_states import MAP_LABEL, Wiring
 from infra.parts.tables import Tables
-from infra.settings import Stage, SyncSchedule
+from infra.settings import Stage
 
 # Step Functions hears of the end of a job by a rule of this name, which it makes itself.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
@@ -130,14 +135,14 @@ class SyncStarts(Construct):
         self, scope: Construct, name: str, *, stage: Stage, syncs: SyncBucket, machine: SyncMachine
     ) -> None:
         super().__init__(scope, name)
-        self._machine = machine
-        self._on_upload(syncs)
+        self._on_upload(syncs, machine.arn)
         if stage.syncs:
-            role = self._role("Clock", "scheduler.amazonaws.com")
-            for number, schedule in enumerate(stage.syncs, 1):
-                self._by_clock(f"Schedule{number}", schedule, role)
+            role = starting_role(self, "Clock", SCHEDULER, machine.arn)
+            for number, sync in enumerate(stage.syncs, 1):
+                target = {"arn": machine.arn, "roleArn": role, "input": json.dumps(sync.request)}
+                schedule(self, f"Schedule{number}", sync.expression, target)
 
-    def _on_upload(self, syncs: SyncBucket) -> None:
+    def _on_upload(self, syncs: SyncBucket, machine: str) -> None:
         """The function `steer` tells a dump from a part of one; a rule cannot."""
         started: dict[str, Any] = {
             "source": ["aws.s3"],
@@ -155,8 +160,8 @@ class SyncStarts(Construct):
             targets=[
                 events.CfnRule.TargetProperty(
                     id="sync",
-                    arn=self._machine.arn,
-                    role_arn=self._role("Upload", "events.amazonaws.com").role_arn,
+                    arn=machine,
+                    role_arn=starting_role(self, "Upload", "events.amazonaws.com", machine),
                     input_transformer=events.CfnRule.InputTransformerProperty(
                         input_paths_map={"key": "$.detail.object.key"},
                         input_template='{"key": <key>}',
@@ -164,22 +169,3 @@ class SyncStarts(Construct):
                 )
             ],
         )
-
-    def _by_clock(self, name: str, schedule: SyncSchedule, role: iam.Role) -> None:
-        scheduler.CfnSchedule(
-            self,
-            name,
-            schedule_expression=schedule.expression,
-            flexible_time_window={"mode": "OFF"},
-            target={
-                "arn": self._machine.arn,
-                "roleArn": role.role_arn,
-                "input": json.dumps(schedule.request),
-            },
-        )
-
-    def _role(self, name: str, service: str) -> iam.Role:
-        """May start this machine and nothing else."""
-        role = iam.Role(self, f"{name}Role", assumed_by=principal(service))
-        allow(role, ["states:StartExecution"], [self._machine.arn])
-        return role
