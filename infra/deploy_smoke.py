@@ -148,14 +148,14 @@ def _update(account: Account, stack: str) -> cdk_cli.Outputs:
 
 def _check_change_set(aws: emulator.Emulator, stack: str) -> None:
     changes: list[Any] = []
-    asked = {"StackName": stack, "ChangeSetName": CHANGE_SET}
+    request = {"StackName": stack, "ChangeSetName": CHANGE_SET}
     cloudformation = aws.client("cloudformation")
     while True:
-        page = cloudformation.describe_change_set(**asked)
+        page = cloudformation.describe_change_set(**request)
         changes += page["Changes"]
         if "NextToken" not in page:
             break
-        asked["NextToken"] = page["NextToken"]
+        request["NextToken"] = page["NextToken"]
     cloudformation.delete_change_set(StackName=stack, ChangeSetName=CHANGE_SET)
     if not changes:
         raise upgrade.UpgradeFailed("the change set is empty: this is the last release")
@@ -188,11 +188,11 @@ def _conformance(addresses: stage_on_emulator.Addresses, options: list[str]) -> 
 
 
 @contextmanager
-def _step(said: str) -> Iterator[None]:
+def _step(done: str) -> Iterator[None]:
     """Tell what was done, once it is, with its seconds."""
     started = time.monotonic()
     yield
-    sys.stdout.write(f"{time.monotonic() - started:6.1f} s  {said}\n")
+    sys.stdout.write(f"{time.monotonic() - started:6.1f} s  {done}\n")
     sys.stdout.flush()
 
 

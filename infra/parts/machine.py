@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
 from infra.parts.logs import log_group
-from infra.parts.policies import allow, principal
+from infra.parts.policies import Statement, allow, allow_all, allow_job_role, principal
 from infra.settings import Stage
 
 # CloudWatch Logs takes no resource for the delivery of logs.
@@ -27,6 +27,14 @@ LOG_DELIVERY = (
 )
 
 SCHEDULER = "scheduler.amazonaws.com"
+
+
+def machine_role(scope: Construct, jobs: iam.Role, *statements: Statement) -> iam.Role:
+    """The role of a logged machine that starts jobs under the role *jobs*, and may *statements*."""
+    role = iam.Role(scope, "Role", assumed_by=principal("states.amazonaws.com"))
+    allow_all(role, *statements, (LOG_DELIVERY, ["*"]))
+    allow_job_role(role, jobs)
+    return role
 
 
 def logged_machine(

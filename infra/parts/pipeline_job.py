@@ -13,15 +13,14 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_emrserverless as emr
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from infra import build_job, build_pipeline
 from infra.names import prefix
 from infra.parts.logs import log_group
-from infra.parts.machine import LOG_DELIVERY, logged_machine, start_by_clock
-from infra.parts.policies import allow, allow_all, allow_job_role, principal
+from infra.parts.machine import logged_machine, machine_role, start_by_clock
+from infra.parts.policies import allow, allow_all
 from infra.parts.sync_job import job_role, spark_application, submit_parameters
 from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
@@ -56,8 +55,13 @@ class PipelineJob(Construct):
         self.logs = log_group(self, "JobLogs", stage, path=f"/aws/emr-serverless/{self.called}")
         self.job_role = job_role(self, "JobRole")
         self._allow_job(run)
-        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
-        self._allow_machine()
+        application = self.application.attr_arn
+        self.role = machine_role(
+            self,
+            self.job_role,
+            (("emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"), [application]),
+            (("emr-serverless:CancelJobRun",), [f"{application}/jobruns/*"]),
+        )
         self.arn = logged_machine(
             self,
             stage,
@@ -93,16 +97,6 @@ class PipelineJob(Construct):
         )
         if run.secrets:
             allow(self.job_role, ("secretsmanager:GetSecretValue",), run.secrets)
-
-    def _allow_machine(self) -> None:
-        application = self.application.attr_arn
-        allow_all(
-            self.role,
-            (("emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"), [application]),
-            (("emr-serverless:CancelJobRun",), [f"{application}/jobruns/*"]),
-            (LOG_DELIVERY, ["*"]),
-        )
-        allow_job_role(self.role, self.job_role)
 
     def _definition(self) -> dict[str, Any]:
         application, version = self.application.attr_application_id, self.archive.asset_hash

@@ -45,10 +45,10 @@ _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 def _python_settings(path: str) -> dict[str, str]:
     """Which Python runs driver and executors, and that it imports from *path*."""
-    told = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
-    driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in told.items()}
+    variables = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
+    driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in variables.items()}
     driver["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] = PYTHON
-    return driver | {f"spark.executorEnv.{name}": value for name, value in told.items()}
+    return driver | {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
 
 def spark_application(

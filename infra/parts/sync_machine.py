@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -19,13 +17,13 @@ from infra.parts import sync_states
 from infra.parts.buckets import SyncBucket
 from infra.parts.function import TidingsFunction
 from infra.parts.machine import (
-    LOG_DELIVERY,
     SCHEDULER,
     logged_machine,
+    machine_role,
     schedule,
     starting_role,
 )
-from infra.parts.policies import allow, allow_all, allow_job_role, principal
+from infra.parts.policies import Statement, allow
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_states import MAP_LABEL, Wiring
 from infra.parts.tables import Tables
@@ -54,8 +52,6 @@ class SyncMachine(Construct):
         super().__init__(scope, name)
         self.called = f"{prefix(stage)}sync"
         self.topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
-        self._key = key
         self._functions = [steer.function.function_arn, correct.function.function_arn]
         self._wiring = Wiring(
             partition=cdk.Aws.PARTITION,
@@ -68,7 +64,9 @@ class SyncMachine(Construct):
             correct=self._functions[1],
             job=job.run(),
         )
-        self._allow(syncs, job, tables)
+        self.role = machine_role(self, job.role, *self._statements(syncs, job))
+        if key is not None:
+            allow(self.role, ("kms:Decrypt", "kms:GenerateDataKey"), [key.key_arn])
         tables.allow_key(self.role)
         self.arn = logged_machine(
             self,
@@ -79,11 +77,10 @@ class SyncMachine(Construct):
             logs_data=False,  # a token would let its readers answer for somebody else
         ).attr_arn
 
-    def _allow(self, syncs: SyncBucket, job: SyncJob, tables: Tables) -> None:
+    def _statements(self, syncs: SyncBucket, job: SyncJob) -> list[Statement]:
         """One statement for each kind of step."""
         objects = syncs.bucket.arn_for_objects
-        allow_all(
-            self.role,
+        return [
             (("lambda:InvokeFunction",), self._functions),
             (("dynamodb:DescribeTable",), [self._wiring.state_table_arn]),
             (("dynamodb:ExportTableToPointInTime",), [self._wiring.state_table_arn]),
@@ -99,11 +96,7 @@ class SyncMachine(Construct):
             (("sns:Publish",), [self.topic.topic_arn]),
             (("states:StartExecution",), [self._named("stateMachine")]),
             (("states:DescribeExecution", "states:StopExecution"), self._executions()),
-            (LOG_DELIVERY, ["*"]),
-        )
-        allow_job_role(self.role, job.role)
-        if self._key is not None:
-            allow(self.role, ("kms:Decrypt", "kms:GenerateDataKey"), [self._key.key_arn])
+        ]
 
     def _executions(self) -> list[str]:
         """Ours, and those of the parts."""
@@ -119,7 +112,7 @@ class SyncMachine(Construct):
         )
 
 
-def run_of(job: SyncJob) -> list[tuple[Sequence[str], Sequence[str]]]:
+def run_of(job: SyncJob) -> list[Statement]:
     """The statements of a role that runs jobs on the application of *job* and waits for them."""
     application = job.application.attr_arn
     rule = cdk.Stack.of(job).format_arn(service="events", resource="rule", resource_name=_JOB_RULE)

@@ -6,8 +6,10 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from urllib.parse import parse_qsl
 
+from tidings.core.errors import Rejected
 from tidings.local import clock
 from tidings.local.options import ACCOUNT
 from tidings.web.asgi_request import joined
@@ -41,6 +43,14 @@ class HttpResponse:
     status: int
     headers: Sequence[tuple[str, str]] = ()
     body: bytes = b""
+
+
+def refusal(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) -> HttpResponse:
+    """The answer to a request that no function is to see, with *headers* besides."""
+    body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
+    return HttpResponse(
+        error.status, [("content-type", "application/json"), *headers.items()], body
+    )
 
 
 class MalformedAnswer(Exception):

@@ -121,10 +121,7 @@ class HttpGateway:
         return HttpResponse(204, list(headers.items()))
 
     def _refusal(self, scope: Message, error: Rejected) -> HttpResponse:
-        body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
-        headers = [("content-type", "application/json")]
-        headers += cors_headers(_origin(scope), self._origins).items()
-        return HttpResponse(error.status, headers, body)
+        return http_events.refusal(error, cors_headers(_origin(scope), self._origins))
 
 
 def _origin(scope: Message) -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import uvicorn
 from tidings.core.errors import Rejected
-from tidings.local.gateway import asgi
-from tidings.local.gateway.http_events import HttpResponse
+from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 from tidings.server.sockets import refuse
@@ -77,10 +75,9 @@ def _config(app: Any) -> uvicorn.Config:
 
 async def _refuse(scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
     """Answer a request or a handshake with *error*."""
-    body = json.dumps({"error": error.body()}, separators=(",", ":"))
+    refusal = http_events.refusal(error)
     if scope["type"] == "websocket":
         await receive()
-        await refuse(send, error.status, body)
+        await refuse(send, refusal.status, refusal.body.decode())
     else:
-        kind = ("content-type", "application/json")
-        await asgi.respond(send, HttpResponse(error.status, [kind], body.encode()))
+        await asgi.respond(send, refusal)

@@ -19,9 +19,9 @@ from tidings.aws.dynamodb.items.attributes import (
     TEXT,
     Item,
     Layout,
+    as_text,
     expiry,
     number,
-    spelled,
     text,
     text_of,
 )
@@ -40,7 +40,7 @@ _LEASE_LAYOUT = Layout(LeaderLease, address=TEXT.sparse, term=NUMBER, until=NUMB
 _MEMBER_LAYOUT = Layout(
     Member,
     feed=TEXT,
-    role=spelled(lambda role: role.value, Role),
+    role=as_text(lambda role: role.value, Role),
     checkpoint=NUMBER,
     heard=NUMBER.of("heard_ms"),
 )

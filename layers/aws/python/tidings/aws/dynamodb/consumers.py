@@ -20,8 +20,8 @@ from tidings.aws.dynamodb.items.attributes import (
     TEXTS,
     Item,
     Layout,
+    as_text,
     expiry,
-    spelled,
     text,
     text_of,
     texts,
@@ -46,7 +46,7 @@ _CANCELLED, _CONFLICT = "TransactionCanceledException", "TransactionConflictExce
 _LOST = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 
 _PREFIX = "consumer#"
-_POSITION = spelled(lambda position_: position.spelled(position_) or "", position.read).sparse
+_POSITION = as_text(lambda position_: position.spelled(position_) or "", position.read).sparse
 _FAILURE = Layout(
     Failure,
     id=TEXT.sparse,
@@ -57,7 +57,7 @@ _FAILURE = Layout(
 _CONSUMER = Layout(
     Consumer,
     position=_POSITION,
-    acked=spelled(ack_ranges.spelled, ack_ranges.read, ()).sparse,
+    acked=as_text(ack_ranges.spelled, ack_ranges.read, ()).sparse,
     sent=_POSITION,
     single=_POSITION,
     retries=TEXTS.sparse,
@@ -113,29 +113,8 @@ def parked_key(feed: str, name: str, message: str) -> Item:
     return {"kind": text(parked_kind(feed, name)), "name": text(message)}
 
 
-def encode_parked(feed: str, name: str, parked: Parked) -> Item:
-    return {**parked_key(feed, name, parked.id), **_PARKED.encode(parked)}
-
-
-def decode_parked(item: Item) -> Parked:
-    return _PARKED.decode(item, id=text_of(item, "name"))
-
-
 def note_kind(feed: str, name: str) -> str:
     return f"note#{feed}#{name}"
-
-
-def encode_note(feed: str, name: str, note: Note, unique: str) -> Item:
-    return {
-        "kind": text(note_kind(feed, name)),
-        "name": text(f"{note.at_ms:014d}-{unique}"),
-        **_NOTE.encode(note),
-        **expiry(note.at_ms + limits.NOTE_MS),
-    }
-
-
-def decode_note(item: Item) -> Note:
-    return _NOTE.decode(item)
 
 
 class DynamoDBConsumers:
@@ -175,7 +154,7 @@ class DynamoDBConsumers:
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         items = self._table.of_kind(parked_kind(feed, name))
-        return [decode_parked(item) for item in items]
+        return [_PARKED.decode(item, id=text_of(item, "name")) for item in items]
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         answer = self._table.page(
@@ -185,7 +164,7 @@ class DynamoDBConsumers:
             ScanIndexForward=False,
             Limit=limits.NOTES_MAX,
         )
-        return [decode_note(item) for item in answer["Items"]]
+        return [_NOTE.decode(item) for item in answer["Items"]]
 
     def _alone(self, write: Any) -> None:
         client = self._table.client
@@ -203,9 +182,18 @@ class DynamoDBConsumers:
 
     def _other_writes(self, feed: str, name: str, change: Change) -> Iterator[Any]:
         if change.note is not None:
-            yield self._put(encode_note(feed, name, change.note, self._new_id()))
+            at_ms = change.note.at_ms
+            yield self._put(
+                {
+                    "kind": text(note_kind(feed, name)),
+                    "name": text(f"{at_ms:014d}-{self._new_id()}"),
+                    **_NOTE.encode(change.note),
+                    **expiry(at_ms + limits.NOTE_MS),
+                }
+            )
         if change.park is not None:
-            yield self._put(encode_parked(feed, name, change.park))
+            key = parked_key(feed, name, change.park.id)
+            yield self._put({**key, **_PARKED.encode(change.park)})
         for message in change.drop:
             key = parked_key(feed, name, message)
             yield {"Delete": {"TableName": self._table.name, "Key": key}}

@@ -26,10 +26,6 @@ def encode(feed: str, message: OutboxMessage) -> Item:
     return {**item_key(feed, message.id), "kind": text(message.kind), "body": text(message.body)}
 
 
-def encode_refused(feed: str, message: OutboxMessage, reason: str) -> Item:
-    return {**encode(f"refused#{feed}", message), "reason": text(reason)}
-
-
 def decode(item: Item) -> OutboxMessage:
     return OutboxMessage(text_of(item, "id"), text_of(item, "kind"), text_of(item, "body"))
 
@@ -46,5 +42,5 @@ class DynamoDBOutbox(TableStore):
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """Before it is removed: a crash in between does it again."""
-        self._table.put(encode_refused(feed, message, reason))
+        self._table.put({**encode(f"refused#{feed}", message), "reason": text(reason)})
         self.done(feed, message)

@@ -14,8 +14,8 @@ from tidings.aws.dynamodb.items.attributes import (
     TEXTS,
     Item,
     Layout,
+    as_text,
     listed,
-    spelled,
     text,
 )
 from tidings.aws.dynamodb.transport.table import TableStore
@@ -52,8 +52,8 @@ _LAYOUT = Layout(
     ingest=TEXTS.sparse.of("ingest_passwords"),
     resources=listed(Layout(Resource, name=TEXT, subs=TEXTS, route=TEXT).in_map()).sparse,
     max_age=NUMBER.sparse.of("max_age_s"),
-    ended=listed(spelled(_write_ended, _read_ended)).sparse,
-    lost=listed(spelled(_write_range, _read_range)).sparse,
+    ended=listed(as_text(_write_ended, _read_ended)).sparse,
+    lost=listed(as_text(_write_range, _read_range)).sparse,
     version=NUMBER,
 )
 

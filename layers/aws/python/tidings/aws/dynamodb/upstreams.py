@@ -15,10 +15,6 @@ def item_key(feed: str) -> Item:
     return {"kind": text(f"upstream#{feed}"), "name": text("-")}
 
 
-def encode(feed: str, password: str) -> Item:
-    return {**item_key(feed), "password": text(password)}
-
-
 class DynamoDBUpstreams(TableStore):
     """Told to nobody but the relay that sends it."""
 
@@ -28,4 +24,4 @@ class DynamoDBUpstreams(TableStore):
 
     def keep(self, feed: str, password: str) -> None:
         """Nothing is sent any more where it is empty."""
-        self._table.put(encode(feed, password))
+        self._table.put({**item_key(feed), "password": text(password)})

@@ -139,7 +139,7 @@ def listed(of: Codec) -> Codec:
     )
 
 
-def spelled(write: Callable[[Any], str], read: Callable[[str], Any], absent: Any = None) -> Codec:
+def as_text(write: Callable[[Any], str], read: Callable[[str], Any], absent: Any = None) -> Codec:
     """Of a field that is kept as text."""
     return Codec(lambda value: text(write(value)), lambda value: read(value["S"]), absent)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidings.aws.dynamodb.items.attributes import spelled
+from tidings.aws.dynamodb.items.attributes import as_text
 from tidings.core.model.filters import EVERYTHING, Filter
 
 
@@ -34,4 +34,4 @@ def _read(text: str) -> Filter:
     return Filter(**sets, leave=leave, veiled=veiled)
 
 
-FILTER = spelled(_write, _read, EVERYTHING).sparse
+FILTER = as_text(_write, _read, EVERYTHING).sparse
