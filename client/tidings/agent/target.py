@@ -27,9 +27,6 @@ class Target:
         self.url = operations_url(url, feed)
         self._client = connection.opened(password)
 
-    def close(self) -> None:
-        self._client.close()
-
     def post(self, batch: Batch) -> None:
         """
         Append *batch*, once however often it is sent.

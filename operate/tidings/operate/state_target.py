@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +18,9 @@ from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms
-from tidings.core.archive.reader import ArchiveReader
 from tidings.core.log.reader import Reader
-from tidings.core.maintenance.stores import Spill
-from tidings.core.maintenance.verify import Verifier
 from tidings.core.model.feeds import check_known
-from tidings.operate.server_state import ServerState
+from tidings.operate.server_state import ServerState, uncounted
 from tidings.operate.target import feed_options, twin_client
 from tidings.server import operating
 
@@ -44,22 +41,6 @@ class StateTarget:
     client: Any
     settings: Settings
 
-    def verifier(
-        self, spill: Spill, buckets: Collection[int], archive: ArchiveReader | None = None
-    ) -> Verifier:
-        followers = self.followers()
-        return Verifier(
-            self.feed,
-            self.states(),
-            followers,
-            self.reader(),
-            spill,
-            now_ms,
-            self.tombstone_ms(),
-            buckets,
-            archive,
-        )
-
     def tombstone_ms(self) -> int:
         """How long a tombstone that is put right lives: as long as readers count on, or longer."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
@@ -74,7 +55,7 @@ class StateTarget:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log, log, self.followers(), now_ms, _uncounted)
+        return Reader(log, log, self.followers(), now_ms, uncounted)
 
     def states(self) -> DynamoDBState:
         """To read and repair: it does nothing without a condition, so requests may be repeated."""
@@ -145,7 +126,3 @@ def _beside(settings: Settings, suffix: str) -> Settings:
 
 state_options = feed_options(find)
 examined_options = feed_options(find, ServerState, operating.stopped)
-
-
-def _uncounted(metric: str, value: int) -> None:
-    """What a command finds is in what it prints."""

@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.lake import consumer_bounds
@@ -68,9 +66,9 @@ def _failure(request: Request, spark: SparkSession) -> str | None:
         request.run(spark)
     except (LakeError, TidingsError, BotoCoreError, ClientError) as error:
         return f"{feed}: {error}"
-    except (Py4JJavaError, PySparkException) as error:
+    except spark_session.SPARK_ERRORS as error:
         _say(str(error))
-        return f"{feed}: Spark failed: {str(error).strip().splitlines()[0]}"
+        return f"{feed}: {spark_session.sentence_of(error)}"
     return None
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tidings.core.archive.compaction import Piece, pieces
@@ -18,6 +16,7 @@ from tidings.lake.errors import Hole, LakeError, Moved, PartGone
 from tidings.lake.parts import Archive
 from tidings.lake.tables import HISTORY, LATEST, Table
 from tidings.lake.warehouse import Warehouse
+from tidings.sync.spark_session import SPARK_ERRORS
 
 # What a task raised, as the driver is told it: among lines of a traceback.
 _RAISED = re.compile(r"tidings\.lake\.errors\.(Moved|PartGone): (.+)")
@@ -119,7 +118,7 @@ def told() -> Iterator[None]:
     """What a task of ours raised is raised here, without Spark's words around it."""
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except SPARK_ERRORS as error:
         found = _RAISED.search(str(error))
         if found is None:
             raise

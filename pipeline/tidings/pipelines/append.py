@@ -30,9 +30,6 @@ class ReadingFrom:
         self._name, self._settled = pipeline.reader(name), settled
         self.progress = Progress(f"< {name}")
 
-    def stop(self) -> None:
-        """It ends behind the batch in hand."""
-
     def once(self, stopping: threading.Event) -> None:
         while not self._settled():
             self.progress.state = "standing by"

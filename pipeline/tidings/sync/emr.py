@@ -36,8 +36,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.model.operations import EVENTS
@@ -143,9 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(request, str(error))
     except (BotoCoreError, ClientError) as error:
         return _failed(request, str(error))
-    except (Py4JJavaError, PySparkException) as error:
+    except spark_session.SPARK_ERRORS as error:
         _say(str(error))
-        return _failed(request, f"Spark failed: {str(error).strip().splitlines()[0]}")
+        return _failed(request, spark_session.sentence_of(error))
     return 0
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from tidings.aws.runtime.clock import now_ms
@@ -27,6 +25,7 @@ from tidings.core.sync.watermark import Newest, Watermark
 from tidings.sync import bad_input, diff, dump, plan
 from tidings.sync.bad_input import BadLine
 from tidings.sync.plan import NAMES, Stopped, Summary
+from tidings.sync.spark_session import SPARK_ERRORS
 from tidings.sync.state import StateSource
 
 _ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
@@ -181,7 +180,7 @@ class Job:
         try:
             recognised = dump.recognised(dump.read_text(self.spark, paths))
             kept, told = self._observed(recognised, "lines", lines, *self._objects())
-        except (Py4JJavaError, PySparkException) as error:
+        except SPARK_ERRORS as error:
             if bad_input.is_cut(str(error)):
                 raise Stopped(_ENDS_EARLY, Summary()) from None
             raise bad_input.named(str(error)) or error from None

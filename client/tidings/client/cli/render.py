@@ -14,6 +14,7 @@ from tidings.client.events import Event
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.progress import Progress
     from rich.table import Table
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
@@ -74,6 +75,22 @@ def show(shown: RenderableType) -> None:
     Console(highlight=False).print(shown)
 
 
+def phase_bars(*, silent: bool = False) -> Progress:
+    """A bar for each phase on a terminal; nothing elsewhere, nor if it is to be *silent*."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<18}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=silent or not console.is_terminal,
+    )
+
+
 @contextmanager
 def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
     """An error of the client becomes one line and exit code 1; one of *usage* exit code 2."""
@@ -108,8 +125,8 @@ def cell(value: object) -> str:
     return plain(", ".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def _faint(text: str) -> str:
