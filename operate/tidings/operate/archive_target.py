@@ -14,8 +14,7 @@ from tidings.aws.s3.archives import open_archive
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.pages import Page
-from tidings.operate.server_state import uncounted
-from tidings.operate.state_target import StateTarget
+from tidings.operate.state_target import StateTarget, uncounted
 from tidings.operate.state_target import find as find_tables
 from tidings.web.archive_url import WrongArchive
 from tidings.web.outbound.folder_archive import FolderArchive

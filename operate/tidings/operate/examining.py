@@ -20,8 +20,7 @@ from tidings.core.maintenance.verify import Verifier
 from tidings.core.state.differences import Difference
 from tidings.core.state.rows import Row
 from tidings.operate.findings import Findings
-from tidings.operate.server_state import uncounted
-from tidings.operate.state_target import Examined, StateTarget
+from tidings.operate.state_target import Examined, StateTarget, uncounted
 
 
 class FileSpill:

@@ -1,4 +1,4 @@
-"""A feed whose state is to be verified or rebuilt: its tables, on a stage or a twin."""
+"""A feed whose state is to be verified or rebuilt: of a stage, of a twin, or of a server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import check_known
-from tidings.operate.server_state import ServerState, uncounted
 from tidings.operate.target import feed_options, twin_client
 from tidings.server import operating
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.followers import SqliteFollowers
+from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.state import SqliteState, SqliteTombstones
+from tidings.web import settings as web_settings
 
 Command = Callable[..., None]
 
@@ -60,6 +64,31 @@ class StateTarget:
     def states(self) -> DynamoDBState:
         """To read and repair: it does nothing without a condition, so requests may be repeated."""
         return DynamoDBState(self.client, self.settings.state_table)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """*feed* in the file of a server, which *database* holds meanwhile."""
+
+    feed: str
+    database: Database
+
+    def followers(self) -> SqliteFollowers:
+        return SqliteFollowers(self.database)
+
+    def reader(self) -> Reader:
+        log = SqliteLog(self.database)
+        return Reader(log, log, self.followers(), now_ms, uncounted)
+
+    def states(self) -> SqliteState:
+        return SqliteState(self.database)
+
+    def tombstone_ms(self) -> int:
+        """As the server has remembered, or by the retention that it has by itself."""
+        values = web_settings.values_of({}, web_settings.SHARED)
+        remembered = SqliteTombstones(self.database).remembered(self.feed)
+        wanted = web_settings.parse(values, coordinated=False).tombstone_ms
+        return max(wanted, remembered.life_ms if remembered else 0)
 
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
@@ -126,3 +155,7 @@ def _beside(settings: Settings, suffix: str) -> Settings:
 
 state_options = feed_options(find)
 examined_options = feed_options(find, ServerState, operating.stopped)
+
+
+def uncounted(metric: str, value: int) -> None:
+    """What a command finds is in what it prints."""

@@ -14,6 +14,7 @@ from tidings.core.model.cursors import NOW, PAGE_END, START, Place, Replication
 from tidings.spark import tasks
 from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.errors import Gone, Lagging, WrongOption
+from tidings.spark.offsets import Log, Rows
 from tidings.spark.options import OLDEST, STATE, Options
 from tidings.spark.tasks import Task, Work
 from tidings.sync.apply import NotFollowing, through
@@ -46,7 +47,7 @@ class Reader(DataSourceReader):
         """Where nothing is planned, Spark asks for one task without a name."""
         if partition is None:
             return iter(())
-        assert isinstance(partition, tasks.LogTask | tasks.RowsTask)
+        assert isinstance(partition, Log | Rows)
         return self._work.do(partition)
 
     def _since(self, ends: Ends) -> Place:

@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader):
         return self._planned(offsets.between(offsets.heard(start), self._stands))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, tasks.LogTask | tasks.RowsTask)
+        assert isinstance(partition, Log | Rows)
         return self._work.do(partition)
 
     def commit(self, end: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ comes behind it at the frontier: so a stream that is filtered ends too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from time import sleep
@@ -20,7 +20,7 @@ from tidings.client.cli.status import fetch
 from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost
 from tidings.client.subscription import Subscription
-from tidings.client.tls import trusted
+from tidings.client.transport.connection import trusted
 from tidings.client.transport.sse import Connection
 from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE
@@ -158,14 +158,14 @@ class HttpBackend:
 class _Patience:
     """How often a stream is asked for again that brings no news."""
 
-    def __init__(self, pause: Callable[[float], None] = sleep) -> None:
-        self._left, self._backoff, self._pause = ATTEMPTS_MAX, Backoff(), pause
+    def __init__(self) -> None:
+        self._left, self._backoff = ATTEMPTS_MAX, Backoff()
 
     def wait(self, lost: Lost) -> None:
         self._left -= 1
         if self._left == 0:
             raise lost
-        self._pause(max(self._backoff.next_s(), lost.after_s))
+        sleep(max(self._backoff.next_s(), lost.after_s))
 
 
 def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, bool]:
