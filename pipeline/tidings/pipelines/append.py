@@ -10,7 +10,7 @@ from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost
 from tidings.client.listen.bootstrap import Objects
 from tidings.client.produce.post import Poster
-from tidings.pipelines.ingest_source import Appending
+from tidings.pipelines.ingest_source import append
 from tidings.pipelines.names import READER
 from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.retry_loop import Progress
@@ -49,9 +49,10 @@ class ReadingFrom:
     def _appended(self, stopping: threading.Event) -> bool:
         """Whether everything there is was read."""
         with self._source.opened(Poster) as poster:
-            appending = Appending(poster, self._name, self.progress.count)
             for batch in self._reader.read():
-                appending.append(batch)
+                if batch.operations or batch.standing:
+                    append(poster, self._name, batch)
+                    self.progress.count(len(batch.operations))
                 if stopping.is_set():
                     return False
         return True

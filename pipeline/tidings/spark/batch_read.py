@@ -16,7 +16,7 @@ from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.errors import Gone, Lagging, WrongOption
 from tidings.spark.offsets import Log, Rows
 from tidings.spark.options import OLDEST, STATE, Options
-from tidings.spark.tasks import Task, Work
+from tidings.spark.tasks import Work
 from tidings.sync.apply import NotFollowing, through
 
 
@@ -33,15 +33,12 @@ class Reader(DataSourceReader):
             )
 
     def partitions(self) -> list[InputPartition]:
-        return list(self._planned())
-
-    def _planned(self) -> list[Task]:
         ends, options = self._backend.ends(), self._options
         if options.what == STATE:
             everything = Replication(0, self._reached(ends), 0, tombstones=False)
             return list(tasks.of_rows(everything, limits.BUCKETS, options.partitions))
         after, last = self._since(ends), self._until(ends)
-        return list(tasks.of_log(self._backend.stretches(after, last, options.partitions)))
+        return list(self._backend.stretches(after, last, options.partitions))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Where nothing is planned, Spark asks for one task without a name."""

@@ -126,15 +126,15 @@ class StreamReader(DataSourceStreamReader):
             raise Gone(f"the log does not go on behind {place.encode()}: it was given up")
         return found
 
-    def _planned(self, found: Log | Rows | None) -> list[Task]:
+    def _planned(self, batch: Log | Rows | None) -> list[Task]:
         count = self._options.partitions
-        if found is None:
+        if batch is None:
             return []
-        if isinstance(found, Rows):
-            return list(tasks.of_rows(found.copy, found.end, count, resets=found.resets))
-        if found.after.page + 1 < self._backend.ends().floor:  # of a batch that is read again
-            copy = self._fallen(found.after)
+        if isinstance(batch, Rows):
+            return list(tasks.of_rows(batch.copy, batch.end, count, resets=batch.resets))
+        if batch.after.page + 1 < self._backend.ends().floor:  # of a batch that is read again
+            copy = self._fallen(batch.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0
                 return list(tasks.of_rows(copy, limits.BUCKETS, count, resets=resets))
-        return list(tasks.of_log(self._backend.stretches(found.after, found.last, count)))
+        return list(self._backend.stretches(batch.after, batch.last, count))

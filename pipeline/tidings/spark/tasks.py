@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from tidings.core.model.cursors import Replication
 from tidings.core.model.filters import Filter
 from tidings.spark import columns
-from tidings.spark.backends.backend import Backend, Stretch, within
+from tidings.spark.backends.backend import Backend, within
 from tidings.spark.columns import Piece
 from tidings.spark.offsets import Log, Rows
 
@@ -32,13 +32,9 @@ class Work:
 
     def _pieces(self, task: Task) -> Iterator[Piece]:
         if isinstance(task, Log):
-            yield from within(self.backend.log(task.after, task.last), task.after, task.last)
+            yield from within(self.backend.log(task.after, task.last), task)
             return
         yield from self.backend.rows(task.copy, task.end)
-
-
-def of_log(stretches: Sequence[Stretch]) -> list[Log]:
-    return [Log(after, last) for after, last in stretches]
 
 
 def of_rows(copy: Replication, end: int, count: int, *, resets: bool = False) -> list[Rows]:

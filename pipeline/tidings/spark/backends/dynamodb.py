@@ -16,9 +16,10 @@ from tidings.core.model.operations import as_event
 from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
 from tidings.spark.backends.archive import ArchiveBackend
-from tidings.spark.backends.backend import Ends, Stretch, even
+from tidings.spark.backends.backend import Ends, even
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import Gone, WrongOption
+from tidings.spark.offsets import Log
 from tidings.spark.options import Where
 from tidings.sync import target as places
 
@@ -43,15 +44,8 @@ def found(where: Where) -> places.Place:
 def _named(where: Where) -> places.Place:
     if not where.tables:
         return places.on_twin(where.feed, where.endpoint)
-    log, state, control = where.tables
-    return places.on_tables(
-        where.feed,
-        log=log,
-        state=state,
-        control=control,
-        region=where.region or None,
-        endpoint_url=where.endpoint or None,
-    )
+    region, endpoint_url = where.region or None, where.endpoint or None
+    return places.on_tables(where.feed, *where.tables, region=region, endpoint_url=endpoint_url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +69,7 @@ class DynamoDBBackend:
             return found.end
         return self._archived(page)
 
-    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         if self.where.from_archive:
             return self._archive.stretches(after, last, count)
         return even(after, last, count)

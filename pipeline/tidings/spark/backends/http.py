@@ -27,9 +27,10 @@ from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.spark.backends.backend import Ends, Stretch, even, pieced
+from tidings.spark.backends.backend import Ends, even, pieced
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.errors import Gone, SparkError
+from tidings.spark.offsets import Log
 from tidings.spark.options import Where
 
 ATTEMPTS_MAX = 8  # in a row without news: some two minutes, longer than a deployment
@@ -65,11 +66,11 @@ class HttpBackend:
         place = parse(found[0]["id"]) if found else None
         return replace(place, slot=PAGE_END) if isinstance(place, Place) else None
 
-    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """No cut lies behind what the state holds, because the cursor would be refused there."""
         projected = self.ends().projected
-        cuts = [cut.page for _, cut in even(after, last, count)[:-1] if cut.page <= projected]
-        return pieced(after, last, cuts)
+        cuts = [each.last.page for each in even(after, last, count)[:-1]]
+        return pieced(after, last, [page for page in cuts if page <= projected])
 
     def fallen(self, place: Place) -> Replication | Place:
         """What a stream from there is told first, because the server knows what it remembers."""
