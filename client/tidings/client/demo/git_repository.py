@@ -163,7 +163,8 @@ class WorkingTree:
         (own / "info").mkdir()
         (own / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
         if os.path.exists(index):  # it tells which files are as in the head: git reads the others
-            shutil.copyfile(index, own / "index")
+            # With its time: git also reads a file that was changed in the second of its index.
+            shutil.copy2(index, own / "index")
         self._tree = f"{repo.head}^{{tree}}" if repo.head else self._git("mktree").decode().strip()
 
     def changes(self) -> list[Operation]:
