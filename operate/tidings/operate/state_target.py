@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms
+from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import check_known
 from tidings.operate.target import feed_options, twin_client
@@ -27,9 +27,6 @@ from tidings.server.sqlite.followers import SqliteFollowers
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 from tidings.web import settings as web_settings
-
-Command = Callable[..., None]
-
 
 _TWIN = "local"
 _READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection

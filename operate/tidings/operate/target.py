@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.aws.config import stages, twin_keys
-from tidings.client.cli.options import endpoint_option, feed_option, stage_option
+from tidings.client.cli.options import Command, endpoint_option, feed_option, stage_option
 from tidings.core.auth.stores import Keys
 from tidings.core.changeagent.stores import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from botocore.config import Config  # noqa: TID251 see `_boto3`
 
 Change = Callable[[Profile], Profile]
-Command = Callable[..., None]
 Find = Callable[[str, str | None, str | None], object]
 FoundIn = Callable[[str, Any], object]
 Opened = Callable[[Path], AbstractContextManager[object]]

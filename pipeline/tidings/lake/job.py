@@ -98,10 +98,11 @@ class Job:
             return []
         page, before_ms = self.wishes.page, self.wishes.before_ms
         spans = list(done) if page is None else below(done, page)
-        return spans if before_ms is None else older(spans, self._at_ms, before_ms)
-
-    def _at_ms(self, span: Span) -> int:
-        return self.archive.pages(span)[-1].at_ms
+        return (
+            spans
+            if before_ms is None
+            else older(spans, lambda span: self.archive.pages(span)[-1].at_ms, before_ms)
+        )
 
 
 def _divide(session: SparkSession, parts: int) -> None:

@@ -70,7 +70,7 @@ class Files:
     def _file(self, path: str) -> Iterator[Batch]:
         """What is new of one file; `at` counts bytes, as they are unpacked."""
         at = self._standing.get(path, {})
-        size = _size(path)
+        size = Path(path).stat().st_size
         if at.get("mode") == COMPLETE and at["size"] == size:
             return
         if size < at.get("size", 0):
@@ -106,10 +106,6 @@ class Files:
 
 def _opened(path: str) -> gzip.GzipFile | BufferedReader:
     return gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")
-
-
-def _size(path: str) -> int:
-    return Path(path).stat().st_size
 
 
 def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
