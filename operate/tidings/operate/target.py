@@ -85,8 +85,8 @@ def feed_options(
                 if data is None or found_in is None:
                     command(target=find(check_name(feed), stage, endpoint_url), **others)
                     return
-                with opened(data) as found:
-                    command(target=found_in(check_name(feed), found), **others)
+                with opened(data) as store:
+                    command(target=found_in(check_name(feed), store), **others)
 
         of_server = (data_option,) if found_in else ()
         for option in (*of_server, endpoint_option, stage_option, feed_option):

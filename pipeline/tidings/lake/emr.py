@@ -79,17 +79,17 @@ def parse(arguments: Sequence[str] | None) -> list[Request]:
         parser.add_argument(f"--{name}", required=True)
     target.add_tables(parser)
     parser.add_argument("--glue", help="the database; without it --table is a folder")
-    found = parser.parse_args(arguments)
+    named = parser.parse_args(arguments)
     try:
-        return _requests(found)
+        return _requests(named)
     except (BadTable, InvalidFeed, WrongArchive) as error:
         parser.error(str(error))
 
 
-def _requests(found: argparse.Namespace) -> list[Request]:
-    warehouse = in_glue(found.table, found.glue) if found.glue else in_folder(found.table)
-    opens = opener(found.archive)
-    places = [target.named_tables(feed, found) for feed in found.feeds.split(",")]
+def _requests(named: argparse.Namespace) -> list[Request]:
+    warehouse = in_glue(named.table, named.glue) if named.glue else in_folder(named.table)
+    opens = opener(named.archive)
+    places = [target.named_tables(feed, named) for feed in named.feeds.split(",")]
     return [Request(each, opens, warehouse) for each in places]
 
 

@@ -92,15 +92,15 @@ class Loader:
         if not spans:
             return []
         after = through or min(span.first for span in spans) - 1
-        found = list(pieces(spans, after, leap=self.allow_gaps))
-        reached = found[-1].last if found else after
+        wanted = list(pieces(spans, after, leap=self.allow_gaps))
+        reached = wanted[-1].last if wanted else after
         missing = [span.first for span in spans if span.first > reached + 1]
         if missing:
             raise Hole(
                 f"the archive lacks the pages {reached + 1:,} to {min(missing) - 1:,};"
                 " let gaps be with --allow-gaps"
             )
-        return found
+        return wanted
 
     def _update(self, history: Table, latest: Table, through: int) -> bool:
         """Whether there was something to do."""
@@ -119,7 +119,7 @@ def told() -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        found = _RAISED.search(str(error))
-        if found is None:
+        raised = _RAISED.search(str(error))
+        if raised is None:
             raise
-        raise _ERRORS[found[1]](found[2]) from None
+        raise _ERRORS[raised[1]](raised[2]) from None

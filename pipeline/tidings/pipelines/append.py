@@ -59,8 +59,8 @@ class ReadingFrom:
 
     def _standing(self) -> dict[str, Any]:
         with self._source.opened(Objects) as objects:
-            found = objects.one(READER, self._name)
-        return dict(found["data"]) if found else {}
+            reader = objects.one(READER, self._name)
+        return dict(reader["data"]) if reader else {}
 
     def _known(self, kind: str) -> Iterator[str]:
         """The ids of the objects of the type *kind*, when the state shows all that was appended."""

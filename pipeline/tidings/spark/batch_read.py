@@ -74,10 +74,10 @@ class Reader(DataSourceReader):
         Raises:
             Lagging: it stands still before that.
         """
-        asked = self._options.at_least
-        if asked == OLDEST:
+        at_least = self._options.at_least
+        if at_least == OLDEST:
             return ends.projected
-        place = ends.frontier if asked == NOW else _up_to("atLeast", asked, ends)
+        place = ends.frontier if at_least == NOW else _up_to("atLeast", at_least, ends)
         try:
             return through(_Projected(self._backend, self._options.where.feed, place.page))
         except NotFollowing as error:
@@ -123,12 +123,12 @@ def place_of(option: str, text: str) -> Place:
         WrongOption: it is no place of the log.
     """
     try:
-        found = cursors.parse(text)
+        cursor = cursors.parse(text)
     except InvalidCursor:
-        found = None
-    if not isinstance(found, Place):
+        cursor = None
+    if not isinstance(cursor, Place):
         raise WrongOption(option, "must be the id of an event, 24 hex digits", text)
-    return found
+    return cursor
 
 
 def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
@@ -137,5 +137,5 @@ def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
         return True
     if place.page > ends.frontier.page:
         return False
-    found = backend.end_of(place.page)
-    return found is None or found.page != place.page or found.seconds == place.seconds
+    end = backend.end_of(place.page)
+    return end is None or end.page != place.page or end.seconds == place.seconds

@@ -50,9 +50,9 @@ class Rows(InputPartition):
     resets: bool = False
 
 
-def heard(told: Mapping[str, str]) -> Offset:
+def heard(stored: Mapping[str, str]) -> Offset:
     """What `told` made."""
-    at, begun = cursors.parse(told[CURSOR]), cursors.parse(told[_BEGUN])
+    at, begun = cursors.parse(stored[CURSOR]), cursors.parse(stored[_BEGUN])
     assert isinstance(at, Place | Replication) and isinstance(begun, Place | Replication)
     return Offset(at, begun)
 

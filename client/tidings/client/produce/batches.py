@@ -52,11 +52,11 @@ def read(file: BinaryIO) -> Iterator[Batch]:
         Refused: a line is longer than any operation.
         OSError: *file* cannot be read any further.
     """
-    found: _Found = queue.Queue(_QUEUE_LINES_MAX)
-    threading.Thread(target=_pump, args=(file, found), daemon=True).start()
+    lines: _Found = queue.Queue(_QUEUE_LINES_MAX)
+    threading.Thread(target=_pump, args=(file, lines), daemon=True).start()
     collected: list[_Line] = []
     while True:
-        line = _next(found, LINGER_S if collected else None)
+        line = _next(lines, LINGER_S if collected else None)
         if collected and (not isinstance(line, _Line) or not _fits(collected, line)):
             yield _batch(collected)
             collected = []
@@ -68,25 +68,25 @@ def read(file: BinaryIO) -> Iterator[Batch]:
             return
 
 
-def _next(found: _Found, timeout_s: float | None) -> _Line | _End | None:
+def _next(lines: _Found, timeout_s: float | None) -> _Line | _End | None:
     """The next line, or None when it does not come in time."""
     try:
-        return found.get(timeout=timeout_s)
+        return lines.get(timeout=timeout_s)
     except queue.Empty:
         return None
 
 
-def _pump(file: BinaryIO, found: _Found) -> None:
+def _pump(file: BinaryIO, lines: _Found) -> None:
     """Reads in a thread of its own: a pipe cannot be waited for and given up."""
     try:
         for number, text in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX + 2), b""), 1):
             if len(text.rstrip()) > LINE_BYTES_MAX:
                 raise Refused(f"line {number} is longer than {LINE_BYTES_MAX} bytes")
-            found.put(_Line(number, text))
+            lines.put(_Line(number, text))
     except (OSError, Refused) as error:
-        found.put(_End(error))
+        lines.put(_End(error))
     else:
-        found.put(_End())
+        lines.put(_End())
 
 
 def _fits(collected: list[_Line], line: _Line) -> bool:

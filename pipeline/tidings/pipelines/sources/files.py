@@ -62,10 +62,10 @@ class Files:
         return f"files {', '.join(self._patterns)}"
 
     def _found(self) -> list[str]:
-        found = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
-        if not found and not self._follow:
+        paths = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
+        if not paths and not self._follow:
             raise WrongPipeline(f"no file matches {', '.join(self._patterns)}")
-        return found
+        return paths
 
     def _file(self, path: str) -> Iterator[Batch]:
         """What is new of one file; `at` counts bytes, as they are unpacked."""
@@ -110,9 +110,9 @@ def _opened(path: str) -> gzip.GzipFile | BufferedReader:
 
 def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         raise WrongPipeline(f"{path}, line {line}: no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise WrongPipeline(f"{path}, line {line}: must be a JSON object")
-    return found
+    return document

@@ -48,8 +48,8 @@ class ArchiveBackend:
         return min(span.first for span in listed)
 
     def end_of(self, page: int) -> Place | None:
-        found = next(self.pages(page - 1, page), None) if page > 0 else None
-        return found.end if found else None
+        first = next(self.pages(page - 1, page), None) if page > 0 else None
+        return first.end if first else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """Cut where parts end, so that each is read by one task."""

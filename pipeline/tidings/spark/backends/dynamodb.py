@@ -64,9 +64,9 @@ class DynamoDBBackend:
         return Ends(self._floor(log.floor(feed)), frontier, projected)
 
     def end_of(self, page: int) -> Place | None:
-        found = None if self.where.from_archive else self.place.reader().at(self.where.feed, page)
-        if found is not None:
-            return found.end
+        in_log = None if self.where.from_archive else self.place.reader().at(self.where.feed, page)
+        if in_log is not None:
+            return in_log.end
         return self._archived(page)
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:

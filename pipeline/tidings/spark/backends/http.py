@@ -62,8 +62,8 @@ class HttpBackend:
         where = self.where
         with NamedConsumers(where.url, where.feed, password=where.password) as api:
             query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
-            found = api.log(query)["entries"]
-        place = parse(found[0]["id"]) if found else None
+            entries = api.log(query)["entries"]
+        place = parse(entries[0]["id"]) if entries else None
         return replace(place, slot=PAGE_END) if isinstance(place, Place) else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
@@ -74,13 +74,13 @@ class HttpBackend:
 
     def fallen(self, place: Place) -> Replication | Place:
         """What a stream from there is told first, because the server knows what it remembers."""
-        told = self._told(place.encode(), EVERYTHING)
-        with closing(told):
-            id, name, _ = next((blocks[0] for blocks in told if blocks), ("", LIVE, ""))
-        found = None if name == RESET else parse(id)
-        if isinstance(found, Replication):
-            return _whole(found)
-        if found is None:
+        stream = self._told(place.encode(), EVERYTHING)
+        with closing(stream):
+            id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
+        begun = None if name == RESET else parse(id)
+        if isinstance(begun, Replication):
+            return _whole(begun)
+        if begun is None:
             return Replication(0, self.ends().projected, 0, tombstones=False)
         return place
 
@@ -135,14 +135,14 @@ class HttpBackend:
     def _told(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
         """The events behind *cursor* as they arrive, as text."""
         where = self.where
-        asked = Subscription(
+        subscription = Subscription(
             where.feed,
             tuple(sorted(wanted.types or ())),
             tuple(sorted(wanted.parents or ())),
             password=where.password,
         )
         url = operations_url(where.url, where.feed)
-        connection = Connection(url, cursor, asked)
+        connection = Connection(url, cursor, subscription)
         with (
             connection.failures(),
             httpx.stream(**connection.request(), verify=trusted()) as answer,
@@ -213,11 +213,11 @@ def _bucket(copy: Replication, id: str) -> int:
     Raises:
         Gone: it is told in another copy: the feed began anew.
     """
-    found = parse(id)
-    if isinstance(found, Place):
+    cursor = parse(id)
+    if isinstance(cursor, Place):
         return limits.BUCKETS
-    if isinstance(found, Replication) and _whole(found) == _whole(copy):
-        return found.bucket
+    if isinstance(cursor, Replication) and _whole(cursor) == _whole(copy):
+        return cursor.bucket
     raise Gone(f"the copy from page {copy.page} cannot go on: the log does not reach back to it")
 
 
