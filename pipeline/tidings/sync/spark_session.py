@@ -71,10 +71,8 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
     with _output_in(folder / "spark.log"):  # Java keeps what it is started with
         started = builder.getOrCreate()
-    try:
+    with started:
         yield started
-    finally:
-        started.stop()
 
 
 @contextmanager
@@ -85,11 +83,8 @@ def cluster() -> Iterator[SparkSession]:
         yield running
         return
     builder = SparkSession.builder.appName("tidings").config("spark.sql.session.timeZone", "UTC")
-    started = builder.getOrCreate()
-    try:
+    with builder.getOrCreate() as started:
         yield started
-    finally:
-        started.stop()
 
 
 def _running() -> SparkSession | None:
