@@ -278,8 +278,9 @@ def _summary(report: Report) -> Table:
 
 def _answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     shown = Table(*columns)
     for row in rows:
-        shown.add_row(*("null" if each is None else plain(str(each)) for each in row))
+        shown.add_row(*(Text("null" if each is None else plain(str(each))) for each in row))
     return shown

@@ -59,12 +59,13 @@ def compact(value: object) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each of *rows*; what one lacks is empty."""
+    """A row for each of *rows*; what one lacks is empty. Brackets in a text are no markup."""
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(*columns)
     for row in rows:
-        made.add_row(*(cell(row.get(name, "")) for name in columns))
+        made.add_row(*(Text(cell(row.get(name, ""))) for name in columns))
     return made
 
 
