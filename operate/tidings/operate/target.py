@@ -80,7 +80,9 @@ def feed_options(
             data: Path | None = None,
             **others: Any,
         ) -> None:
-            check_place(stage, endpoint_url, data)
+            if sum(place is not None for place in (stage, endpoint_url, data)) != 1:
+                rule = "name one of --stage, --data for a server, and --endpoint-url for a twin"
+                raise click.UsageError(rule)
             with one_sentence_errors():
                 if data is None or found_in is None:
                     command(target=find(check_name(feed), stage, endpoint_url), **others)
@@ -101,16 +103,6 @@ data_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder of a server's data instead, whether it runs or not.",
 )
-
-
-def check_place(stage: str | None, endpoint_url: str | None, data: Path | None = None) -> None:
-    """
-    Raises:
-        UsageError: not just one of them is named.
-    """
-    if sum(place is not None for place in (stage, endpoint_url, data)) != 1:
-        rule = "name one of --stage, --data for a server, and --endpoint-url for a twin"
-        raise click.UsageError(rule)
 
 
 @contextmanager

@@ -49,6 +49,7 @@ from tidings.sync.plan import SUMMARY, Stopped, Summary, subfolder
 SCAN = "scan"  # the table itself is read, bucket by bucket
 FAILURE = "failure.json"
 _WORK = "work"  # what is kept between the steps; gone at the end
+_FAILURES = (inputs.NoDump, BadFile, BadExport, apply.NotFollowing, TidingsError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each in bad.first:
             _say(str(each))
         return _failed(request, f"the dump has {bad}; the first is {bad.first[0]}")
-    except (inputs.NoDump, BadFile, BadExport, apply.NotFollowing, TidingsError) as error:
-        return _failed(request, str(error))
-    except (BotoCoreError, ClientError) as error:
+    except (*_FAILURES, BotoCoreError, ClientError) as error:
         return _failed(request, str(error))
     except spark_session.SPARK_ERRORS as error:
         _say(str(error))

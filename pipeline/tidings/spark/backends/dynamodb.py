@@ -34,18 +34,14 @@ def found(where: Where) -> places.Place:
     try:
         if where.stage:
             return places.on_stage(where.feed, where.stage)
-        return _named(where)
+        if not where.tables:
+            return places.on_twin(where.feed, where.endpoint)
+        region, endpoint = where.region or None, where.endpoint or None
+        return places.on_tables(where.feed, *where.tables, region=region, endpoint_url=endpoint)
     except NoStage as error:
         raise WrongOption("stage", str(error)) from None
     except (InvalidFeed, UnknownFeed) as error:
         raise WrongOption("feed", error.rule, where.feed) from None
-
-
-def _named(where: Where) -> places.Place:
-    if not where.tables:
-        return places.on_twin(where.feed, where.endpoint)
-    region, endpoint_url = where.region or None, where.endpoint or None
-    return places.on_tables(where.feed, *where.tables, region=region, endpoint_url=endpoint_url)
 
 
 @dataclass(frozen=True, slots=True)
