@@ -110,16 +110,16 @@ def _new_id() -> str:
 
 
 def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "feed": feed,
         "kept": plan.kept.page,
         "lost": list(plan.lost),
         "pages": plan.size,
     }
     if done is None:
-        return told
+        return fields
     names = {"followers": done.followers, "consumers": done.consumers}
-    return told | {**names, "parts": done.parts}
+    return fields | {**names, "parts": done.parts}
 
 
 def _said(plan: Plan, done: Restored | None) -> str:

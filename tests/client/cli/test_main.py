@@ -342,3 +342,11 @@ def test_hostile_text_cannot_command_the_terminal() -> None:
     assert "\\x1b]0;owned\\x07/b\\nc\\u202e\\x9b\\ud800" in text
     assert text.isprintable()
     assert render.machine(Event("1", "insert", data)).isascii()
+
+
+def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name or an error of somebody else's is shown whole, and ends no command."""
+    render.show(render.table(("worker", "error"), [{"worker": "[red]a", "error": "[/b] c"}]))
+
+    printed = capsys.readouterr().out
+    assert "[red]a" in printed and "[/b] c" in printed
