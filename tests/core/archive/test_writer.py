@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from tidings.core import limits
 from tidings.core.archive.segments import Span, decode
+from tidings.core.archive.writer import Archiver
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease
 from tidings.core.model.pages import Page, Pages
@@ -22,10 +23,8 @@ def spans(scene: Scene) -> list[tuple[int, int]]:
 
 def kept(scene: Scene) -> list[Page]:
     """What all parts hold."""
-    found = []
-    for span in scene.archive.list(FEED, 0, 1000):
-        found += decode(scene.archive.get(FEED, span) or b"")
-    return found
+    parts = [scene.archive.get(FEED, span) or b"" for span in scene.archive.list(FEED, 0, 1000)]
+    return [page for part in parts for page in decode(part)]
 
 
 def checkpoint(scene: Scene) -> int:
@@ -96,20 +95,21 @@ def test_it_stops_before_a_hole_and_does_not_wait(scene: Scene) -> None:
     assert [len(each.lines) for each in kept(scene)] == [1, 0, 1]
 
 
-def test_the_checkpoint_stays_where_a_part_is_not_kept(scene: Scene) -> None:
+def test_the_checkpoint_stays_where_a_part_is_not_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next run writes the pages that this one could not."""
     scene.post(op())
 
-    class Away:
-        def put(self, feed: str, span: Span, body: bytes) -> None:
-            raise Unavailable("S3")
+    def away(feed: str, span: Span, body: bytes) -> None:
+        raise Unavailable("S3")
 
-    put, scene.archive.put = scene.archive.put, Away().put  # type: ignore[method-assign]
-    with pytest.raises(Unavailable):
-        scene.archived()
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.archive, "put", away)
+        with pytest.raises(Unavailable):
+            scene.archived()
     assert checkpoint(scene) == 0 and spans(scene) == []
 
-    scene.archive.put = put  # type: ignore[method-assign]
     scene.now_ms += limits.LEASE_MS
     assert scene.archived() == 1
     assert spans(scene) == [(1, 1)]
@@ -119,26 +119,15 @@ def test_who_lost_the_lease_does_no_harm(scene: Scene) -> None:
     """Its part says the same of each page, and the checkpoint is the other's."""
     scene.post(op("a"))
     scene.post(op("b"))
-    archiver = scene.archiver
 
-    class Slow:
-        name = "archive"
-
-        def prepare(self, feed: str, checkpoint: int) -> bool:
-            return False
-
+    class Slow(Archiver):
         def handle(self, feed: str, pages: Sequence[Page]) -> int:
             scene.now_ms += limits.LEASE_MS
             scene.post(op("c"))
             scene.archived()
-            return archiver.handle(feed, pages)
+            return scene.archiver.handle(feed, pages)
 
-        def moved(self, feed: str) -> None: ...
-
-        def lost(self, feed: str) -> bool:
-            return True
-
-    scene.gathering.run(FEED, Slow())
+    scene.gathering.run(FEED, Slow(scene.archive, scene.count))
 
     assert spans(scene) == [(1, 2), (1, 3)] and checkpoint(scene) == 3
     assert kept(scene)[:2] == kept(scene)[2:4]
