@@ -6,7 +6,7 @@ import base64
 from dataclasses import replace
 
 import pytest
-from tidings.core.auth.guard import Credential, Guard, Role, credential_from, passwords_of
+from tidings.core.auth.guard import Credential, Guard, Role, credential_from
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.errors import NoPasswordSet, WrongPassword
@@ -34,13 +34,14 @@ def basic(text: str) -> str:
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_O06_each_role_has_its_own_password(opened: bool) -> None:
-    """One is not valid for the other, open stage or not."""
+    """One is not valid for the other, open stage or not; the error does not repeat it."""
     guarded = guard(PROFILE, opened=opened)
     guarded.check("main", Role.READ, Credential(READ))
     guarded.check("main", Role.INGEST, Credential(INGEST))
     for role, password in ((Role.READ, INGEST), (Role.INGEST, READ)):
-        with pytest.raises(WrongPassword, match=f"not a {role.value} password of the feed"):
+        with pytest.raises(WrongPassword, match=f"not a {role.value} password") as refused:
             guarded.check("main", role, Credential(password))
+        assert password not in str(refused.value.body())
 
 
 def test_no_password_given_is_a_wrong_one() -> None:
@@ -48,13 +49,6 @@ def test_no_password_given_is_a_wrong_one() -> None:
     with pytest.raises(WrongPassword, match="must be the read password of the feed") as refused:
         guard(PROFILE).check("main", Role.READ, None)
     assert (refused.value.status, refused.value.code) == (401, "wrong_password")
-
-
-def test_an_error_never_repeats_the_password() -> None:
-    """It is sent back to somebody who may not be who wrote it."""
-    with pytest.raises(WrongPassword) as refused:
-        guard(PROFILE).check("main", Role.READ, Credential("a wrong guess"))
-    assert "a wrong guess" not in str(refused.value.body())
 
 
 def test_O06_without_a_password_an_open_stage_is_open() -> None:
@@ -73,15 +67,6 @@ def test_without_a_password_any_other_stage_is_closed() -> None:
     with pytest.raises(NoPasswordSet, match="tidings feed password ingest --feed main") as refused:
         guarded.check("main", Role.INGEST, Credential("anything"))
     assert (refused.value.status, refused.value.code) == (401, "no_password_set")
-
-
-def test_roles_name_their_hashes() -> None:
-    """In the profile."""
-    profile = Profile(read_passwords=("r",), ingest_passwords=("i",))
-    assert (passwords_of(profile, Role.READ), passwords_of(profile, Role.INGEST)) == (
-        ("r",),
-        ("i",),
-    )
 
 
 @pytest.mark.parametrize(
