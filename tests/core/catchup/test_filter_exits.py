@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter, LeaveNotKept
@@ -35,7 +33,7 @@ def moving(scene: Scene) -> None:
     scene.post(op("x", parents=["user/bob"]), op("y", parents=[ANN, "user/bob"]))
 
 
-def told(scene: Scene, connection_id: str) -> list[str]:
+def sent(scene: Scene, connection_id: str) -> list[str]:
     """`update x`, ... as they were sent to the connection."""
     return [
         f"{event['event']} {event['data']['id']}"
@@ -45,13 +43,11 @@ def told(scene: Scene, connection_id: str) -> list[str]:
     ]
 
 
-def subscribed(scene: Scene, name: str = "c", **message: Any) -> str:
+def subscribed(scene: Scene, name: str = "c") -> None:
     """A live connection that wants ann's objects and their leaves."""
-    scene.connect(name)
-    scene.say(name, action="subscribe", parents=[ANN], leave=True, **message)
+    scene.subscribe(name, parents=[ANN], leave=True)
     scene.push()
     assert scene.connection(name).state is State.LIVE
-    return name
 
 
 class TestLog:
@@ -133,8 +129,8 @@ class TestCopy:
         lost = scene.log.read(FEED, 0, 1)[0].end.encode()
         trimmed(scene, 4)
 
-        found = names(caught_up(scene, lost, LEAVING))
-        assert sorted(found[:-1]) == ["insert y", "leave d", "leave x", "leave z"]
+        events = names(caught_up(scene, lost, LEAVING))
+        assert sorted(events[:-1]) == ["insert y", "leave d", "leave x", "leave z"]
         assert names(caught_up(scene, lost, filters.parse(None, ANN))) == ["insert y", "live"]
 
 
@@ -144,46 +140,43 @@ class TestPush:
         subscribed(scene)
         moving(scene)
         assert scene.push() == 1
-        assert told(scene, "c") == ["insert x", "insert y"]
+        assert sent(scene, "c") == ["insert x", "insert y"]
 
         scene.waker.woken.clear()
         scene.project()
         assert scene.waker.woken == [(FEED, "push")]
         assert scene.push() == 2
-        assert told(scene, "c") == ["insert x", "insert y", "leave x", "update y"]
+        assert sent(scene, "c") == ["insert x", "insert y", "leave x", "update y"]
 
     def test_without_such_subscriptions_it_waits_for_nobody(self, scene: Scene) -> None:
         """The setting alone delays nothing."""
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN])
+        scene.subscribe(parents=[ANN])
         scene.push()
         moving(scene)
 
         assert scene.push() == 3
-        assert told(scene, "c") == ["insert x", "insert y", "update y"]
+        assert sent(scene, "c") == ["insert x", "insert y", "update y"]
 
     def test_who_matches_is_told_the_operation_and_who_does_not_the_leave(
         self, scene: Scene
     ) -> None:
         """Each connection gets an operation once, as what it is to it."""
         subscribed(scene, "ann")
-        scene.connect("bob")
-        scene.say("bob", action="subscribe", parents=["user/bob", ANN], leave=True)
+        scene.subscribe("bob", parents=["user/bob", ANN], leave=True)
         scene.push()
         moving(scene)
         scene.project()
         scene.push()
 
-        assert told(scene, "ann") == ["insert x", "insert y", "leave x", "update y"]
+        assert sent(scene, "ann") == ["insert x", "insert y", "leave x", "update y"]
         expected = ["insert x", "insert y", "update x", "update z", "update x", "update y"]
-        assert told(scene, "bob") == expected
+        assert sent(scene, "bob") == expected
 
     def test_a_join_waits_for_what_lies_before_it(self, scene: Scene) -> None:
         """The push is ahead of the state: the connection is taken up when that has caught up."""
         moving(scene)
         scene.push()
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN], leave=True, **{"from": "0"})
+        scene.subscribe(parents=[ANN], leave=True, **{"from": "0"})
         scene.replayer.run("c")
         scene.push()
         assert scene.connection("c").state is State.JOINING
@@ -191,7 +184,7 @@ class TestPush:
         scene.project()
         scene.push()
         assert scene.connection("c").state is State.LIVE
-        assert told(scene, "c")[-2:] == ["leave x", "update y"]
+        assert sent(scene, "c")[-2:] == ["leave x", "update y"]
 
     def test_a_join_within_a_page_loses_nothing_of_its_rest(self, scene: Scene) -> None:
         """The page may be settled after the replay has handed over."""
@@ -199,15 +192,12 @@ class TestPush:
         scene.project()
         scene.post(op("x"), op("y"))
         (page,) = scene.log.read(FEED, 1, 1)
-        scene.connect()
-        resumed = {"action": "resume", "cursor": page.id_prefix + "000000"}
-        scene.say("c", **resumed, parents=[ANN], leave=True)
-        scene.replayer.run("c")
+        scene.resume(page.id_prefix + "000000", parents=[ANN], leave=True)
         scene.project()
         scene.push()
 
         assert scene.connection("c").state is State.LIVE
-        assert told(scene, "c") == ["leave y"]
+        assert sent(scene, "c") == ["leave y"]
 
     def test_when_it_is_turned_off_those_who_listen_are_told_to_be_sure(self, scene: Scene) -> None:
         """And nothing waits any more."""
@@ -216,9 +206,8 @@ class TestPush:
         moving(scene)
 
         assert scene.push() == 3
-        assert told(scene, "c") == [
-            *("insert x", "insert y", "leave x", "leave z", "leave x", "update y")
-        ]
+        expected = ["insert x", "insert y", "leave x", "leave z", "leave x", "update y"]
+        assert sent(scene, "c") == expected
 
     def test_nobody_is_sent_what_the_watch_of_nobody_wants(self, scene: Scene) -> None:
         """It only says that somebody wants leaves; now and then idle connections hear a cursor."""
@@ -264,13 +253,7 @@ class TestPush:
 
 class TestAsking:
     @pytest.mark.parametrize(
-        ("leave", "wanted"),
-        [
-            (None, False),
-            ("", False),
-            ("false", False),
-            ("true", True),
-        ],
+        ("leave", "wanted"), [(None, False), ("", False), ("false", False), ("true", True)]
     )
     def test_the_switch(self, leave: str | None, wanted: bool) -> None:
         """Off unless it says true."""
@@ -290,8 +273,7 @@ class TestAsking:
     def test_a_feed_that_keeps_none_refuses(self) -> None:
         """And says which command would change that, on a stream and on a socket."""
         scene = Scene()
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN], leave=True)
+        scene.subscribe(parents=[ANN], leave=True)
 
         with pytest.raises(LeaveNotKept) as refused:
             scene.streamer.open(FEED, "now", {"parents": ANN, "leave": "true"})
@@ -304,17 +286,8 @@ class TestAsking:
 
     def test_on_a_socket_it_is_true_or_false(self, scene: Scene) -> None:
         """JSON's, not words."""
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN], leave="true")
+        scene.subscribe(parents=[ANN], leave="true")
         assert scene.heard("c")[-1]["error"]["code"] == "invalid_message"
 
         scene.say("c", action="subscribe", parents=[ANN], leave=False)
         assert scene.connection("c").filter == Filter(parents=frozenset({ANN}))
-
-    def test_as_text(self, scene: Scene) -> None:
-        """A block like any other."""
-        moving(scene)
-        scene.project()
-        stream = scene.streamer.open(FEED, START.encode(), {"parents": ANN, "leave": "true"})
-
-        assert "\nevent: leave\ndata: {" in stream.next().text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -184,21 +183,6 @@ def test_T21_a_resume_from_what_was_compacted_meanwhile(scene: Scene) -> None:
     assert names(caught_up(scene, pages[1].id_prefix + "000001")) == ["delete b"]
 
 
-def test_a_fold_of_what_was_compacted_is_the_state(scene: Scene) -> None:
-    """Compaction keeps the last operation of each object: replayed, it ends as the log did."""
-    filled(scene)
-    gone(scene, 4)
-    compact(scene, (2, 0), (2, 1), (3, 0))
-
-    fold: dict[str, str] = {}
-    for event in caught_up(scene, START.encode()):
-        name = json.loads(event.data)["id"]
-        fold.pop(name, None)
-        if event.name != "delete":
-            fold[name] = event.data
-    assert sorted(fold) == ["a", "c"]
-
-
 def test_a_copy_goes_on_though_its_log_was_trimmed(scene: Scene) -> None:
     """Without `reset`: what happened since it began is in the archive, deletions too."""
     filled(scene)
@@ -240,23 +224,8 @@ def test_a_socket_is_replayed_from_it(scene: Scene) -> None:
     """The same steps; then it is live."""
     first, *_ = filled(scene)
     gone(scene, 4)
-    scene.connect("c")
-    scene.say("c", action="resume", cursor=first.end.encode())
-    scene.replayer.run("c")
+    scene.resume(first.end.encode())
     scene.post(op("d", "insert"))
     scene.push()
 
     assert scene.events("c") == ["c", "a", "b", "d"]
-
-
-def test_what_a_part_holds_is_what_the_log_had(scene: Scene) -> None:
-    """Of the same type, so that a transport slices it without parsing."""
-    pages = filled(scene)
-    gone(scene, 4)
-    assert scene.catch_up.archive is not None
-    found = scene.catch_up.archive.read(FEED, 0, 3)
-
-    assert [(page.id_prefix, page.lines) for page in found] == [
-        (page.id_prefix, page.lines) for page in pages
-    ]
-    assert all(page.slots is None and not page.compacted for page in found)

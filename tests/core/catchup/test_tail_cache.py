@@ -9,12 +9,11 @@ from tidings.core import limits
 from tidings.core.catchup.sse import Stream
 from tidings.core.catchup.tail_cache import Tail
 from tidings.core.log.reader import Run
+from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.pages import Page, encode
 
 from tests.core.scene import FEED, NOW, Scene, line, op, page
-
-FIRST = "000000000000000000" + "7fffff"
 
 
 def tail_of(*numbers: int, bytes_max: int = limits.TAIL_BYTES_MAX) -> Tail:
@@ -89,15 +88,16 @@ def test_text_is_made_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["0", "{first}000000", "zero"], ids=["copying", "within a page", "before it"]
+    "cursor",
+    ["0", "{first}000000", START.encode()],
+    ids=["copying", "within a page", "before it"],
 )
 def test_who_is_not_in_step_reads(scene: Scene, cursor: str) -> None:
     """A copy, a place within a page and one before the tail are no business of the tail."""
     first = scene.post(op("a"), op("b"))
     scene.post(op("c"))
     scene.project()
-    asked = FIRST if cursor == "zero" else cursor.format(first=first.id_prefix)
-    stream = scene.streamer.open(FEED, asked)
+    stream = scene.streamer.open(FEED, cursor.format(first=first.id_prefix))
 
     assert stream.take(tail_of(2)) is None
     assert stream.next().text
