@@ -15,7 +15,7 @@ from tidings.core.archive import segments
 from tidings.core.catchup.catchup import Progress
 from tidings.core.catchup.tail_cache import Tail
 from tidings.core.changeagent.changes import number_of
-from tidings.core.changeagent.list import Listing, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import InvalidConsumer, UnknownChange
 from tidings.core.model import cursors
@@ -26,6 +26,7 @@ from tidings.core.model.pages import Page, encode
 from tidings.core.sync.conflicts import Conflicts
 
 from tests.core.catchup.test_sse import text
+from tests.core.changeagent.test_list import ids
 from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.scene import FEED, PAGE_MS, Scene, op
 from tests.fakes import MemoryTags
@@ -52,10 +53,6 @@ def stream(scene: Scene, cursor: str, **wanted: str | None) -> list[str]:
 def slots(sse: str) -> list[str]:
     blocks = [block.split("\n") for block in sse.split("\n\n") if block]
     return [f"{int(b[0][-6:], 16)} {json.loads(b[2][6:])['id']}" for b in blocks]
-
-
-def ids(listing: Listing) -> list[int]:
-    return [json.loads(entry)["_id"] for entry in listing.entries]
 
 
 def test_event_streams(scene: Scene) -> None:

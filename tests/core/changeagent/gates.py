@@ -1,0 +1,15 @@
+"""Who is let in where changes are posted and listed."""
+
+from __future__ import annotations
+
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.web.outbound.bcrypt import matches
+
+from tests.core.scene import Scene
+from tests.fakes import MemoryOperatorDocuments
+
+
+def gate(scene: Scene, documents: MemoryOperatorDocuments) -> Gate:
+    """By the users of *documents*, else by the passwords of *scene*."""
+    return Gate(documents, scene.guard, UserVerifier(matches, b"key"), Misses(scene.clock, 50))
