@@ -13,7 +13,7 @@ from tidings.core.log.reader import Gap, PagesLost, Run
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page, Pages
 
-from tests.core.scene import FEED, NOW, Scene, line, op, page
+from tests.core.scene import FEED, NOW, Scene, line, page
 from tests.fakes import MemoryLog
 
 NUMBERS = st.sets(st.integers(1, 12))
@@ -124,18 +124,10 @@ def test_everything_was_trimmed(scene: Scene) -> None:
 
 
 def test_a_read_that_is_cut_short_says_so(scene: Scene) -> None:
-    """By the caller's limit or the store's bound."""
+    """By the caller's limit."""
     put(scene, 1, 2, 3)
     assert scene.reader.read(FEED, 0, 2).more
     assert not scene.reader.read(FEED, 2, 2).more
-
-    for _ in range(8):
-        scene.log.put("big", Page(scene.log.take("big"), b"x" * 300_000, "", NOW))
-    after, reads = 0, 0
-    while (run := scene.reader.read("big", after)).more:
-        after, reads = run.pages[-1].number, reads + 1
-    assert reads >= 2
-    assert [found.number for found in run.pages][-1:] in ([8], [])
 
 
 class Replicated(MemoryLog):
@@ -164,7 +156,7 @@ def test_what_a_stale_read_misses_is_neither_end_nor_hole(
     found = []
     for scene in (stale, whole):
         put(scene, *(number for number in present if number >= floor))
-        handled(scene, reader.contiguous([page(number) for number in sorted(present)], 0))
+        scene.stand("state", reader.contiguous([page(number) for number in sorted(present)], 0))
         scene.log.raise_floor(FEED, floor)
         strong = replace(scene.reader, ends={FEED: after})
         found.append((scene.reader if scene is stale else strong).read(FEED, after))
@@ -236,7 +228,7 @@ def test_what_was_given_up_is_not_read_in_vain() -> None:
 def test_what_comes_before_a_lost_page_is_told(scene: Scene) -> None:
     """By the read that misses the next one; the error is for who stands before it."""
     put(scene, 1, 2, 4)
-    handled(scene, 4)
+    scene.stand("state", 4)
 
     assert numbers(scene.reader.read(FEED, 0)) == [1, 2]
     with pytest.raises(PagesLost):
@@ -273,17 +265,10 @@ def test_what_a_gap_is(missing: int, age_ms: int, gap: Gap) -> None:
     assert reader.judge(missing, beyond, floor=5, handled=6, now_ms=NOW) is gap
 
 
-def handled(scene: Scene, page: int) -> None:
-    """The follower `state` stands there."""
-    lease = scene.followers.take(FEED, "state", owner="me", now_ms=scene.now_ms)
-    assert lease is not None
-    scene.followers.release(replace(lease, checkpoint=page))
-
-
 def test_a_page_that_was_there_is_lost_and_never_filled(scene: Scene) -> None:
     """Somebody handled it: an error to each reader, counted, however young what follows is."""
     put(scene, 1, 4)
-    handled(scene, 3)
+    scene.stand("state", 3)
     assert numbers(scene.reader.read(FEED, 0)) == [1]
     with pytest.raises(PagesLost) as lost:
         scene.reader.read(FEED, 1)
@@ -314,7 +299,7 @@ def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Sce
 
     def meanwhile(feed: str) -> dict[str, int]:
         scene.log.put(FEED, Page(2, line("late"), "late", NOW))
-        handled(scene, 3)
+        scene.stand("state", 3)
         return checkpoints(feed)
 
     scene.followers.checkpoints = meanwhile  # type: ignore[method-assign]
@@ -371,18 +356,6 @@ def test_history_is_not_filled(scene: Scene) -> None:
 
     assert not scene.filler.close_hole(FEED, 2)
     assert len(scene.log.read(FEED, 0)) == 1
-
-
-def test_the_late_writer_loses_against_the_filler(scene: Scene) -> None:
-    """It finds the filler under its number and appends behind: nothing is lost or moved."""
-    number = scene.log.take(FEED)
-    scene.post(op("b"))
-    scene.now_ms += limits.HOLE_GRACE_MS
-    assert scene.filler.close_hole(FEED, 0)
-
-    late = Page(number, line("a"), "late", NOW)
-    assert scene.log.put(FEED, late) != "late"
-    assert [found.lines for found in scene.reader.read(FEED, 0).pages] == [[], [line("b")]]
 
 
 def test_the_filler_loses_against_the_late_writer(scene: Scene) -> None:
