@@ -57,14 +57,50 @@ def test_O29_now_is_the_frontier(scene: Scene) -> None:
     assert names(follow(scene, started)[0]) == ["update d"]
 
 
-def test_O38_from_an_event_id(scene: Scene) -> None:
-    """Every later operation in log order, without that one, without reset and live."""
-    first, second, _ = filled(scene)
+CHANGED = ["delete b", "insert a", "insert c", "live"]
+ANEW = ["reset", "insert a", "insert c", "live"]
+LATER = ["insert c", "update a", "delete b"]
+# What a consumer with this cursor is sent of the three pages of `filled`.
+CURSORS = [
+    ("O38-an event", "{first}000000", ["insert b", *LATER]),
+    ("O38-the last event of a page", "{second}000001", ["delete b"]),
+    ("O38-a page", "{second}7fffff", ["delete b"]),
+    ("behind the last slot of a page", "{first}001000", LATER),
+    ("O40-an id of somebody else", f"{SECOND:08x}95528dd0f3863c00", CHANGED),
+    ("a page behind the head", f"{SECOND:08x}{2**40 - 1:010x}000000", CHANGED),
+    ("a time to come", "f" * 16 + "0" * 8, ["live"]),
+    ("no time", "0" * 24, ANEW),
+    ("a time before everything", f"{30:08x}{7:010x}000000", ANEW),
+]
 
-    later = ["insert b", "insert c", "update a", "delete b"]
-    assert names(caught_up(scene, first.id_prefix + "000000")) == later
-    assert names(caught_up(scene, second.id_prefix + "000001")) == ["delete b"]
-    assert names(caught_up(scene, second.end.encode())) == ["delete b"]
+
+def in_order(events: list[str]) -> list[str]:
+    """Rows of the state come in no order: those between `reset` and `live` by their names."""
+    if events[-1:] != ["live"]:
+        return events
+    first = 1 if events[0] == "reset" else 0
+    return [*events[:first], *sorted(events[first:-1]), "live"]
+
+
+@pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])
+def test_where_a_cursor_leads(scene: Scene, name: str, cursor: str, events: list[str]) -> None:
+    """Behind its place in the log, or to what changed since its time, or to everything anew."""
+    first, second, _ = filled(scene)
+    cursor = cursor.format(first=first.id_prefix, second=second.id_prefix)
+
+    assert in_order(names(caught_up(scene, cursor))) == events
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "events"), [(0, CHANGED), (TOMBSTONE_MS, ANEW)], ids=["O40", "anew"]
+)
+def test_a_page_given_up_is_a_time(scene: Scene, later_ms: int, events: list[str]) -> None:
+    """Until a delete may have been forgotten: then reset and everything."""
+    first, _, _ = filled(scene)
+    trimmed(scene, 3)
+    scene.now_ms += later_ms
+
+    assert in_order(names(caught_up(scene, first.end.encode()))) == events
 
 
 def test_O39_what_was_numbered_earlier_and_stored_later_is_not_skipped(scene: Scene) -> None:
@@ -92,17 +128,6 @@ def test_a_resume_from_any_event_continues_exactly_there(handled: int) -> None:
     assert caught_up(scene, cursor) == expected
 
 
-def test_O40_an_id_of_somebody_else_is_a_time(scene: Scene) -> None:
-    """The latest of each object changed since, deletes too; then live; never a reset."""
-    filled(scene)
-    object_id = f"{SECOND:08x}95528dd0f3863c00"
-
-    events = caught_up(scene, object_id)
-
-    assert sorted(names(events)) == ["delete b", "insert a", "insert c", "live"]
-    assert names(events)[-1] == "live"
-
-
 def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
     """By what two writers' clocks may differ, and by how long one may stay behind its number."""
     scene.post(op("long ago"))
@@ -113,49 +138,6 @@ def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
 
     events = caught_up(scene, f"{scene.now_ms // 1000:08x}95528dd0f3863c00")
     assert names(events) == ["insert just before", "live"]
-
-
-def test_O40_a_page_given_up_is_a_time_too(scene: Scene) -> None:
-    """The cursor was ours, but the log does not reach back that far."""
-    first, _, _ = filled(scene)
-    trimmed(scene, 3)
-
-    events = names(caught_up(scene, first.end.encode()))
-    assert sorted(events) == ["delete b", "insert a", "insert c", "live"]
-
-
-def test_older_than_the_tombstones_means_start_over(scene: Scene) -> None:
-    """A delete may have been forgotten: reset and everything."""
-    first, _, _ = filled(scene)
-    trimmed(scene, 3)
-    scene.now_ms += TOMBSTONE_MS
-
-    events = names(caught_up(scene, first.end.encode()))
-    assert events[0] == "reset" and events[-1] == "live"
-    assert sorted(events[1:-1]) == ["insert a", "insert c"]
-
-
-@pytest.mark.parametrize("cursor", ["0" * 24, f"{30:08x}{7:010x}000000"])
-def test_an_id_without_a_time_means_start_over(scene: Scene, cursor: str) -> None:
-    """Second 0, or one so early that nothing is before it."""
-    filled(scene)
-
-    assert names(caught_up(scene, cursor))[0] == "reset"
-
-
-@pytest.mark.parametrize("cursor", ["f" * 16 + "0" * 8, f"{SECOND:08x}{2**40 - 1:010x}000000"])
-def test_forged_places_behind_the_head(scene: Scene, cursor: str) -> None:
-    """They are times like any unknown id; nothing fails and `live` is reached."""
-    filled(scene)
-
-    assert names(caught_up(scene, cursor))[-1] == "live"
-
-
-def test_a_place_behind_the_last_slot_of_its_page(scene: Scene) -> None:
-    """Goes on with the next page."""
-    first, _, _ = filled(scene)
-
-    assert names(caught_up(scene, first.id_prefix + "001000"))[0] == "insert c"
 
 
 def test_no_cursor_of_a_copy_comes_before_its_reset(scene: Scene) -> None:
@@ -176,8 +158,7 @@ def test_trimmed_in_the_middle_of_the_log(scene: Scene) -> None:
     progress = scene.catch_up.start(FEED, Place(1, 0, SECOND))
     trimmed(scene, 3)
 
-    events = names(follow(scene, progress)[0])
-    assert sorted(events) == ["delete b", "insert a", "insert c", "live"]
+    assert in_order(names(follow(scene, progress)[0])) == CHANGED
 
 
 def test_a_frontier_step_of_nothing_is_quiet(scene: Scene) -> None:
