@@ -133,17 +133,6 @@ def test_who_lost_the_lease_does_no_harm(scene: Scene) -> None:
     assert kept(scene)[:2] == kept(scene)[2:4]
 
 
-def test_what_was_gone_before_it_began_is_left_out(scene: Scene) -> None:
-    """An archive that is turned on late begins with the floor, and nothing has fallen off."""
-    for _ in range(5):
-        scene.post(op())
-    trimmed(scene, 4)
-
-    scene.archived()
-    assert spans(scene) == [(4, 5)] and checkpoint(scene) == 5
-    assert scene.counted["FollowerFellOff"] == 0
-
-
 def test_a_hole_in_the_archive_is_told(scene: Scene) -> None:
     """It was off for longer than the log reaches back: it goes on, and an alarm sees it."""
     scene.post(op())

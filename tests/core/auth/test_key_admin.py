@@ -64,31 +64,27 @@ def test_nobody_can_end_what_is_not_there(scene: Scene) -> None:
     assert scene.profiles.profile(FEED) == Profile()
 
 
-def test_rotating_lets_the_old_one_run_out(scene: Scene) -> None:
-    """Long after everybody who is connected now; the new one has its rights."""
+@pytest.mark.parametrize(
+    ("overlap_ms", "expires_ms", "revoked_ms", "ended"),
+    [
+        (24 * HOUR_MS, NOW + 24 * HOUR_MS, 0, None),
+        (HOUR_MS, NOW + HOUR_MS, 0, (NOW, NOW + HOUR_MS)),
+        (0, 0, NOW, (NOW,)),
+    ],
+    ids=["when nobody is connected any more", "earlier: they are told", "at once: it is revoked"],
+)
+def test_rotating_ends_the_old_one(
+    scene: Scene, overlap_ms: int, expires_ms: int, revoked_ms: int, ended: tuple[int, ...] | None
+) -> None:
+    """It names its successor, which has its rights."""
     given = scene.key(bound=Filter(frozenset({"video"})), label="shop")
-    made = scene.issuer.rotate(FEED, given.id, NEW, 24 * HOUR_MS, "bob")
+    made = scene.issuer.rotate(FEED, given.id, NEW, overlap_ms, "bob")
     old = scene.issuer.find(FEED, given.id)
-    assert (old.expires_ms, old.successor, old.revoked_ms) == (NOW + 24 * HOUR_MS, NEW.id, 0)
+    assert (old.expires_ms, old.successor, old.revoked_ms) == (expires_ms, NEW.id, revoked_ms)
     assert (made.bound, made.label) == (old.bound, "shop")
     assert (made.made_by, made.expires_ms) == ("bob", 0)
-    assert scene.profiles.profile(FEED).ended == ()
-
-
-def test_a_short_overlap_is_told_to_who_is_connected(scene: Scene) -> None:
-    """They would stay for two hours else."""
-    given = scene.key()
-    scene.issuer.rotate(FEED, given.id, NEW, HOUR_MS, "bob")
-    assert scene.profiles.profile(FEED).ended == (Ended(given.id, NOW, NOW + HOUR_MS),)
-
-
-def test_without_an_overlap_the_old_one_is_revoked(scene: Scene) -> None:
-    """And names its successor all the same."""
-    given = scene.key()
-    scene.issuer.rotate(FEED, given.id, NEW, 0, "bob")
-    old = scene.issuer.find(FEED, given.id)
-    assert (old.revoked_ms, old.successor) == (NOW, NEW.id)
-    assert scene.profiles.profile(FEED).ended == (Ended(given.id, NOW),)
+    expected = () if ended is None else (Ended(given.id, *ended),)
+    assert scene.profiles.profile(FEED).ended == expected
 
 
 def test_an_overlap_makes_no_key_live_longer(scene: Scene) -> None:

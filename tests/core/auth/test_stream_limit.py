@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import Given, Key, checked_key
+from tidings.core.auth.keys import Given
 from tidings.core.catchup.sse import Stream
-from tidings.core.errors import InvalidSetting, TooManyRequests
+from tidings.core.errors import TooManyRequests
 from tidings.core.settings.feed import Profile
 
 from tests.core.scene import FEED, Scene, shown
@@ -59,14 +59,6 @@ def test_who_is_refused_holds_nothing(scene: Scene) -> None:
         with pytest.raises(Exception, match="cursor"):
             opened(scene, given, "no cursor")
     opened(scene, given)
-
-
-def test_streams_have_a_bound_that_can_be_kept() -> None:
-    """More than there are functions is a slip."""
-    for streams in (-1, limits.KEY_STREAMS_MAX + 1):
-        with pytest.raises(InvalidSetting) as refused:
-            checked_key(Key("", "", frozenset({Role.READ}), streams=streams))
-        assert refused.value.field == "streams"
 
 
 def test_passwords_hold_without_a_bound(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Sinc
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page
 
-from tests.core.following import SECOND, caught_up, filled, follow, names, trimmed
+from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 
 
@@ -72,14 +72,6 @@ CURSORS = [
     ("no time", "0" * 24, ANEW),
     ("a time before everything", f"{30:08x}{7:010x}000000", ANEW),
 ]
-
-
-def in_order(events: list[str]) -> list[str]:
-    """Rows of the state come in no order: those between `reset` and `live` by their names."""
-    if events[-1:] != ["live"]:
-        return events
-    first = 1 if events[0] == "reset" else 0
-    return [*events[:first], *sorted(events[first:-1]), "live"]
 
 
 @pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])

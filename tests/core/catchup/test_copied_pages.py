@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tidings.core.archive import segments
 from tidings.core.catchup.catchup import Progress
-from tidings.core.catchup.tail_cache import Tail
 from tidings.core.changeagent.changes import number_of
 from tidings.core.changeagent.list import Query
 from tidings.core.changeagent.tag_indexer import Indexer
@@ -65,19 +63,6 @@ def test_event_streams(scene: Scene) -> None:
     for slot, rest in ((0, everything), (1, everything[1:]), (2, everything[1:]), (5, [])):
         cursor = Place(page.number, slot, page.seconds).encode()
         assert stream(scene, cursor) == stream(scene, cursor, parents=ANN) == rest
-
-
-def test_streams_that_wait(scene: Scene) -> None:
-    """What the lookout holds for all of them."""
-    opened = scene.streamer.open(FEED, "now")
-    tail = Tail()
-    tail.start(0)
-    copied(scene)
-    assert tail.extend(scene.reader.read(FEED, 0))
-
-    chunk = opened.take(tail)
-
-    assert chunk is not None and slots(chunk.text) == ["1 1", "3 3", "4 4"]
 
 
 def test_web_sockets(scene: Scene) -> None:
@@ -154,19 +139,6 @@ def test_leaves(scene: Scene) -> None:
     scene.push()
     pushed = [event for message in scene.heard("c") for event in message.get("events", ())]
     assert [(event["event"], event["id"]) for event in pushed] == [("leave", i) for i in expected]
-
-
-def test_the_archive(scene: Scene) -> None:
-    """A part keeps the slots, and a consumer who is late is told by them."""
-    page = copied(scene)
-    copied(scene, ())
-    scene.archived()
-
-    (span,) = scene.archive.list(FEED, 0, 9)
-    pages = segments.decode(scene.archive.get(FEED, span) or b"")
-    assert [each.slots for each in pages] == [KEPT, ()]
-    assert list(pages[0].entries()) == list(page.entries())
-    assert not pages[0].compacted
 
 
 def test_named_consumers() -> None:

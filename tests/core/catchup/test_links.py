@@ -69,13 +69,6 @@ def test_without_a_template_nothing_is_touched() -> None:
     assert links.with_refs(parts, "") is parts
 
 
-def test_reset_and_live_have_no_ref() -> None:
-    """They tell of no object."""
-    live = Event("1", "live", "")
-
-    assert links.with_ref(live, TEMPLATE) is live
-
-
 def test_a_part_in_both_forms() -> None:
     """As blocks and as events, the same."""
     events = [told("a"), Event("1", "live", "")]

@@ -1,13 +1,15 @@
-"""Users: what an htpasswd file may hold, and who is let in."""
+"""Users: what an htpasswd file may hold, who is let in, and how soon a change counts."""
 
 from __future__ import annotations
 
 import bcrypt
 import pytest
+from tidings.core import limits
 from tidings.core.auth.guard import Credential
 from tidings.core.auth.passwords import hashed
 from tidings.core.auth.permissions import POSTS, READS, STEERS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
+from tidings.core.changeagent.recent_documents import RecentDocuments
 from tidings.core.changeagent.users import UserVerifier, spelled, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.feed import Profile
@@ -105,3 +107,19 @@ def test_users_stand_before_passwords(scene: Scene) -> None:
         for given in (None, Credential("secret", "bob"), Credential("reader's own", "ann")):
             with pytest.raises(WrongUser):
                 users.check(FEED, need, given)
+
+
+def test_A36_a_change_counts_within_five_seconds(scene: Scene) -> None:
+    """Somebody else's, in every process; one's own at once."""
+    stored = MemoryOperatorDocuments()
+    recent = RecentDocuments(stored, scene.clock)
+    assert recent.operator_document(FEED, USERS) == OperatorDocument()
+    stored.write(FEED, USERS, OperatorDocument("a"))
+    assert recent.operator_document(FEED, USERS) == OperatorDocument()
+    scene.now_ms += limits.DOCUMENT_AGE_MS
+    assert recent.operator_document(FEED, USERS) == OperatorDocument("a", 1)
+    assert limits.DOCUMENT_AGE_MS < 5_000
+
+    assert recent.write(FEED, USERS, OperatorDocument("b", 1))
+    assert recent.operator_document(FEED, USERS) == OperatorDocument("b", 2)
+    assert not recent.write(FEED, USERS, OperatorDocument("c", 1))
