@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as counting
-from typing import Any
+from typing import Any, NoReturn
 
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
@@ -23,6 +23,7 @@ from tidings.core.auth.stream_limit import Holding
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.changeagent.list import Lister
+from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.write_bounds import Bounds
@@ -33,7 +34,7 @@ from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
-from tidings.core.model.pages import Page, encode
+from tidings.core.model.pages import Page, Pages, encode
 from tidings.core.settings.lookups import Losses, MaxAges
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
@@ -89,9 +90,14 @@ def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
     return Page(number, encode(lines) if lines else "", "", at_ms)
 
 
-def shown(given: Given | None) -> Credential | None:
+def shown(given: Given) -> Credential:
     """A key as a request carries it."""
-    return Credential(given.spelled(), "anybody") if given else None
+    return Credential(given.spelled(), "anybody")
+
+
+def unavailable(*_: object, **__: object) -> NoReturn:
+    """In place of a method of a store that does not answer."""
+    raise Unavailable("not now")
 
 
 def one_by_one(task: Callable[[str], None], items: Sequence[str]) -> None:
@@ -279,6 +285,24 @@ class Scene:
         """Append *operations* as one page."""
         lines = [line_from(operation, now_ms=self.now_ms) for operation in operations]
         return self.appender.append(feed, lines)
+
+    def fill(self, pages: int, *lines: str, feed: str = FEED) -> None:
+        """As if *lines* had been appended so many times, but quickly."""
+        full = page(1, *lines, at_ms=self.now_ms)
+        for number in range(1, pages + 1):
+            self.log.take(feed)
+            self.log.put(feed, replace(full, number=number, append_id=f"{number}"))
+
+    def reads(self) -> list[int]:
+        """From now on: the pages behind which the log is read."""
+        read, reads = self.log.read, list[int]()
+
+        def noted(feed: str, after: int, *limit: int, **how: bool) -> Pages:
+            reads.append(after)
+            return read(feed, after, *limit, **how)
+
+        self.log.read = noted  # type: ignore[method-assign, assignment]
+        return reads
 
     def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
         """The feed's owner sets it so."""

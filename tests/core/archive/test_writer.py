@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 from tidings.core import limits
-from tidings.core.archive.segments import Span, decode
+from tidings.core.archive.segments import decode
 from tidings.core.archive.writer import Archiver
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease
 from tidings.core.model.pages import Page, Pages
 
 from tests.core.following import trimmed
-from tests.core.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op, unavailable
 
 
 def spans(scene: Scene) -> list[tuple[int, int]]:
@@ -59,25 +59,20 @@ def test_many_reads_make_one_part(scene: Scene, monkeypatch: pytest.MonkeyPatch)
     assert spans(scene) == [(1, 9)]
 
 
-def test_a_part_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader holds a whole part in its memory; the rest goes into the next one."""
+@pytest.mark.parametrize(
+    ("most", "parts"), [(3, [(1, 3), (4, 6), (7, 7)]), (0.5, [(n, n) for n in range(1, 8)])]
+)
+def test_a_part_is_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, most: float, parts: list[tuple[int, int]]
+) -> None:
+    """A reader holds a whole part in its memory; one page is a part, however large it is."""
     for number in range(1000, 1007):
         scene.post(op(str(number)))
     size = len(scene.log.read(FEED, 0, 1)[0].text)
-    monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 3 * size)
+    monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", most * size)
 
     assert scene.archived() == 7
-    assert spans(scene) == [(1, 3), (4, 6), (7, 7)]
-
-
-def test_one_page_is_a_part_however_large(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing stops for a page above the bound."""
-    monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 1)
-    scene.post(op())
-    scene.post(op())
-
-    scene.archived()
-    assert spans(scene) == [(1, 1), (2, 2)]
+    assert spans(scene) == parts
 
 
 def test_it_stops_before_a_hole_and_does_not_wait(scene: Scene) -> None:
@@ -101,11 +96,8 @@ def test_the_checkpoint_stays_where_a_part_is_not_kept(
     """The next run writes the pages that this one could not."""
     scene.post(op())
 
-    def away(feed: str, span: Span, body: bytes) -> None:
-        raise Unavailable("S3")
-
     with monkeypatch.context() as patch:
-        patch.setattr(scene.archive, "put", away)
+        patch.setattr(scene.archive, "put", unavailable)
         with pytest.raises(Unavailable):
             scene.archived()
     assert checkpoint(scene) == 0 and spans(scene) == []

@@ -281,7 +281,8 @@ class TestEnding:
         """By its key or its time; who came by a password stays."""
         bad = scene.key()
         old = scene.key(expires_ms=scene.now_ms + 1000)
-        streams = [scene.streamer.open(FEED, "", given=shown(each)) for each in (bad, old, None)]
+        credentials = [shown(bad), shown(old), None]
+        streams = [scene.streamer.open(FEED, "", given=each) for each in credentials]
         assert [each.has_ended() for each in streams] == [False, False, False]
         scene.issuer.revoke(FEED, bad.id)
         scene.now_ms += 1000

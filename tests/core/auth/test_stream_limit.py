@@ -14,7 +14,7 @@ from tests.core.scene import FEED, Scene, shown
 
 
 def opened(scene: Scene, given: Given | None, cursor: str = "now") -> Stream:
-    return scene.streamer.open(FEED, cursor, given=shown(given))
+    return scene.streamer.open(FEED, cursor, given=shown(given) if given else None)
 
 
 def test_a_key_holds_so_many_streams(scene: Scene) -> None:

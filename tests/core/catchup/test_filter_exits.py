@@ -16,6 +16,7 @@ from tests.core.scene import FEED, Scene, op
 
 ANN = "user/ann"
 LEAVING = filters.parse(None, ANN, "true")
+APPEAR = ["insert x", "insert y"]
 
 
 @pytest.fixture
@@ -50,50 +51,47 @@ def subscribed(scene: Scene, name: str = "c") -> None:
     assert scene.connection(name).state is State.LIVE
 
 
+READS = [
+    ("without the switch", START.encode(), filters.parse(None, ANN), [*APPEAR, "update y"]),
+    ("another type", START.encode(), filters.parse("user", ANN, "true"), []),
+    ("behind a leave", "{second}000000", LEAVING, ["update y"]),
+    ("a full copy", "0", LEAVING, ["reset", "insert y", "live"]),
+]
+
+
 class TestLog:
+    @pytest.mark.parametrize(
+        ("name", "cursor", "wanted", "expected"), READS, ids=[row[0] for row in READS]
+    )
+    def test_who_is_told_of_no_leave(
+        self, scene: Scene, name: str, cursor: str, wanted: Filter, expected: list[str]
+    ) -> None:
+        """Who does not ask for it, whose types never matched, and who has it or begins anew."""
+        moving(scene)
+        scene.project()
+        cursor = cursor.format(second=scene.log.read(FEED, 1)[0].id_prefix)
+
+        assert names(caught_up(scene, cursor, wanted)) == expected
+
     def test_what_goes_elsewhere_is_told_once(self, scene: Scene) -> None:
         """As a leave, with the id and the data of the operation that took the parent away."""
         moving(scene)
         scene.project()
         events = caught_up(scene, START.encode(), LEAVING)
 
-        assert names(events) == ["insert x", "insert y", "leave x", "update y"]
+        assert names(events) == [*APPEAR, "leave x", "update y"]
         assert events[2].id == scene.log.read(FEED, 1)[0].id_prefix + "000000"
         assert '"parents":["user/bob"]' in events[2].data
-
-    def test_nobody_else_hears_of_it(self, scene: Scene) -> None:
-        """Without the switch a filter sees what it always saw, as oplog's clients expect."""
-        moving(scene)
-        scene.project()
-        events = caught_up(scene, START.encode(), filters.parse(None, ANN))
-
-        assert names(events) == ["insert x", "insert y", "update y"]
 
     def test_nothing_is_read_before_it_is_settled(self, scene: Scene) -> None:
         """The end of the log is where the follower `state` stands."""
         moving(scene)
         began = scene.catch_up.start(FEED, START)
         events, progress = follow(scene, began, LEAVING)
-        assert names(events) == ["insert x", "insert y"]
+        assert names(events) == APPEAR
 
         scene.project()
         assert names(follow(scene, progress, LEAVING)[0]) == ["leave x", "update y"]
-
-    def test_a_type_that_is_not_wanted_does_not_leave(self, scene: Scene) -> None:
-        """Types and parents are one filter."""
-        moving(scene)
-        scene.project()
-        wanted = filters.parse("user", ANN, "true")
-
-        assert caught_up(scene, START.encode(), wanted) == []
-
-    def test_a_place_within_a_page_goes_on_behind_it(self, scene: Scene) -> None:
-        """A leave is an event like any other: its id is a cursor."""
-        moving(scene)
-        scene.project()
-        (page,) = scene.log.read(FEED, 1, 1)
-
-        assert names(caught_up(scene, page.id_prefix + "000000", LEAVING)) == ["update y"]
 
     def test_the_rest_of_a_page_does_not_wait(self, scene: Scene) -> None:
         """Its first operation is the cursor of who posted it; what may have left is told."""
@@ -109,18 +107,10 @@ class TestLog:
         scene.project()
         events = caught_up(scene, START.encode(), LEAVING)
 
-        expected = ["insert x", "insert y", "leave x", "leave z", "leave x", "update y"]
-        assert names(events) == expected
+        assert names(events) == [*APPEAR, "leave x", "leave z", "leave x", "update y"]
 
 
 class TestCopy:
-    def test_a_full_copy_has_no_leaves(self, scene: Scene) -> None:
-        """It begins with nothing; what left is not in it."""
-        moving(scene)
-        scene.project()
-
-        assert names(caught_up(scene, "0", LEAVING)) == ["reset", "insert y", "live"]
-
     def test_a_copy_of_what_changed_tells_all_that_does_not_match(self, scene: Scene) -> None:
         """The state does not know who left whom: x did, z did not, deleted ones may have."""
         moving(scene)
@@ -140,13 +130,13 @@ class TestPush:
         subscribed(scene)
         moving(scene)
         assert scene.push() == 1
-        assert sent(scene, "c") == ["insert x", "insert y"]
+        assert sent(scene, "c") == APPEAR
 
         scene.waker.woken.clear()
         scene.project()
         assert scene.waker.woken == [(FEED, "push")]
         assert scene.push() == 2
-        assert sent(scene, "c") == ["insert x", "insert y", "leave x", "update y"]
+        assert sent(scene, "c") == [*APPEAR, "leave x", "update y"]
 
     def test_without_such_subscriptions_it_waits_for_nobody(self, scene: Scene) -> None:
         """The setting alone delays nothing."""
@@ -155,7 +145,7 @@ class TestPush:
         moving(scene)
 
         assert scene.push() == 3
-        assert sent(scene, "c") == ["insert x", "insert y", "update y"]
+        assert sent(scene, "c") == [*APPEAR, "update y"]
 
     def test_who_matches_is_told_the_operation_and_who_does_not_the_leave(
         self, scene: Scene
@@ -168,9 +158,8 @@ class TestPush:
         scene.project()
         scene.push()
 
-        assert sent(scene, "ann") == ["insert x", "insert y", "leave x", "update y"]
-        expected = ["insert x", "insert y", "update x", "update z", "update x", "update y"]
-        assert sent(scene, "bob") == expected
+        assert sent(scene, "ann") == [*APPEAR, "leave x", "update y"]
+        assert sent(scene, "bob") == [*APPEAR, "update x", "update z", "update x", "update y"]
 
     def test_a_join_waits_for_what_lies_before_it(self, scene: Scene) -> None:
         """The push is ahead of the state: the connection is taken up when that has caught up."""
@@ -206,8 +195,7 @@ class TestPush:
         moving(scene)
 
         assert scene.push() == 3
-        expected = ["insert x", "insert y", "leave x", "leave z", "leave x", "update y"]
-        assert sent(scene, "c") == expected
+        assert sent(scene, "c") == [*APPEAR, "leave x", "leave z", "leave x", "update y"]
 
     def test_nobody_is_sent_what_the_watch_of_nobody_wants(self, scene: Scene) -> None:
         """It only says that somebody wants leaves; now and then idle connections hear a cursor."""

@@ -14,7 +14,6 @@ from tidings.core.catchup.catchup import Progress
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START, Replication
 from tidings.core.model.filters import parse
-from tidings.core.model.pages import Page
 
 from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
 from tests.core.scene import FEED, TOMBSTONE_MS, Scene, op
@@ -118,9 +117,7 @@ def test_a_part_that_goes_while_it_is_read(scene: Scene, monkeypatch: pytest.Mon
     assert events[:2] == ["delete b", "reset"] and events[-1] == "live"
 
 
-def test_a_replay_in_the_archive_reads_no_log(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_in_the_archive_reads_no_log(scene: Scene) -> None:
     """A strongly consistent read of a megabyte each step would find nothing but later pages."""
     first, *_ = filled(scene)
     for _ in range(3):
@@ -128,14 +125,7 @@ def test_a_replay_in_the_archive_reads_no_log(
         scene.archived()
     gone(scene, 6)
     progress = scene.catch_up.start(FEED, cursors.parse(first.end.encode()))
-    reads: list[int] = []
-    read = scene.log.read
-
-    def counting(feed: str, after: int, limit: int | None = None) -> list[Page]:
-        reads.append(after)
-        return read(feed, after, limit)
-
-    monkeypatch.setattr(scene.log, "read", counting)
+    reads = scene.reads()
     follow(scene, Progress.decode(progress.encode()))
     assert reads == [5]
 

@@ -10,7 +10,7 @@ from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
 
 from tests.core.changeagent.gates import gate
-from tests.core.scene import FEED, FEEDS, Scene
+from tests.core.scene import FEED, FEEDS, Scene, unavailable
 from tests.fakes import MemoryOperatorDocuments
 
 
@@ -30,13 +30,6 @@ class Contended(MemoryOperatorDocuments):
         return super().write(feed, name, operator_document)
 
 
-class Away(MemoryOperatorDocuments):
-    """A store that does not answer."""
-
-    def operator_document(self, feed: str, name: str) -> OperatorDocument:
-        raise Unavailable("away")
-
-
 def administrator(documents: MemoryOperatorDocuments) -> Administrator:
     return Administrator(documents, gate(Scene(), documents), FEEDS)
 
@@ -49,7 +42,9 @@ def test_a_deployment_is_up_until_it_is_marked() -> None:
     assert not admin.is_up()
     admin.mark(up=True)
     assert admin.is_up()
-    assert administrator(Away()).is_up()
+    away = MemoryOperatorDocuments()
+    away.operator_document = unavailable  # type: ignore[method-assign]
+    assert administrator(away).is_up()
 
 
 def test_a_configuration_is_made_on_top_of_what_others_set() -> None:

@@ -48,11 +48,11 @@ class Feed:
         kept = line_of(Change(data, tags), name="n", now_ms=self.scene.now_ms)
         return number_of(self.scene.appender.append(FEED, [kept]).number, 0)
 
-    def list(self, *tags: str, **query: Any) -> Listing:
+    def reply(self, *tags: str, **query: Any) -> Listing:
         return self.lister.list(FEED, Query(tags=frozenset(tags), **query))
 
     def ids(self, *tags: str, **query: Any) -> list[int]:
-        return ids(self.list(*tags, **query))
+        return ids(self.reply(*tags, **query))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def ids(listing: Listing) -> list[int]:
 def test_a_reply_is_json_with_its_bounds(feed: Feed) -> None:
     """Changes first, as changeagent's clients know them."""
     number = feed.post("t")
-    reply = json.loads(feed.list().told())
+    reply = json.loads(feed.reply().told())
 
     assert list(reply) == ["changes", "atStart", "atEnd", "floor", "head", "next"]
     assert (reply["changes"][0]["_id"], reply["head"]) == (number, number)
@@ -86,7 +86,7 @@ def test_pages_of_any_size_are_told_once_each_in_order(
         posted += [number_of(made.number, slot) for slot in range(size)]
     since = data.draw(st.integers(0, end_of(len(sizes) + 1)))
     wanted = [number for number in posted if number > since]
-    found = feed.list(since=since, limit=limit)
+    found = feed.reply(since=since, limit=limit)
 
     assert ids(found) == wanted[:limit]
     assert found.at_end == (len(wanted) <= limit)
@@ -100,8 +100,8 @@ def test_bytes_bound_a_reply(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(limits, "CHANGES_BYTES_MAX", 1000)
     numbers = [feed.post(data=json.dumps("x" * 450)) for _ in range(5)]
     large = feed.post(data=json.dumps("x" * 5000))
-    first = feed.list()
-    last = feed.list(since=numbers[-1])
+    first = feed.reply()
+    last = feed.reply(since=numbers[-1])
 
     assert 1 <= len(first.entries) < 5 and not first.at_end
     assert ids(first) + feed.ids(since=first.next) == numbers[: 2 * len(first.entries)]
@@ -113,7 +113,7 @@ def test_a_rare_tag_is_found_without_reading_the_log(feed: Feed) -> None:
     numbers = [feed.post("rare" if at in (700, 701) else f"t{at % 7}") for at in range(1000)]
     feed.indexer.run(FEED)
     feed.log.seen.clear()
-    found = feed.list("rare")
+    found = feed.reply("rare")
 
     assert ids(found) == [numbers[700], numbers[701]] and found.at_end
     assert len(feed.log.seen) < 2 * limits.SUMMARY_PAGES + 1000 % limits.SUMMARY_PAGES + 1
@@ -154,7 +154,7 @@ def test_a_hole_is_the_end_and_not_the_end(feed: Feed) -> None:
     first = feed.post()
     feed.log.take(FEED)
     behind = feed.post()
-    found = feed.list()
+    found = feed.reply()
 
     assert (ids(found), found.at_end, found.waiting) == ([first], False, True)
     assert found.head == first
@@ -170,8 +170,8 @@ def test_the_head_is_known_in_the_middle(feed: Feed) -> None:
     feed.log.take(FEED)
     feed.post()
 
-    assert feed.list(limit=1).head == numbers[-1]
-    beyond = feed.list(since=2**52)
+    assert feed.reply(limit=1).head == numbers[-1]
+    beyond = feed.reply(since=2**52)
     assert (beyond.entries, beyond.head, beyond.page) == ([], numbers[-1], 200)
 
 
@@ -182,7 +182,7 @@ def test_a_deep_page_costs_what_the_first_does(feed: Feed) -> None:
     costs = []
     for since in (0, numbers[1500]):
         feed.log.seen.clear()
-        feed.list(since=since)
+        feed.reply(since=since)
         costs.append(len(feed.log.seen))
 
     assert 101 <= costs[0] <= costs[1] <= costs[0] + 4 <= 110
@@ -194,7 +194,7 @@ def test_a_slow_search_says_how_far_it_came(feed: Feed) -> None:
         feed.post("often")
     moments = iter([0, 0, 0, *[limits.CHANGES_SCAN_MS] * 9])
     feed.lister = replace(feed.lister, clock=lambda: next(moments))
-    reply = feed.list("rare")
+    reply = feed.reply("rare")
 
     assert reply.entries == [] and not reply.at_end
     assert 0 < reply.next < number_of(300, 0)
@@ -207,7 +207,7 @@ def test_a_strict_reader_is_told_that_it_fell_behind(feed: Feed) -> None:
 
     assert feed.ids() == numbers[4:]
     with pytest.raises(BelowFloor) as refused:
-        feed.list(since=numbers[1], strict=True)
+        feed.reply(since=numbers[1], strict=True)
     assert feed.ids(since=refused.value.floor, strict=True) == numbers[4:]
     with pytest.raises(UnknownChange):
         feed.lister.one(FEED, numbers[3])
@@ -257,9 +257,9 @@ def test_who_heard_what_a_restore_lost_is_told(feed: Feed) -> None:
     profiles.save(FEED, replace(profiles.profile(FEED), lost=((4, 6),)))
     feed.lister.lost = Losses(profiles)
 
-    before, within, behind = (feed.list(since=number_of(at, 0)) for at in (3, 5, 7))
+    before, within, behind = (feed.reply(since=number_of(at, 0)) for at in (3, 5, 7))
 
     assert [each.lost for each in (before, within, behind)] == [False, True, False]
     assert json.loads(within.told())["lost"] is True and "lost" not in json.loads(before.told())
     with pytest.raises(BelowFloor, match="what a restore lost"):
-        feed.list(since=number_of(5, 0), strict=True)
+        feed.reply(since=number_of(5, 0), strict=True)

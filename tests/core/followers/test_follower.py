@@ -14,7 +14,7 @@ from tidings.core.followers.leases import Lease, Observation
 from tidings.core.model.pages import Page
 
 from tests.core.following import trimmed
-from tests.core.scene import FEED, NOW, Scene, line, op
+from tests.core.scene import FEED, NOW, Scene, line, op, unavailable
 
 
 @dataclass
@@ -254,8 +254,7 @@ def test_a_turn_handles_no_more_than_it_has_time_for(scene: Scene) -> None:
     """Packed pages hold far more operations than one turn can write before its time limit."""
     batch = limits.REQUEST_OPERATIONS_MAX
     pages = 4 * limits.FOLLOW_OPERATIONS_MAX // batch + 1
-    for _ in range(pages):
-        scene.post(*(op(id=f"x{number}") for number in range(batch)))
+    scene.fill(pages, *["{}"] * batch)
     taken: list[int] = []
     diary = Diary(then=lambda: taken.append(len(diary.seen)))
 
@@ -272,11 +271,8 @@ def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
     scene.post(op("a"), op("b"))
     scene.post(op("c"))
 
-    def fail() -> None:
-        raise Unavailable("not now")
-
     with pytest.raises(Unavailable):
-        scene.follower.run(FEED, Diary(then=fail))
+        scene.follower.run(FEED, Diary(then=unavailable))
     assert [each.operations for each in scene.followers.standings(FEED)] == [0]
     scene.now_ms += limits.LEASE_MS
     scene.follow(Diary())

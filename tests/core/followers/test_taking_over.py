@@ -12,7 +12,7 @@ from tidings.core.followers.leases import Lease, Observation
 from tidings.core.state.rows import Row
 
 from tests.core.followers.test_follower import Diary, take
-from tests.core.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op, unavailable
 from tests.patterns.stores import Breaking
 
 
@@ -126,11 +126,7 @@ def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
     """The control table does not answer either; what is told is the first error."""
     scene.post(op("x"))
     broken = replace(scene.projector, states=Breaking())
-
-    def release(lease: Lease, *, force: bool = False) -> bool:
-        raise Unavailable("nor this one")
-
-    monkeypatch.setattr(scene.followers, "release", release)
+    monkeypatch.setattr(scene.followers, "release", unavailable)
     with pytest.raises(Unavailable, match="the state did not answer"):
         scene.follower.run(FEED, broken)
     assert scene.followers.standings(FEED)[0].owner

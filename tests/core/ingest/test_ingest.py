@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from tidings.core import limits
 from tidings.core.errors import (
     InvalidOperation,
     Rejected,
-    Unavailable,
 )
 from tidings.core.ingest.ingest import Request, check_key
 from tidings.core.model import cursors
 from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE
 
-from tests.core.scene import FEED, NOW, Scene, line, op
-from tests.fakes import MemoryCounters
+from tests.core.scene import FEED, NOW, Scene, line, op, unavailable
 
 
 def request(*operations: object, feed: str = FEED, key: str | None = None) -> Request:
@@ -79,13 +76,9 @@ def test_O22_refused_operations_are_counted(scene: Scene) -> None:
 
 def test_a_refusal_that_cannot_be_counted_is_still_one(scene: Scene) -> None:
     """The producer hears what is wrong, whatever the weather."""
-
-    class Silent(MemoryCounters):
-        def refuse(self, feed: str) -> None:
-            raise Unavailable("not now")
-
+    scene.tallies.refuse = unavailable  # type: ignore[method-assign]
     with pytest.raises(InvalidOperation):
-        replace(scene.ingester, tallies=Silent()).accept(request(op("")))
+        scene.ingester.accept(request(op("")))
 
 
 def test_a_repeated_request_gets_the_same_ids(scene: Scene) -> None:

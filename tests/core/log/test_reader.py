@@ -80,12 +80,6 @@ def test_before_a_hole(scene: Scene) -> None:
     assert numbers(scene.reader.read(FEED, 3)) == [4]
 
 
-def test_an_empty_log(scene: Scene) -> None:
-    """Nothing to wait for."""
-    assert scene.reader.read(FEED, 0) == Run([], floor=1)
-    assert scene.reader.frontier(FEED, 0) == START
-
-
 def test_below_the_floor_it_is_history(scene: Scene) -> None:
     """Never a hole: told as trimmed, with the floor to go on from."""
     put(scene, 5, 6)
@@ -289,7 +283,6 @@ def test_a_hole_that_nobody_closed_for_a_day_is_lost(scene: Scene) -> None:
     scene.now_ms += 1
     with pytest.raises(PagesLost):
         scene.reader.read(FEED, 1)
-    assert not scene.filler.close_hole(FEED, 1)
 
 
 def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Scene) -> None:
@@ -307,18 +300,32 @@ def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Sce
     assert numbers(scene.reader.read(FEED, 1)) == [2, 3]
 
 
-def test_an_overdue_hole_is_filled_whole(scene: Scene) -> None:
-    """All its numbers at once; then the log reads on."""
-    put(scene, 1, 5)
-    assert not scene.filler.close_hole(FEED, 1)
-    scene.now_ms += limits.HOLE_GRACE_MS
+@pytest.mark.parametrize(
+    ("present", "floor", "age_ms", "closed", "fillers"),
+    [
+        ([1, 5], 1, limits.HOLE_GRACE_MS, True, [2, 3, 4]),
+        ([1, 5], 1, limits.HOLE_GRACE_MS - 1, False, []),
+        ([1, 5], 1, limits.HOLE_LOST_MS, False, []),
+        ([5], 5, limits.HOLE_GRACE_MS, False, []),
+        ([1, 2, 3], 1, 0, True, []),
+        ([1], 1, 10 * limits.HOLE_GRACE_MS, False, []),
+    ],
+    ids=["overdue", "in flight", "lost", "history", "closed by itself", "no page behind it"],
+)
+def test_which_holes_are_closed(
+    scene: Scene, present: list[int], floor: int, age_ms: int, closed: bool, fillers: list[int]
+) -> None:
+    """All the numbers of one whose writer is overdue; then the log reads on."""
+    put(scene, *present)
+    scene.log.take(FEED)
+    scene.log.raise_floor(FEED, floor)
+    scene.now_ms += age_ms
 
-    assert scene.filler.close_hole(FEED, 1)
-
-    run = scene.reader.read(FEED, 0)
-    assert numbers(run) == [1, 2, 3, 4, 5]
-    assert [not found.body for found in run.pages] == [False, True, True, True, False]
-    assert scene.counted["HolesFilled"] == 3
+    assert scene.filler.close_hole(FEED, 1) is closed
+    pages = scene.log.read(FEED, 0)
+    assert len(pages) == len(present) + len(fillers)
+    assert [page.number for page in pages if not page.body] == fillers
+    assert scene.counted["HolesFilled"] == len(fillers)
 
 
 def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
@@ -328,34 +335,6 @@ def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
     scene.filler.close_hole(FEED, 1)
 
     assert [found.at_ms for found in scene.log.read(FEED, 0)] == [NOW, NOW, NOW]
-
-
-def test_a_hole_at_the_end_is_none(scene: Scene) -> None:
-    """A number without a page behind it is a writer in flight, however long ago it was taken."""
-    put(scene, 1)
-    scene.log.take(FEED)
-    scene.now_ms += 10 * limits.HOLE_GRACE_MS
-
-    assert not scene.filler.close_hole(FEED, 1)
-    assert len(scene.log.read(FEED, 0)) == 1
-
-
-def test_a_hole_that_has_closed_by_itself(scene: Scene) -> None:
-    """The log moved on, nothing to fill."""
-    put(scene, 1, 2, 3)
-
-    assert scene.filler.close_hole(FEED, 1)
-    assert scene.counted["HolesFilled"] == 0
-
-
-def test_history_is_not_filled(scene: Scene) -> None:
-    """Below the floor nobody waits."""
-    put(scene, 5)
-    scene.log.raise_floor(FEED, 5)
-    scene.now_ms += limits.HOLE_GRACE_MS
-
-    assert not scene.filler.close_hole(FEED, 2)
-    assert len(scene.log.read(FEED, 0)) == 1
 
 
 def test_the_filler_loses_against_the_late_writer(scene: Scene) -> None:
