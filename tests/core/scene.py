@@ -379,9 +379,9 @@ class Scene:
         ]
 
     def connection(self, connection_id: str) -> Connection:
-        found = self.connections.get(connection_id)
-        assert found is not None
-        return found
+        connection = self.connections.get(connection_id)
+        assert connection is not None
+        return connection
 
     def rows(self, feed: str = FEED) -> dict[str, str]:
         """The whole state: line by key."""

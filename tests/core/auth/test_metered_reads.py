@@ -177,6 +177,6 @@ def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
 
 def test_a_list_says_what_was_read_for_it(large: Scene) -> None:
     """Also of what was skipped, which is what costs in search of little."""
-    found = large.lister().list(FEED, Query(bound=NARROW))
-    assert found.entries == [] and found.at_end
-    assert found.read == sum(page.size for page in large.log.read(FEED, 0))
+    listing = large.lister().list(FEED, Query(bound=NARROW))
+    assert listing.entries == [] and listing.at_end
+    assert listing.read == sum(page.size for page in large.log.read(FEED, 0))

@@ -57,7 +57,7 @@ class Client:
     def __init__(self, scene: Scene, cursor: str = "0") -> None:
         self.scene, self.cursor = scene, cursor
         self.holds: dict[str, str] = {}
-        self.heard = 0
+        self.received = 0
         self.complete = False
 
     def connect(self, most: int) -> None:
@@ -74,7 +74,7 @@ class Client:
             self.cursor, self.complete = progress.cursor, step.at_frontier
 
     def _take(self, event: Event) -> None:
-        self.heard += 1
+        self.received += 1
         self.cursor = event.id
         if event.name == "reset":
             self.holds.clear()
@@ -101,7 +101,7 @@ def test_a_copy_of_a_large_bucket_ends(scene: Scene) -> None:
 
     assert client.holds == living(scene)
     assert connections <= 200 // PART + 2
-    assert client.heard <= 200 + connections * PART + 2
+    assert client.received <= 200 + connections * PART + 2
 
 
 _OPS = st.lists(

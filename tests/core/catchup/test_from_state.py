@@ -127,25 +127,25 @@ def test_O52_what_comes_during_a_copy_is_in_the_log_behind_it(scene: Scene) -> N
     scene.post(op("d", "insert"), op("a", "delete"))
     scene.project()
 
-    found = names(follow(scene, started)[0])
-    assert "delete a" in found and "insert d" in found
-    assert found[-1] == "live"
+    events = names(follow(scene, started)[0])
+    assert "delete a" in events and "insert d" in events
+    assert events[-1] == "live"
 
 
 def test_live_comes_on_a_busy_feed_too(scene: Scene) -> None:
     """Where each read finds new pages, the copy is complete with the last of them."""
     filled(scene)
     progress = scene.catch_up.start(FEED, Since(1))
-    found: list[str] = []
+    events: list[str] = []
     for _ in range(200):
         scene.post(op("busy"))
         step = scene.catch_up.step(FEED, progress, EVERYTHING)
-        found += names(step.events)
+        events += names(step.events)
         progress = step.progress
         if step.at_frontier:
             break
 
-    assert found[-2:] == ["update busy", "live"]
+    assert events[-2:] == ["update busy", "live"]
 
 
 def test_O54_many_objects_of_one_millisecond(scene: Scene) -> None:
@@ -154,8 +154,8 @@ def test_O54_many_objects_of_one_millisecond(scene: Scene) -> None:
         scene.post(*(op(f"{scene.new_id()}", "insert") for _ in range(1000)))
     scene.project()
 
-    found = names(caught_up(scene, "0"))
-    assert len(found) == len(set(found)) == 3002
+    events = names(caught_up(scene, "0"))
+    assert len(events) == len(set(events)) == 3002
 
 
 @pytest.mark.parametrize("since_s", [SECOND, 0])
@@ -166,10 +166,10 @@ def test_a_replication_of_another_feed_or_deployment(
     """Its page is not projected here: what counts is its time, as of any id that is not ours."""
     filled(scene)
 
-    found = names(caught_up(scene, Replication(since_s, 99, 5, tombstones).encode()))
-    assert found[-1] == "live"
-    assert ("reset" in found) is (since_s == 0)
-    assert ("delete b" in found) is (since_s > 0)
+    events = names(caught_up(scene, Replication(since_s, 99, 5, tombstones).encode()))
+    assert events[-1] == "live"
+    assert ("reset" in events) is (since_s == 0)
+    assert ("delete b" in events) is (since_s > 0)
 
 
 def test_a_replication_goes_on_at_its_bucket(scene: Scene) -> None:
@@ -177,8 +177,8 @@ def test_a_replication_goes_on_at_its_bucket(scene: Scene) -> None:
     scene.post(*(op(f"x{number}", "insert") for number in range(300)))
     scene.project()
     everything = caught_up(scene, "0")
-    found = cursors.parse(everything[150].id)
-    assert isinstance(found, Replication)
+    cursor = cursors.parse(everything[150].id)
+    assert isinstance(cursor, Replication)
 
     resumed = caught_up(scene, everything[150].id)
 
@@ -227,11 +227,11 @@ def test_expired_tombstones_are_not_told(scene: Scene) -> None:
     catch_up = replace(scene.catch_up, clock=lambda: later, tombstones=scene.tombstones)
     started = catch_up.start(FEED, Place(99, 0, SECOND))
 
-    found: list[str] = []
+    events: list[str] = []
     while started.copying:
         step = catch_up.step(FEED, started, EVERYTHING)
-        found, started = found + names(step.events), step.progress
-    assert sorted(found) == ["insert a", "insert c"]
+        events, started = events + names(step.events), step.progress
+    assert sorted(events) == ["insert a", "insert c"]
 
 
 def test_a_copy_that_ends_before_a_hole_is_resumed_without_reset(scene: Scene) -> None:

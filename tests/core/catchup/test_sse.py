@@ -94,9 +94,9 @@ def test_O34_the_heartbeat_is_a_comment() -> None:
     assert sse.HEARTBEAT == ":\n"
 
 
-def refs_in(found: str) -> list[str]:
+def refs_in(sse: str) -> list[str]:
     """The refs of the events in *found*, each the last key of its data."""
-    data = [each for each in found.splitlines() if each.startswith('data: {"')]
+    data = [each for each in sse.splitlines() if each.startswith('data: {"')]
     assert all(list(json.loads(each[6:]))[-1] == "ref" for each in data)
     return [json.loads(each[6:])["ref"] for each in data]
 

@@ -124,7 +124,7 @@ def test_streams_tell_the_log_once_and_in_order(wanted: Filter, seed: int) -> No
     scene, tail = Scene(), Tail(bytes_max=chance.choice((0, 3_000, 10**6)))
     scene.post(op("before"))
     streams = [_now(scene, wanted) for _ in range(3)]
-    heard: list[str] = ["" for _ in streams]
+    received: list[str] = ["" for _ in streams]
     tail.start(streams[0].progress.page)
     posted: list[str] = []
     for round in range(60):
@@ -133,12 +133,12 @@ def test_streams_tell_the_log_once_and_in_order(wanted: Filter, seed: int) -> No
         if chance.random() < 0.3:
             tail.extend(scene.reader.read(FEED, tail.last))
         at = chance.randrange(len(streams))
-        heard[at] += _turn(streams[at], tail, chance)
+        received[at] += _turn(streams[at], tail, chance)
     _fill_holes(scene)
     for at, stream in enumerate(streams):
-        heard[at] += _turn(stream, Tail(), chance) + stream.next().text
+        received[at] += _turn(stream, Tail(), chance) + stream.next().text
 
-    for text in heard:
+    for text in received:
         assert [part.partition('"')[0] for part in text.split('"id":"')[1:]] == posted
 
 

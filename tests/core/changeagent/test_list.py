@@ -31,9 +31,9 @@ class CountingLog(MemoryLog):
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
     ) -> Pages:
-        found = super().read(feed, after, limit, eventual=eventual)
-        self.seen += [each.number for each in found]
-        return found
+        pages = super().read(feed, after, limit, eventual=eventual)
+        self.seen += [each.number for each in pages]
+        return pages
 
 
 class Feed:
@@ -86,13 +86,13 @@ def test_pages_of_any_size_are_told_once_each_in_order(
         posted += [number_of(made.number, slot) for slot in range(size)]
     since = data.draw(st.integers(0, end_of(len(sizes) + 1)))
     wanted = [number for number in posted if number > since]
-    found = feed.reply(since=since, limit=limit)
+    reply = feed.reply(since=since, limit=limit)
 
-    assert ids(found) == wanted[:limit]
-    assert found.at_end == (len(wanted) <= limit)
-    assert found.at_start == (since < number_of(1, 0))
-    later = feed.ids(since=found.next, limit=1000)
-    assert ids(found) + later == wanted
+    assert ids(reply) == wanted[:limit]
+    assert reply.at_end == (len(wanted) <= limit)
+    assert reply.at_start == (since < number_of(1, 0))
+    later = feed.ids(since=reply.next, limit=1000)
+    assert ids(reply) + later == wanted
 
 
 def test_bytes_bound_a_reply(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,11 +113,11 @@ def test_a_rare_tag_is_found_without_reading_the_log(feed: Feed) -> None:
     numbers = [feed.post("rare" if at in (700, 701) else f"t{at % 7}") for at in range(1000)]
     feed.indexer.run(FEED)
     feed.log.seen.clear()
-    found = feed.reply("rare")
+    reply = feed.reply("rare")
 
-    assert ids(found) == [numbers[700], numbers[701]] and found.at_end
+    assert ids(reply) == [numbers[700], numbers[701]] and reply.at_end
     assert len(feed.log.seen) < 2 * limits.SUMMARY_PAGES + 1000 % limits.SUMMARY_PAGES + 1
-    assert feed.ids("rare", since=found.next) == []
+    assert feed.ids("rare", since=reply.next) == []
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=200), st.integers(0, 200), st.data())
@@ -154,10 +154,10 @@ def test_a_hole_is_the_end_and_not_the_end(feed: Feed) -> None:
     first = feed.post()
     feed.log.take(FEED)
     behind = feed.post()
-    found = feed.reply()
+    reply = feed.reply()
 
-    assert (ids(found), found.at_end, found.waiting) == ([first], False, True)
-    assert found.head == first
+    assert (ids(reply), reply.at_end, reply.waiting) == ([first], False, True)
+    assert reply.head == first
     feed.scene.now_ms += limits.HOLE_GRACE_MS
     assert feed.scene.filler.close_hole(FEED, 1)
     assert feed.ids(since=first) == [behind]
@@ -218,11 +218,11 @@ def test_what_comes_while_a_client_waits_is_put_behind(feed: Feed) -> None:
     query = Query(tags=frozenset({"a"}))
     empty = feed.lister.list(FEED, query)
     kept = [line_of(Change("1", (tag,)), name="n", now_ms=0) for tag in "bab"]
-    found = extended(empty, query, [page(1, *kept[:1]), page(2, *kept[1:])])
+    reply = extended(empty, query, [page(1, *kept[:1]), page(2, *kept[1:])])
 
-    assert ids(found) == [number_of(2, 0)]
-    assert (found.at_end, found.at_start, found.page) == (True, True, 2)
-    assert found.next == end_of(2) and found.head == number_of(2, 1)
+    assert ids(reply) == [number_of(2, 0)]
+    assert (reply.at_end, reply.at_start, reply.page) == (True, True, 2)
+    assert reply.next == end_of(2) and reply.head == number_of(2, 1)
 
 
 @pytest.mark.parametrize(

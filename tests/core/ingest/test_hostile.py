@@ -49,8 +49,8 @@ def typed(name: str, content_type: str) -> Bad:
 
 
 def lines(name: str, body: str | bytes, says: str) -> Bad:
-    found = raw(name, body, says)
-    return Bad(name, found.body, says, content_type=NDJSON_TYPE)
+    refused = raw(name, body, says)
+    return Bad(name, refused.body, says, content_type=NDJSON_TYPE)
 
 
 EVENTS = "event: must be one of insert, update, delete"

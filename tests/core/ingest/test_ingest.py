@@ -25,8 +25,8 @@ def test_O09_an_accepted_operation_is_in_the_log(scene: Scene) -> None:
     """The answer names its place there."""
     ids = scene.ingester.accept(Request(FEED, json.dumps(op()).encode(), JSON_TYPE))
 
-    assert [cursors.parse(found) for found in ids] == [cursors.Place(1, 0, NOW // 1000)]
-    assert [found.lines for found in scene.log.read(FEED, 0)] == [[line()]]
+    assert [cursors.parse(each) for each in ids] == [cursors.Place(1, 0, NOW // 1000)]
+    assert [each.lines for each in scene.log.read(FEED, 0)] == [[line()]]
 
 
 def test_a_request_is_one_page(scene: Scene) -> None:

@@ -32,8 +32,8 @@ def capturer(scene: Scene, outbox: MemoryOutbox | None = None) -> Capturer:
 
 def pages(scene: Scene) -> list[str]:
     """The ids on each page, joined."""
-    found = scene.reader.read(FEED, 0).pages
-    return ["".join(json.loads(line)["id"] for line in page.lines) for page in found if page.body]
+    read = scene.reader.read(FEED, 0).pages
+    return ["".join(json.loads(line)["id"] for line in page.lines) for page in read if page.body]
 
 
 @pytest.mark.parametrize(

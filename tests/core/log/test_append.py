@@ -40,16 +40,16 @@ def overtaken(scene: Scene, fillers: int) -> tuple[Appender, Overtaken]:
 
 
 def bodies(log: MemoryLog) -> list[list[str]]:
-    return [found.lines for found in log.read(FEED, 0)]
+    return [page.lines for page in log.read(FEED, 0)]
 
 
 def test_what_is_appended_is_in_the_log(scene: Scene) -> None:
     """Under the number, time and expiry the answer names."""
     appended = scene.appender.append(FEED, LINES)
 
-    (found,) = scene.log.read(FEED, 0)
-    assert (found.number, found.lines, found.at_ms) == (1, LINES, NOW)
-    assert appended.id_prefix == found.id_prefix
+    (page,) = scene.log.read(FEED, 0)
+    assert (page.number, page.lines, page.at_ms) == (1, LINES, NOW)
+    assert appended.id_prefix == page.id_prefix
     assert appended.expires_ms == NOW + PAGE_MS
 
 

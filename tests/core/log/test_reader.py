@@ -28,7 +28,7 @@ def put(scene: Scene, *numbers: int, at_ms: int = NOW) -> None:
 
 
 def numbers(run: Run) -> list[int]:
-    return [found.number for found in run.pages]
+    return [page.number for page in run.pages]
 
 
 @given(NUMBERS, st.integers(0, 12))
@@ -147,15 +147,15 @@ def test_what_a_stale_read_misses_is_neither_end_nor_hole(
 ) -> None:
     """Whatever a replica has not heard of, and though followers have: as if all were consistent."""
     stale, whole = Scene(log=Replicated(*missed)), Scene()
-    found = []
+    runs = []
     for scene in (stale, whole):
         put(scene, *(number for number in present if number >= floor))
         scene.stand("state", reader.contiguous([page(number) for number in sorted(present)], 0))
         scene.log.raise_floor(FEED, floor)
         strong = replace(scene.reader, ends={FEED: after})
-        found.append((scene.reader if scene is stale else strong).read(FEED, after))
+        runs.append((scene.reader if scene is stale else strong).read(FEED, after))
 
-    assert found[0] == found[1]
+    assert runs[0] == runs[1]
 
 
 def test_only_at_its_end_a_catch_up_reads_strongly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +233,8 @@ def test_one_page(scene: Scene) -> None:
     """By its number, if it is there."""
     put(scene, 2)
 
-    found = scene.reader.at(FEED, 2)
-    assert found is not None and found.number == 2
+    page = scene.reader.at(FEED, 2)
+    assert page is not None and page.number == 2
     assert [scene.reader.at(FEED, number) for number in (-1, 0, 1, 3, 2**40)] == [None] * 5
 
 
@@ -334,7 +334,7 @@ def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
     scene.now_ms += 6 * 3_600_000
     scene.filler.close_hole(FEED, 1)
 
-    assert [found.at_ms for found in scene.log.read(FEED, 0)] == [NOW, NOW, NOW]
+    assert [page.at_ms for page in scene.log.read(FEED, 0)] == [NOW, NOW, NOW]
 
 
 def test_the_filler_loses_against_the_late_writer(scene: Scene) -> None:
