@@ -16,6 +16,7 @@ from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPasswo
 from tidings.core.settings.feed import Profile
 
 from tests.core.auth.test_key_auth import Counting
+from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, Scene, shown
 from tests.fakes import MemoryKeys, MemoryOperatorDocuments
 
@@ -93,22 +94,22 @@ def test_another_feed_is_not_kept_out() -> None:
         misses.check(FEED)
 
 
-def gate(scene: Scene, tried: list[bytes], most: int) -> Gate:
-    """Of a feed with a user, whose password is never right."""
+def gate_of_a_user(scene: Scene, tried: list[bytes], misses: int) -> Gate:
+    """The password of the only user is never right."""
 
-    def checked(password: bytes, stored: bytes) -> bool:
+    def bcrypt(password: bytes, stored: bytes) -> bool:
         tried.append(stored)
         return False
 
     documents = MemoryOperatorDocuments()
     assert documents.write(FEED, USERS, OperatorDocument(f"ann:{COSTLY}\n"))
-    return Gate(documents, scene.guard, UserVerifier(checked, b"key"), Misses(scene.clock, most))
+    return gate(scene, documents, bcrypt, misses)
 
 
 def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:
     """The same work is done, so time tells no names."""
     tried: list[bytes] = []
-    users = gate(scene, tried, most=9)
+    users = gate_of_a_user(scene, tried, 9)
     for user in ("ann", "nobody"):
         with pytest.raises(WrongUser):
             users.check(FEED, READS, Credential("a guess", user))
@@ -126,7 +127,7 @@ def test_where_hashes_differ_in_cost_a_name_has_always_the_same(scene: Scene) ->
 def test_bcrypt_is_bounded(scene: Scene) -> None:
     """Whoever they are said to be; what is refused costs no hash."""
     tried: list[bytes] = []
-    users, statuses = gate(scene, tried, most=3), []
+    users, statuses = gate_of_a_user(scene, tried, 3), []
     for number in range(9):
         with pytest.raises(Rejected) as refused:
             users.check(FEED, READS, Credential("a guess", f"user {number}"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from tidings.core.auth.guessing_limit import Misses
+from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.web.outbound.bcrypt import matches
 
 from tests.core.scene import Scene
-from tests.fakes import MemoryOperatorDocuments
 
 
-def gate(scene: Scene, documents: MemoryOperatorDocuments) -> Gate:
+def gate(
+    scene: Scene, documents: OperatorDocuments, bcrypt: CheckBcrypt = matches, misses: int = 50
+) -> Gate:
     """By the users of *documents*, else by the passwords of *scene*."""
-    return Gate(documents, scene.guard, UserVerifier(matches, b"key"), Misses(scene.clock, 50))
+    return Gate(documents, scene.guard, UserVerifier(bcrypt, b"key"), Misses(scene.clock, misses))

@@ -35,9 +35,8 @@ def test_a_change_is_made_on_top_of_others() -> None:
     def change(consumer: Consumer) -> Change:
         if others[0]:
             others[0] -= 1
-            store.write(
-                "main", "c", consumer.version, Change(replace(consumer, parked=consumer.parked + 1))
-            )
+            theirs = replace(consumer, parked=consumer.parked + 1)
+            store.write("main", "c", consumer.version, Change(theirs))
         return Change(replace(consumer, paused=not consumer.paused))
 
     assert book.change("main", "c", change).parked == 3

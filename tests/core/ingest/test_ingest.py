@@ -101,14 +101,6 @@ def test_a_key_with_another_body_is_refused(scene: Scene) -> None:
     assert scene.log.head(FEED) == 1
 
 
-def test_an_invalid_request_leaves_its_key_free(scene: Scene) -> None:
-    """The producer mends it and uses the key again."""
-    with pytest.raises(InvalidOperation):
-        scene.ingester.accept(request(op(""), key="k"))
-
-    assert len(scene.ingester.accept(request(op("a"), key="k"))) == 1
-
-
 @pytest.mark.parametrize("key", [" ", "~", "a" * limits.IDEMPOTENCY_KEY_CHARS_MAX])
 def test_what_is_a_key(key: str) -> None:
     """Printable ASCII."""
