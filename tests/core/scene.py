@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as counting
-from typing import Any
+from typing import Any, NoReturn
 
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Archiver, Gatherer
-from tidings.core.auth.guard import Guard, Role
+from tidings.core.auth.guard import Credential, Guard, Role
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.key_auth import KeyRing
@@ -22,6 +22,8 @@ from tidings.core.auth.rate_limit import Meter
 from tidings.core.auth.stream_limit import Holding
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
+from tidings.core.changeagent.list import Lister
+from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.write_bounds import Bounds
@@ -32,7 +34,7 @@ from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
-from tidings.core.model.pages import Page, encode
+from tidings.core.model.pages import Page, Pages, encode
 from tidings.core.settings.lookups import Losses, MaxAges
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
@@ -60,6 +62,7 @@ from tests.fakes import (
     MemorySockets,
     MemoryState,
     MemorySubscriptions,
+    MemoryTags,
     MemoryTombstones,
     MemoryWaker,
 )
@@ -85,6 +88,16 @@ def line(name: str = "x1", event: str = "update", **fields: Any) -> str:
 def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
     """A page as a reader gets it; without lines a filler."""
     return Page(number, encode(lines) if lines else "", "", at_ms)
+
+
+def shown(given: Given) -> Credential:
+    """A key as a request carries it."""
+    return Credential(given.spelled(), "anybody")
+
+
+def unavailable(*_: object, **__: object) -> NoReturn:
+    """In place of a method of a store that does not answer."""
+    raise Unavailable("not now")
 
 
 def one_by_one(task: Callable[[str], None], items: Sequence[str]) -> None:
@@ -255,6 +268,24 @@ class Scene:
         lines = [line_from(operation, now_ms=self.now_ms) for operation in operations]
         return self.appender.append(feed, lines)
 
+    def fill(self, pages: int, *lines: str, feed: str = FEED) -> None:
+        """As if *lines* had been appended so many times, but quickly."""
+        full = page(1, *lines, at_ms=self.now_ms)
+        for number in range(1, pages + 1):
+            self.log.take(feed)
+            self.log.put(feed, replace(full, number=number, append_id=f"{number}"))
+
+    def reads(self) -> list[int]:
+        """From now on: the pages behind which the log is read."""
+        read, reads = self.log.read, list[int]()
+
+        def noted(feed: str, after: int, *limit: int, **how: bool) -> Pages:
+            reads.append(after)
+            return read(feed, after, *limit, **how)
+
+        self.log.read = noted  # type: ignore[method-assign, assignment]
+        return reads
+
     def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
         """The feed's owner sets it so."""
         standing = self.profiles.profile(feed)
@@ -276,6 +307,11 @@ class Scene:
             done += follower.run(feed, handler, seen)
         return done
 
+    def stand(self, follower: str, page: int, feed: str = FEED) -> None:
+        """The checkpoint of *follower* is *page*."""
+        lease = self.followers.take(feed, follower, owner="me", now_ms=self.now_ms)
+        assert self.followers.release(replace(lease, checkpoint=page))
+
     def project(self, feed: str = FEED) -> int:
         """Run the follower `state`."""
         return self.follow(self.projector, feed)
@@ -288,9 +324,24 @@ class Scene:
         """Run the follower `archive`."""
         return self.follow(self.archiver, feed, self.gathering)
 
+    def lister(self, tags: MemoryTags | None = None) -> Lister:
+        """The list of changes, by an index of *tags*."""
+        return Lister(self.reader, tags or MemoryTags())
+
     def connect(self, name: str = "c") -> str:
         """A new WebSocket connection; its id."""
         self.connections.open(Connection(name, self.now_ms))
+        return name
+
+    def subscribe(self, name: str = "c", **message: object) -> str:
+        """A new connection that subscribes; its id."""
+        self.say(self.connect(name), action="subscribe", **message)
+        return name
+
+    def resume(self, cursor: str, name: str = "c", **message: object) -> str:
+        """A new connection that is replayed from *cursor*; its id."""
+        self.say(self.connect(name), action="resume", cursor=cursor, **message)
+        self.replayer.run(name)
         return name
 
     def say(self, connection_id: str, **message: object) -> None:
@@ -310,9 +361,9 @@ class Scene:
         ]
 
     def connection(self, connection_id: str) -> Connection:
-        found = self.connections.get(connection_id)
-        assert found is not None
-        return found
+        connection = self.connections.get(connection_id)
+        assert connection is not None
+        return connection
 
     def rows(self, feed: str = FEED) -> dict[str, str]:
         """The whole state: line by key."""
