@@ -17,7 +17,7 @@ from tidings.core.websocket.roster import Portion, Round
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Roster
 
-from tests.contract.stores import Stores
+from tests.contract.stores import NOT_ON_SQLITE, Stores
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
 FILTERS = [
@@ -48,7 +48,8 @@ def everybody(roster: Roster) -> list[Connection]:
     return [each for portion in portions(roster, limit=100) for each in portion.connections]
 
 
-class ConnectionStoreContract:
+@NOT_ON_SQLITE
+class TestConnections:
     @pytest.mark.parametrize("wanted", FILTERS)
     def test_a_connection_comes_back_as_it_was(
         self, stores: Stores, feed: str, wanted: Filter
@@ -161,7 +162,8 @@ class ConnectionStoreContract:
             assert stores.connections.round() == round_
 
 
-class InboxContract:
+@NOT_ON_SQLITE
+class TestInbox:
     @pytest.mark.parametrize("wanted", FILTERS)
     def test_a_change_comes_back_as_it_was(self, stores: Stores, feed: str, wanted: Filter) -> None:
         """In its feed's list only."""
@@ -191,7 +193,8 @@ class InboxContract:
         assert stores.inbox.list(feed) == [changes[0], changes[2]]
 
 
-class SubscriptionStoreContract:
+@NOT_ON_SQLITE
+class TestSubscriptions:
     def test_a_watch_is_found_under_each_of_its_keys(self, stores: Stores, feed: str) -> None:
         """Filed under its parents if it has any, and not under its types."""
         wanted = Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"}))

@@ -21,7 +21,7 @@ def take(stores: Stores, feed: str, owner: str = "a", over: Lease | None = None)
     return lease
 
 
-class FollowerStoreContract:
+class TestFollowers:
     def test_a_new_follower_starts_before_the_first_page(self, stores: Stores, feed: str) -> None:
         """Its first lease has fence 1, no marks and checkpoint 0."""
         until = NOW + limits.LEASE_MS

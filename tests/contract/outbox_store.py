@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tidings.core.ingest.outbox import OutboxMessage
 
-from tests.contract.stores import Stores
+from tests.contract.stores import NOT_ON_SQLITE, Stores
 
 
-class OutboxContract:
+@NOT_ON_SQLITE
+class TestOutbox:
     def test_letters_come_in_the_order_of_their_ids(self, stores: Stores, feed: str) -> None:
         """Whole, of their feed alone, until they are done; done twice is fine."""
         first, second = (

@@ -55,7 +55,7 @@ def full(feed: str) -> Relay:
     )
 
 
-class RelaysContract:
+class TestRelays:
     def test_a_relay_comes_back(self, stores: Stores, feed: str) -> None:
         """Every field, with the next version; where there is none, one that knows nothing."""
         wanted, other = full(feed), Relay(f"{feed}-other")
@@ -131,7 +131,7 @@ class RelaysContract:
         assert [list(each.entries()) for each in found] == [list(each.entries()) for each in pages]
 
 
-class CoordinatorContract:
+class TestCoordinator:
     @pytest.fixture
     def cluster(self, feed: str) -> str:
         return f"cluster-of-{feed}"
