@@ -120,7 +120,7 @@ class TestFollowers:
         assert stores.followers.release(take(stores, feed, "b", over=old))
 
     def test_a_free_lease_takes_no_mark(self, stores: Stores, feed: str) -> None:
-        """Never taken or let go: the bell has to take the lease itself."""
+        """Never taken or let go: whoever wakes it has to take the lease itself."""
         assert stores.followers.mark(feed, "state") is None
         assert stores.followers.checkpoints(feed) == {}
         assert stores.followers.release(take(stores, feed))

@@ -150,7 +150,7 @@ class Stores:
     tallies: Counters
     connections: Connections
     inbox: Inbox
-    watches: SubscriptionStore
+    subscriptions: SubscriptionStore
     tags: TagStore
     operator_documents: OperatorDocuments
     registry: Registry
