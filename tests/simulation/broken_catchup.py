@@ -1,15 +1,18 @@
-"""Catch-ups with one rule of the copy taken out; `mutations` names them."""
+"""Catch-ups and archives with one rule of the copy taken out; `mutations` names them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidings.core import limits
+from tidings.core.archive.writer import Archiver
 from tidings.core.catchup.catchup import CatchUp, Progress, Step
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Reader, Run
 from tidings.core.model.cursors import PAGE_END, Cursor, Place, Replication
 from tidings.core.model.filters import Filter
+from tidings.core.model.pages import Page
 from tidings.core.state.rows import Lines, Row
 from tidings.core.state.stores import StateStore
 
@@ -105,3 +108,22 @@ class LeapingReader(Reader):
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         run = super().read(feed, after, limit)
         return super().read(feed, run.floor - 1, limit) if run.trimmed else run
+
+
+class HastyArchiver(Archiver):
+    """The checkpoint moves although the last page of a part is not in it."""
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        done = Archiver.handle(self, feed, pages[:-1] or pages)
+        return min(done + 1, len(pages))
+
+
+class LeapingReplay(CatchUp):
+    """Behind a part of the archive it goes on with the log, whatever lies between."""
+
+    def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
+        step = CatchUp.step(self, feed, progress, wanted)
+        if not step.progress.archived:
+            return step
+        page = max(step.progress.page, self.reader.trim.floor(feed) - 1)
+        return replace(step, progress=replace(step.progress, page=page))

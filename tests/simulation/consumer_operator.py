@@ -1,5 +1,5 @@
 """
-An operator of a named consumer: steers it at any moment, and in calm weather sets it right.
+An operator of a named consumer: steers it at any moment, and when nothing fails sets it right.
 
 Nothing that an operator does is repeated when its answer is lost: it might do too much.
 """
@@ -40,7 +40,7 @@ class Operator:
 
     def __init__(self, world: World, name: str, ledger: Ledger) -> None:
         self.world, self.name, self.ledger = world, name, ledger
-        self.random, self.saw = world.random, world.weather.saw
+        self.random, self.saw = world.random, world.faults.saw
         world.scheduler.spawn(f"{name}.operator", self._live)
 
     def _live(self) -> None:
@@ -51,9 +51,9 @@ class Operator:
             standing = self.world.stores.consumers.consumer(FEED, self.name)
             if standing is None:
                 self._register("oldest")
-            elif not self.world.weather.rates["steer"]:
+            elif not self.world.faults.rates["steer"]:
                 self._heal(standing)
-            elif self.world.weather.strikes("steer"):
+            elif self.world.faults.strikes("steer"):
                 self._steer(standing, self.random.choice(_DEEDS))
 
     def _register(self, start: str) -> None:
@@ -128,6 +128,4 @@ class Operator:
                 ended.append(True)
 
         self.world.consume(body)
-        until = self.world.scheduler.now_ms + _LATER_MS
-        while not ended and self.world.scheduler.now_ms < until:
-            self.world.scheduler.sleep(20)
+        self.world.wait_for(ended.__len__, _LATER_MS, 20)

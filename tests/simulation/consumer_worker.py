@@ -97,7 +97,7 @@ class Worker:
 
     def __init__(self, world: World, consumer: str, name: str, ledger: Ledger) -> None:
         self.world, self.consumer, self.name, self.ledger = world, consumer, name, ledger
-        self.random, self.strikes, self.saw = world.random, world.weather.strikes, world.weather.saw
+        self.random, self.strikes, self.saw = world.random, world.faults.strikes, world.faults.saw
         self.sleep = world.scheduler.sleep
         world.scheduler.spawn(name, self._live)
 
@@ -175,10 +175,8 @@ class Worker:
             answers: list[Any] = []
             overtaken = fence is not None and not self.holds(fence)
             self.world.consume(partial(_answer, act, answers))
-            until = self.world.scheduler.now_ms + _ANSWER_MS
-            while not answers and self.world.scheduler.now_ms < until:
-                self.sleep(20)
-            if not answers or self.strikes("answer_to_worker_lost"):
+            answered = self.world.wait_for(answers.__len__, _ANSWER_MS, 20)
+            if not answered or self.strikes("answer_to_worker_lost"):
                 continue
             if isinstance(answers[0], TidingsError):
                 raise answers[0]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import checks
-from .functions import FEED
-from .model import Broken
-from .process import Process
-from .producer import Producer
-from .streams import StreamConsumer
-from .world import World
+from tests.simulation import checks
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken
+from tests.simulation.process import Process
+from tests.simulation.producer import Producer
+from tests.simulation.streams import StreamConsumer
+from tests.simulation.world import World
 
 OTHER: Final = "aside"
 RATES: Final = {
@@ -31,7 +31,7 @@ _TROUBLE_AFTER_MS = (0, 90_000)
 _RETRIES_MS = (100, 3_000)  # what a client of DynamoDB takes until it gives up
 
 
-class Several:
+class ThrottledFeed:
     """The feed in trouble, with a producer and a reader of its own."""
 
     def __init__(self, world: World) -> None:
@@ -48,19 +48,19 @@ class Several:
 
     def _refuses(self, process: Process, label: str, feed: object) -> bool:
         """Whether the store is throttled at this call; it takes its time to say so."""
-        if label == "state.write" and self.world.weather.strikes("busy"):
+        if label == "state.write" and self.world.faults.strikes("busy"):
             process.sleep(_TURN_MS)
         if not self._troubled or feed != OTHER or not label.startswith("log."):
             return False
         if self.world.random.random() >= RATES["throttled"]:
             return False
-        self.world.weather.saw("throttled")
+        self.world.faults.saw("throttled")
         process.delay(self.world.random.uniform(*_RETRIES_MS))
         return True
 
     def check_others(self) -> None:
         """
-        The weather is calm but for the trouble of one feed, which concerns nobody else.
+        Nothing fails but one feed, which concerns nobody else.
 
         Raises:
             Broken: it does.
@@ -74,6 +74,6 @@ class Several:
         self._troubled = False
 
 
-def begin(world: World) -> Several:
-    world.weather.add({**RATES, "lull": 0.0})
-    return Several(world)
+def begin(world: World) -> ThrottledFeed:
+    world.faults.add({**RATES, "lull": 0.0})
+    return ThrottledFeed(world)

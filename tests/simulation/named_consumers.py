@@ -1,8 +1,8 @@
 """
 Named consumers, whose log is given up as fast as it may be, and past the cap in spite of them.
 
-Several workers work for one, see `working`, an operator steers it, see `operating`, and a
-`Ledger` watches what is acknowledged.
+Several workers work for one (`consumer_worker`), an operator steers it (`consumer_operator`), and
+a `Ledger` watches what is acknowledged.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.model.feeds import Retention
 
+from tests.simulation.consumer_operator import Operator
+from tests.simulation.consumer_worker import Worker
 from tests.simulation.copies import YOUNG_MS
 from tests.simulation.functions import FEED
 from tests.simulation.ledger import NEVER, NOWHERE, Ledger, at_of
 from tests.simulation.model import PAGE_END, Broken
-from tests.simulation.operating import Operator
-from tests.simulation.working import Worker
 from tests.simulation.world import SWEEP_TIMEOUT_S, World
 
 CHAOS_MS: Final = (120_000, 150_000)
@@ -64,7 +64,7 @@ class Named:
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
-        self.ledger = Ledger(name, world.model, world.floor, world.weather)
+        self.ledger = Ledger(name, world.model, world.floor, world.faults)
         world.stores.consumers.watched[name] = self._changed
         self.back_ms = world.scheduler.now_ms  # when an operator put it back
         self._seen = NEVER  # where it stood when that was asked
@@ -101,7 +101,7 @@ class Named:
         young = bool(lost) and lost[0].at_ms > now - _CAP_MS + _SKEW_MS
         kept = self.world.stores.log.read(FEED, page - 1, 1)
         if needed - 1 == page and kept and kept[0].at_ms < now - 2 * _AGE_MS:
-            self.world.weather.saw("floor waited for a consumer")
+            self.world.faults.saw("floor waited for a consumer")
         if at != NOWHERE and max(needed, before) < page and young:
             raise Broken(f"the floor is {page}, and {self.name} stands at {standing.position}")
 
@@ -123,7 +123,7 @@ class Named:
 
 def begin(world: World) -> list[Named]:
     """Let workers consume, operators steer, and the log be given up under them."""
-    world.weather.add(RATES, LEADS_TO)
+    world.faults.add(RATES, LEADS_TO)
     world.machine.clocks.within(_SKEW_MS)
     found = [Named(world, f"n{at}") for at in range(world.random.randint(1, 3))]
 
@@ -138,11 +138,11 @@ def begin(world: World) -> list[Named]:
 
 def _retain(world: World) -> None:
     """Retention as it is, but so short that the floor follows the consumers, and the cap too."""
-    log, weather, now = world.stores.log, world.weather, world.scheduler
+    log, faults, now = world.stores.log, world.faults, world.scheduler
     while True:
         now.sleep(_TRIM_EVERY_MS)
         world.sleep_through_lull()
-        if weather.strikes("trim"):
+        if faults.strikes("trim"):
             world.trim(Retention(_AGE_MS, 0), _CAP_MS)
         before_ms = now.now_ms - YOUNG_MS
-        weather.saw("page expired", log.give_up(before_ms, lambda: weather.strikes("delete")))
+        faults.saw("page expired", log.give_up(before_ms, lambda: faults.strikes("delete")))

@@ -1,7 +1,7 @@
 """
-One run: chaos, then calm, then the question whether every promise was kept.
+One run of a seed: chaos, then calm, then the question whether every promise was kept.
 
-`tell` is the whole story of a seed. It returns what was seen or raises `Failed`.
+`run` returns what was seen or raises `Failed`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Protocol
 
 from tidings.core.websocket.session import State
 
@@ -19,24 +18,22 @@ from tests.simulation import (
     checks,
     clocks,
     copies,
-    late_frames,
-    listening,
-    named,
-    raised,
+    listeners,
+    named_consumers,
     relays,
-    several,
     syncs,
+    throttled_feed,
     volume,
 )
 from tests.simulation.consumer import Consumer
+from tests.simulation.faults import LEADS_TO, Faults
 from tests.simulation.functions import FEED
-from tests.simulation.history import History
 from tests.simulation.model import Broken
 from tests.simulation.parts import SOUND, Parts, bounds
+from tests.simulation.process import History
 from tests.simulation.producer import Producer, beacon
-from tests.simulation.sockets import SocketClient
+from tests.simulation.sockets import SocketClient, late_frames
 from tests.simulation.streams import StreamConsumer
-from tests.simulation.weather import LEADS_TO, Faults
 from tests.simulation.world import MINUTE_MS, World
 
 _SETTLE_MS = 4 * MINUTE_MS + 1_000  # leases run out, three sweeps pick up what is left
@@ -45,6 +42,12 @@ _CHAOS_MS = (60_000, 120_000)
 _LULL_HOURS = (2, 9, 27, 40)
 _REOPEN_MS = 10_000
 _WORK_MS = 60_000  # within that a consumer that was put far back has done something
+_BOUNDS = {
+    "listeners": listeners.PAGES,
+    "consumers": named_consumers.BOUNDS,
+    "relays": relays.BOUNDS,
+    "feeds": throttled_feed.BOUNDS,
+}
 # Then no sweep may be needed any more; two clocks make a hole a minute younger.
 _BEACON_MS = 100_000
 
@@ -52,12 +55,10 @@ _BEACON_MS = 100_000
 @dataclass(frozen=True)
 class Plan:
     """
-    *sweeps* off takes the safety net away; *clear* takes the faults away; *copies* adds
-    consumers that copy, see `copies`, and *archive* beside it what they go on from, see
-    `archives`; *syncs* adds plans and their corrections, see `syncs`; *listeners* adds listeners,
-    see `listening`; *consumers* named ones, see `named`; *relays* feeds that copy this one, see
-    `relays`; *frames* such that come late, see `late_frames`; *raised* a longer retention beside
-    *copies*, see `raised`.
+    *sweeps* off takes the safety net away; *clear* takes the faults away, and *without* some of
+    them. The others add something, which the module of that name describes: *consumers* those of
+    `named_consumers`, *feeds* a `throttled_feed`, *frames* the late ones of `sockets`, *archive*
+    and *raised* an archive and a longer retention beside *copies*.
     """
 
     seed: int
@@ -88,11 +89,9 @@ class Outcome:
 
     fired: Counter[str]
     expected: frozenset[str]
-    pages: int
     acknowledged: int
     unknown: int
     events: int
-    connections: int
     steps: int
     history: History
 
@@ -105,17 +104,11 @@ class Failed(Exception):
         super().__init__(f"seed {plan.seed}: {reason}")
 
 
-class Checked(Protocol):
-    """Somebody who knows whether all that was promised was kept."""
-
-    def check(self) -> None: ...
-
-
-class Story:
+class Run:
     def __init__(self, plan: Plan, parts: Parts) -> None:
         random = Random(plan.seed)
-        self.weather = Faults(random, clear=plan.clear, without=plan.without)
-        self.world = world = World(random, self.weather, parts)
+        self.faults = Faults(random, clear=plan.clear, without=plan.without)
+        self.world = world = World(random, self.faults, parts)
         world.sweeps = plan.sweeps
         if plan.seed % 3:
             world.functions.keep_departures()
@@ -128,17 +121,10 @@ class Story:
         self._settle_ms = _SETTLE_MS
         self._begin_copies(plan)
         self.syncs = syncs.begin(world) if plan.syncs else []
-        self.listeners = listening.begin(world, parts.buffer) if plan.listeners else []
-        self._begin_named(plan)
+        self.listeners = listeners.begin(world, parts.buffer) if plan.listeners else []
+        self._begin_consumers(plan)
         self._begin_feeds(plan)
-        self._begin_relays(plan)
-        if plan.clocks:
-            self.weather.add({**clocks.RATES, "deploy": 0.0})
-            self._settle_ms += clocks.WILD_MS_MAX
-        if plan.frames:
-            late_frames.begin(self.world)
-        if plan.is_plain:
-            self.weather.add({}, LEADS_TO)
+        self._begin_faults(plan)
 
     def _begin_copies(self, plan: Plan) -> None:
         if plan.copies:
@@ -148,29 +134,36 @@ class Story:
             self.producers, consumers = copies.begin(self.world)
             self.streams = [*self.streams[:1], *consumers]
         if plan.raised:
-            self._lull_hours = raised.LULL_HOURS
-            raised.begin(self.world)
+            self._lull_hours = copies.RAISED_LULL_HOURS
+            copies.raise_retention(self.world)
 
-    def _begin_named(self, plan: Plan) -> None:
-        self.named = named.begin(self.world) if plan.consumers else []
+    def _begin_consumers(self, plan: Plan) -> None:
+        self.named = named_consumers.begin(self.world) if plan.consumers else []
         if self.named:
-            self._chaos_ms = named.CHAOS_MS
+            self._chaos_ms = named_consumers.CHAOS_MS
         if plan.volume:
             self.producers.append(volume.begin(self.world))
             self._lull_hours = volume.LULL_HOURS
 
     def _begin_feeds(self, plan: Plan) -> None:
-        self.several = several.begin(self.world) if plan.feeds else None
-        if self.several:
-            self.producers.append(self.several.producer)
-            self.streams.append(self.several.stream)
-
-    def _begin_relays(self, plan: Plan) -> None:
+        self.throttled = throttled_feed.begin(self.world) if plan.feeds else None
+        if self.throttled:
+            self.producers.append(self.throttled.producer)
+            self.streams.append(self.throttled.stream)
         self.relays = relays.begin(self.world) if plan.relays else None
         if self.relays:
             self._chaos_ms = relays.CHAOS_MS
 
-    def tell(self) -> None:
+    def _begin_faults(self, plan: Plan) -> None:
+        if plan.clocks:
+            self.faults.add({**clocks.RATES, "deploy": 0.0})
+            self._settle_ms += clocks.WILD_MS_MAX
+        if plan.frames:
+            late_frames(self.world)
+        if plan.is_plain:
+            self.faults.add({}, LEADS_TO)
+
+    def run(self) -> None:
         if self.world.sweeps:
             self._storms()
         else:
@@ -179,7 +172,7 @@ class Story:
 
     def _storms(self) -> None:
         self._chaos()
-        if self.weather.strikes("lull"):
+        if self.faults.strikes("lull"):
             hours = self.random.choice(self._lull_hours)
             self.world.lull(hours)
             self._deploys(hours * 60 * MINUTE_MS)
@@ -195,18 +188,18 @@ class Story:
                 self.world.scheduler.after(delay, producer.start)
             self.world.scheduler.run(_BURST_MS)
             checks.check_followers(self.world, FEED)
-        self.weather.calm()
+        self.faults.calm()
         self.world.scheduler.run(_BEACON_MS)
 
     def settle(self) -> None:
         """Calm, until all that must heal has healed; then one more request, without sweeps."""
-        self.weather.calm()
+        self.faults.calm()
         if self.relays:
             self.relays.calm()
         self.world.scheduler.run(self._settle_ms)
-        if self.several:
-            self.several.check_others()
-            self.several.end()
+        if self.throttled:
+            self.throttled.check_others()
+            self.throttled.end()
             self.world.scheduler.run(self._settle_ms)
         if self.relays:
             self.relays.check_promotion()
@@ -233,7 +226,7 @@ class Story:
 
     def _deploys(self, within_ms: int) -> None:
         """Other settings, at some moment."""
-        if self.weather.strikes("deploy"):
+        if self.faults.strikes("deploy"):
             delay = self.random.uniform(0, within_ms)
             self.world.scheduler.after(delay, self.world.deployment.deploy)
 
@@ -246,11 +239,9 @@ class Story:
             checks.check_state(self.world, feed)
             checks.check_departures(self.world, feed)
         archives.check(self.world)
-        checked: tuple[Checked, ...] = (*self.syncs, *self.listeners, *self.named)
-        for each in checked:
-            each.check()
-        if self.relays:
-            self.relays.check()
+        for each in (*self.syncs, *self.listeners, *self.named, self.relays):
+            if each:
+                each.check()
         self._check_consumers()
 
     def _check_consumers(self) -> None:
@@ -265,7 +256,7 @@ class Story:
             self._check_doubt(stream.consumer)
 
     def _check_doubt(self, consumer: Consumer) -> None:
-        """In clear weather nobody is told of a leave to be sure."""
+        """Without faults nobody is told of a leave to be sure."""
         if self.clear and consumer.doubtful:
             raise Broken(f"{consumer.name} was told of {consumer.doubtful} that left nothing")
 
@@ -279,45 +270,45 @@ class Story:
         client.consumer.check()
 
 
-def tell(plan: Plan, parts: Parts = SOUND) -> Outcome:
+def run(plan: Plan, parts: Parts = SOUND) -> Outcome:
     """
     Run the seed of *plan*.
 
     Raises:
         Failed: a promise was broken, or the code under test raised what it must not.
     """
-    others = listening.PAGES if plan.listeners else named.BOUNDS if plan.consumers else {}
-    others |= relays.BOUNDS if plan.relays else several.BOUNDS if plan.feeds else {}
+    others: dict[str, int] = {}
+    for added, values in _BOUNDS.items():
+        others |= values if getattr(plan, added) else {}
     small = plan.seed % 2 == 1
     with parts.around(), bounds(small=small, few_buckets=plan.copies, others=others):
-        story = Story(plan, parts)
-        machine = story.world.machine
+        made = Run(plan, parts)
+        machine = made.world.machine
         try:
-            story.tell()
+            made.run()
         except (Exception, Broken) as error:
             reason = f"{type(error).__name__}: {error}"
             raise Failed(plan, reason, machine.history) from error
         finally:
             machine.scheduler.close()
-    return _outcome(story)
+    return _outcome(made)
 
 
-def _outcome(story: Story) -> Outcome:
-    consumers = [client.consumer for client in story.sockets]
-    consumers += [stream.consumer for stream in story.streams]
-    story.weather.saw("leave was told", sum(consumer.leaves for consumer in consumers))
-    story.weather.saw("leave in doubt", sum(consumer.doubtful for consumer in consumers))
-    story.weather.saw("reset was told", sum(consumer.resets for consumer in consumers))
-    story.weather.saw("row was told", sum(consumer.rows for consumer in consumers))
-    story.weather.saw("event was repeated", sum(consumer.repeats for consumer in consumers))
+def _outcome(made: Run) -> Outcome:
+    consumers = [client.consumer for client in made.sockets]
+    consumers += [stream.consumer for stream in made.streams]
+    for consumer in consumers:
+        made.faults.saw("leave was told", consumer.leaves)
+        made.faults.saw("leave in doubt", consumer.doubtful)
+        made.faults.saw("reset was told", consumer.resets)
+        made.faults.saw("row was told", consumer.rows)
+        made.faults.saw("event was repeated", consumer.repeats)
     return Outcome(
-        fired=story.weather.fired,
-        expected=frozenset(story.weather.expected),
-        pages=story.world.model.frontier,
-        acknowledged=sum(len(producer.acknowledged) for producer in story.producers),
-        unknown=sum(len(producer.unknown) for producer in story.producers),
+        fired=made.faults.fired,
+        expected=frozenset(made.faults.expected),
+        acknowledged=sum(len(producer.acknowledged) for producer in made.producers),
+        unknown=sum(len(producer.unknown) for producer in made.producers),
         events=sum(consumer.events for consumer in consumers),
-        connections=sum(client.connections for client in story.sockets),
-        steps=story.world.scheduler.steps,
-        history=story.world.machine.history,
+        steps=made.world.scheduler.steps,
+        history=made.world.machine.history,
     )

@@ -14,11 +14,11 @@ from typing import Any, Final
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core.settings.resources import Resource
 
-from tests.simulation.calling import Caller
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
 from tests.simulation.producer import TYPES
+from tests.simulation.sockets import Caller
 from tests.simulation.world import World
 
 RATES: Final = {"dawdle": 0.05}  # a listener does something else for a while
@@ -67,7 +67,7 @@ class ListenerClient(Caller):
             self.world.sleep_through_lull()
             if self._connect() and self._registered() and self._bootstrapped():
                 self.live = True
-                self.world.weather.saw("listener went live")
+                self.world.faults.saw("listener went live")
                 self._stay()
             self._leave("begins again")
             self.world.scheduler.sleep(self.world.random.uniform(100, 3_000))
@@ -97,10 +97,7 @@ class ListenerClient(Caller):
             answers.append(([json.loads(each) for each in page.objects], page.after))
 
         self.world.machine.start("browse", _BROWSE_TIMEOUT_S, browse)
-        until = self.world.scheduler.now_ms + _PAGE_MS
-        while not answers and self.world.scheduler.now_ms < until:
-            self.world.scheduler.sleep(20)
-        return answers[0] if answers else None
+        return answers[0] if self.world.wait_for(answers.__len__, _PAGE_MS, 20) else None
 
     def _stay(self) -> None:
         """Handle items, until the connection ends or something else is wanted."""
@@ -109,16 +106,16 @@ class ListenerClient(Caller):
             text = self.buffer.take()
             if text is not None:
                 self._fetch(json.loads(text))
-            dawdles = world.weather.strikes("dawdle")
+            dawdles = world.faults.strikes("dawdle")
             world.scheduler.sleep(world.random.uniform(*(_DAWDLE_MS if dawdles else _FETCH_MS)))
             if world.in_lull or (text is None and world.random.random() < _PING and self._dead()):
                 return
 
     def _dead(self) -> bool:
         """It hangs up, is gone, or the feed does not answer it."""
-        if self.world.weather.strikes("hang_up"):
+        if self.world.faults.strikes("hang_up"):
             return True
-        if self.world.weather.strikes("vanish"):
+        if self.world.faults.strikes("vanish"):
             self._vanish()
             return True
         self._ponged = False
@@ -151,9 +148,9 @@ class ListenerClient(Caller):
     def _take(self, item: dict[str, Any], text: str) -> None:
         if item["changeKind"]["resource"] != self.kind:
             raise Broken(f"{self.name} was told of {item}, which it did not register for")
-        self.world.weather.saw("item was told")
+        self.world.faults.saw("item was told")
         if not self.buffer.put(text):
-            self.world.weather.saw(f"buffer overflowed {self._when()}")
+            self.world.faults.saw(f"buffer overflowed {self._when()}")
             self._leave("overflows")
 
     def _when(self) -> str:
@@ -170,7 +167,7 @@ class ListenerClient(Caller):
 
 def begin(world: World, buffer: type[MemoryBuffer]) -> list[ListenerClient]:
     """Every type is a resource from the start."""
-    world.weather.add(RATES, LEADS_TO)
+    world.faults.add(RATES, LEADS_TO)
     functions = world.functions
     resources = tuple(Resource(name, SUBS, f"/{name}") for name in TYPES)
     for profiles in (functions.profiles, functions.before):

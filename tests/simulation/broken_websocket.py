@@ -1,4 +1,4 @@
-"""Listeners with one rule taken out."""
+"""Listeners, deliveries and a client of theirs, with one rule taken out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidings.client.listen.buffers import MemoryBuffer
+from tidings.core import limits
 from tidings.core.followers.follower import PUSH, STATE
 from tidings.core.log.stores import Checkpoints
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.send import Delivery
 from tidings.core.websocket.stores import Sockets
+
+from tests.simulation.parts import instead
+from tests.simulation.sockets import SocketClient
 
 
 @dataclass
@@ -65,3 +70,22 @@ class DroppingBuffer(MemoryBuffer):
     def put(self, item: str) -> bool:
         super().put(item)
         return True
+
+
+def _again(self: Delivery, connection_id: str, message: str) -> Outcome:
+    """What was not answered is sent again, as if it could not arrive any more."""
+    outcome = self.sockets.send(connection_id, message)
+    for _ in range(limits.SEND_ATTEMPTS_MAX - 1):
+        if outcome not in (Outcome.BUSY, Outcome.UNKNOWN):
+            break
+        outcome = self.sockets.send(connection_id, message)
+    return outcome
+
+
+def _whatever(self: SocketClient, id: str, name: str) -> bool:
+    """The client handles whatever comes, however late."""
+    return True
+
+
+repeats_all = instead(Delivery, "_send", _again)
+takes_all = instead(SocketClient, "_ascends", _whatever)

@@ -9,7 +9,7 @@ from tests.contract.stores import Stores
 NOW = 4_102_444_700_000  # in 2100: an engine deletes what has expired while a test looks
 
 
-class CountersContract:
+class TestCounters:
     def test_a_new_feed_has_counted_nothing(self, stores: Stores, feed: str) -> None:
         """All zeros, and no feed sees another one's counts."""
         stores.tallies.refuse(f"{feed}-other")

@@ -45,7 +45,7 @@ RATES: Final = {
     "deploy": 0.6,  # other settings come while functions run, once in each chaos and lull
     "lull": 1.0,  # hours pass: retention trims, pages and tombstones expire
 }
-# What clients do without being broken; on in clear weather too, off only when it is calm.
+# What clients do without being broken; on without faults too, off only when it is calm.
 MANNERS: Final = {
     "hang_up": 0.08,  # a consumer disconnects and resumes
     "absent": 0.05,  # a consumer is away for the rest of the storm, and through a lull
