@@ -9,8 +9,6 @@ import pytest
 
 from tests.changeagent.client import Beside, Changes
 
-pytestmark = pytest.mark.java
-
 
 @pytest.fixture
 def some(changes: Changes) -> list[int]:

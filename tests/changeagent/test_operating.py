@@ -30,7 +30,6 @@ def config(changes: Changes, body: str | None = None, kind: str = "application/y
     return ask(changes.port, "PUT", path, {"content-type": kind}, body.encode())
 
 
-@pytest.mark.java
 @pytest.mark.parametrize(
     ("kind", "body", "status"),
     [
@@ -51,7 +50,6 @@ def test_A33_health_is_marked_by_a_form(
     assert ask(shared.port, "GET", "/health").body == b"ok"
 
 
-@pytest.mark.java
 def test_A38_the_configuration_is_yaml(changes: Changes) -> None:
     """All keys; a PUT answers the new one; durations that are left out stay, the rest goes."""
     first = config(changes)
@@ -80,7 +78,6 @@ def test_A38_the_configuration_is_yaml(changes: Changes) -> None:
     assert (rest["electionTimeout"], rest["minPurgeDuration"]) == ("10m0s", "1h0m0s")
 
 
-@pytest.mark.java
 @pytest.mark.parametrize(
     ("body", "error"),
     [
@@ -105,7 +102,6 @@ def test_A38_A39_a_wrong_configuration_changes_nothing(
     assert config(changes).body == before
 
 
-@pytest.mark.java
 def test_A38_only_yaml_is_read(changes: Changes) -> None:
     """415 without a body; what is no YAML at all is 400."""
     answer = config(changes, "{}", "application/json")
@@ -129,7 +125,6 @@ def asked_as(changes: Changes, user: str, password: str) -> Answer:
     return ask(changes.port, "GET", changes.path, {"authorization": f"Basic {pair}"})
 
 
-@pytest.mark.java
 def test_A35_A36_A37_users_come_from_an_htpasswd_file(
     twin: Server, changes: Changes, tmp_path: Path
 ) -> None:
@@ -158,7 +153,6 @@ def test_A35_A36_A37_users_come_from_an_htpasswd_file(
     assert asked_as(changes, "bar", "other").status == 401
 
 
-@pytest.mark.java
 @pytest.mark.parametrize("prefix", ["", "/foo"])
 def test_A40_links_are_absolute_and_honour_the_prefix(shared: Changes, prefix: str) -> None:
     """Below a prefix everything is served too, and every link of the root leads somewhere."""
@@ -195,7 +189,6 @@ def test_A42_whatever_is_in_flight_ends_within_a_minute() -> None:
     assert max(longest_s, waiting_s) <= DRAIN_S
 
 
-@pytest.mark.java
 def test_the_cluster_is_told_as_it_is(shared: Changes) -> None:
     """One member, which nobody adds or removes by request."""
     here = f"127.0.0.1:{shared.port}"
@@ -215,7 +208,6 @@ def test_the_cluster_is_told_as_it_is(shared: Changes) -> None:
         assert answer.status == 501 and "change of the deployment" in answer.body.decode()
 
 
-@pytest.mark.java
 def test_diagnostics_tell_the_log_and_the_sandbox(shared: Changes) -> None:
     """The one member leads; of a machine nothing but the sandbox that answers is known."""
     number = shared.post("x")
@@ -231,7 +223,6 @@ def test_diagnostics_tell_the_log_and_the_sandbox(shared: Changes) -> None:
     assert ask(shared.port, "GET", "/diagnostics/nope").status == 404
 
 
-@pytest.mark.java
 @pytest.mark.parametrize(
     ("method", "path"),
     [("PUT", "/feeds/main/config"), ("PUT", "/health"), ("DELETE", "/cluster/members/1")],

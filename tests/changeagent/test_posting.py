@@ -12,8 +12,6 @@ from tidings.core import limits
 from tests.changeagent.client import Changes
 from tests.oplog.feed import ask
 
-pytestmark = pytest.mark.java
-
 
 def test_A01_a_change_is_answered_with_its_id(changes: Changes) -> None:
     """200, JSON, and the id alone."""

@@ -11,13 +11,11 @@ from typing import Any
 import httpx
 import pytest
 from tidings.client.produce.post import Poster
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.conformance.listeners import Heard
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
-
-pytestmark = pytest.mark.java
 
 SEED = 11
 REQUESTS = 60
@@ -29,29 +27,29 @@ ROUNDS = 6
 
 
 @pytest.fixture
-def twin() -> Iterator[Twin]:
-    with Twin() as running:
+def host() -> Iterator[Server]:
+    with Server() as running:
         yield running
 
 
-def test_each_consumer_hears_exactly_what_matches_its_filter(twin: Twin) -> None:
+def test_each_consumer_hears_exactly_what_matches_its_filter(host: Server) -> None:
     """By type over SSE, by type and parents over WebSocket: the matching sequence, no more."""
     choose = random.Random(SEED)
     by_type = Consumer(
-        consumers.raw_sse(twin.url, BEFORE_THE_FIRST, {"types": "video,channel"}), _is_end
+        consumers.raw_sse(host.url, BEFORE_THE_FIRST, {"types": "video,channel"}), _is_end
     )
     by_both = Consumer(
         consumers.client(
-            twin.url,
+            host.url,
             BEFORE_THE_FIRST,
-            ws_url=twin.ws_url,
+            ws_url=host.ws_url,
             types=["video"],
             parents=["user/ann", "user/a,b"],
         ),
         _is_end,
     )
     posted: list[tuple[str, dict[str, Any]]] = []
-    with Poster(twin.url) as poster:
+    with Poster(host.url) as poster:
         for number in range(REQUESTS):
             batch = [_operation(choose, number, slot) for slot in range(choose.randint(1, 9))]
             posted += zip(poster.post(batch), batch, strict=True)
@@ -69,14 +67,14 @@ def test_each_consumer_hears_exactly_what_matches_its_filter(twin: Twin) -> None
     assert len(heard_by_both) > REQUESTS / 4, "the filter hardly matched anything"
 
 
-def test_a_request_retried_at_the_same_time_is_appended_once(twin: Twin) -> None:
+def test_a_request_retried_at_the_same_time_is_appended_once(host: Server) -> None:
     """Eight senders of one Idempotency-Key at the same moment get the same ids of one page."""
     answers = []
     for number in range(ROUNDS):
         batch = [{"event": "insert", "type": "thing", "id": f"{number}-{at}"} for at in range(3)]
-        answers.append(_all_at_once(twin.url, f"key {number}", batch))
-    httpx.post(twin.url, json=END, timeout=30).raise_for_status()
-    log = consumers.log_from(twin.url, BEFORE_THE_FIRST, _is_end)
+        answers.append(_all_at_once(host.url, f"key {number}", batch))
+    httpx.post(host.url, json=END, timeout=30).raise_for_status()
+    log = consumers.log_from(host.url, BEFORE_THE_FIRST, _is_end)
 
     for found in answers:
         assert len({tuple(ids) for ids in found}) == 1, found

@@ -5,9 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.triton.wire import ChangeFeed, item, until, v1
-
-pytestmark = pytest.mark.java
+from tests.oplog.wire import until
+from tests.triton.wire import ChangeFeed, item, v1
 
 
 def test_F01_the_resources_are_listed(feed: ChangeFeed) -> None:

@@ -16,8 +16,9 @@ import pytest
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
+from tests.oplog.wire import PATIENCE_S, until
 from tests.triton.publisher import Peer, Publisher
-from tests.triton.wire import PATIENCE_S, ChangeFeed, item, until
+from tests.triton.wire import ChangeFeed, item
 
 FOLDER = Path(__file__).parents[2] / "client/javascript"
 # Runs a listener and keeps what it hears in `heard`, names of items, else kinds of signals.
@@ -131,7 +132,6 @@ def test_F40_an_overflow_in_a_browser(
 
 
 @pytest.mark.browser
-@pytest.mark.java
 def test_F37_F39_a_feed_in_a_browser(page: chromium.Page, feed: ChangeFeed, files: str) -> None:
     """What was there, by the feed's own route, and what happens then, from another origin."""
     feed.publish(item("x1", "a", resource="own"))

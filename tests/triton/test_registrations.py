@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.triton.wire import ITEM, REGISTRATION, ChangeFeed, item, until, v1
-
-pytestmark = pytest.mark.java
+from tests.oplog.wire import until
+from tests.triton.wire import ITEM, REGISTRATION, ChangeFeed, item, v1
 
 VM = {"resource": "vm", "subResources": ["nic", "alias"], "bootstrapRoute": "/vms"}
 NETWORK = {
