@@ -17,8 +17,6 @@ from tidings.client import Poster
 from tidings.core.model import cursors
 from tidings.server.running import Server
 
-pytestmark = pytest.mark.java
-
 PATIENCE_S = 40.0  # a restart of the feed and the longest wait of a client
 QUIET_S = 1.5  # what has not come by then is not on its way
 PASSWORD, OTHER = "correct horse", "battery staple"

@@ -12,8 +12,6 @@ from tidings.server.running import Server
 from tests.oplog.feed import Feed, ask, op, said
 from tests.oplog.wire import JSON, STREAM, Answer, Connection, Listener
 
-pytestmark = pytest.mark.java
-
 OPLOGS_HEADERS = {
     "server": f"tidings/{VERSION}",
     "cache-control": "no-cache, no-store, must-revalidate",

@@ -19,8 +19,6 @@ from tests.hosts import wanted
 from tests.oplog.feed import ask, op
 from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Answer, Connection, until
 
-pytestmark = pytest.mark.java
-
 READ, INGEST, WRONG = "read: password", "ingest password", "a wrong password"
 
 

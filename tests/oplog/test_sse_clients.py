@@ -21,8 +21,6 @@ from websockets.sync.client import ClientConnection
 from tests.client import chromium
 from tests.oplog.feed import Feed, op
 
-pytestmark = pytest.mark.java
-
 HOSTILE = "<é&\u2028\u0085>\r\n\\"  # line ends of every kind must stay inside one data line
 PATIENCE_S = 30.0
 COUNT = 1200  # more than one page holds, and more than one chunk
