@@ -42,9 +42,9 @@ def test_a_history_arrives_whole_over_lines_that_break(repository: Path, tmp_pat
     expected = histories.files(repository)
     with (
         Server(data=tmp_path / "data") as host,
-        cutting(host.url, SEED, life_max_s=0.5) as producing,
-        cutting(host.url, SEED + 1, life_max_s=1.0) as streaming,
-        cutting(host.url, SEED + 2, life_max_s=SOCKET_LIFE_MAX_S) as pushing,
+        cutting(host.port, SEED, life_max_s=0.5) as producing,
+        cutting(host.port, SEED + 1, life_max_s=1.0) as streaming,
+        cutting(host.port, SEED + 2, life_max_s=SOCKET_LIFE_MAX_S) as pushing,
     ):
         by_client = Consumer(
             consumers.client(pushing.url, BEFORE_THE_FIRST, ws_url=pushing.ws_url), _is_end
