@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,17 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.client.produce.post import Poster
 from tidings.server.running import Server
 
 from tests.conformance.listeners import Heard
 from tests.e2e import consumers
-from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
+from tests.e2e.consumers import BEFORE_THE_FIRST
 
-SEED = 11
-REQUESTS = 60
-TYPES = ("video", "user", "channel")
-PARENTS = ("user/ann", "user/bob", "repo/x y", "user/a,b")
 END = {"event": "insert", "type": "video", "id": "end", "parents": ["user/ann"]}
 AT_ONCE = 8
 ROUNDS = 6
@@ -30,41 +24,6 @@ ROUNDS = 6
 def host() -> Iterator[Server]:
     with Server() as running:
         yield running
-
-
-def test_each_consumer_hears_exactly_what_matches_its_filter(host: Server) -> None:
-    """By type over SSE, by type and parents over WebSocket: the matching sequence, no more."""
-    choose = random.Random(SEED)
-    by_type = Consumer(
-        consumers.raw_sse(host.url, BEFORE_THE_FIRST, {"types": "video,channel"}), _is_end
-    )
-    by_both = Consumer(
-        consumers.client(
-            host.url,
-            BEFORE_THE_FIRST,
-            ws_url=host.ws_url,
-            types=["video"],
-            parents=["user/ann", "user/a,b"],
-        ),
-        _is_end,
-    )
-    posted: list[tuple[str, dict[str, Any]]] = []
-    with Poster(host.url) as poster:
-        for number in range(REQUESTS):
-            batch = [_operation(choose, number, slot) for slot in range(choose.randint(1, 9))]
-            posted += zip(poster.post(batch), batch, strict=True)
-        posted += zip(poster.post([END]), [END], strict=True)
-    heard_by_type, heard_by_both = by_type.done(), by_both.done()
-
-    assert [heard.id for heard in heard_by_type] == [
-        event_id for event_id, operation in posted if operation["type"] in ("video", "channel")
-    ]
-    assert [heard.id for heard in heard_by_both] == [
-        event_id
-        for event_id, operation in posted
-        if operation["type"] == "video" and {"user/ann", "user/a,b"} & set(operation["parents"])
-    ]
-    assert len(heard_by_both) > REQUESTS / 4, "the filter hardly matched anything"
 
 
 def test_a_request_retried_at_the_same_time_is_appended_once(host: Server) -> None:
@@ -98,15 +57,6 @@ def _all_at_once(url: str, key: str, batch: list[dict[str, Any]]) -> list[list[s
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(send, range(AT_ONCE)))
-
-
-def _operation(choose: random.Random, number: int, slot: int) -> dict[str, Any]:
-    return {
-        "event": choose.choice(["insert", "update", "delete"]),
-        "type": choose.choice(TYPES),
-        "id": f"{number}-{slot}",
-        "parents": choose.sample(PARENTS, choose.randint(0, 3)),
-    }
 
 
 def _is_end(heard: Heard) -> bool:

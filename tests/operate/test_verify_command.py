@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from tidings.core.state.rows import Row
 from tidings.local.running import Twin
 from tidings.operate.state_target import StateTarget, find
 
+from tests.client.command import TIDINGS
 from tests.oplog.feed import Feed, op
 from tests.oplog.wire import until
 
@@ -225,9 +225,7 @@ def test_a_rebuild_may_be_killed(kept: Kept) -> None:
     lost = [Difference(Kind.ALIEN, row.bucket, row.key, row, None) for row in rows.values()]
     assert all(kept.target.states().repair(kept.name, lost))
     where = ["--feed", kept.name, "--endpoint-url", kept.twin.dynamodb_url]
-    with subprocess.Popen(
-        [sys.executable, "-m", "tidings.client.cli.main", "rebuild", *where]
-    ) as run:
+    with subprocess.Popen([*TIDINGS, "rebuild", *where]) as run:
         until(lambda: run.poll() is not None or bool(kept.find(*names[:99])))
         run.kill()
 

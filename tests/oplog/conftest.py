@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tidings.server.running import Server
 
+from tests.core.scene import Scene
 from tests.hosts import wanted
 from tests.oplog.feed import Feed
 from tests.oplog.wire import Ended
@@ -71,3 +72,9 @@ def feed(twin: Server, spare: Iterator[str]) -> Feed:
 def shared(twin: Server) -> Feed:
     """One for tests that mind nobody else's operations."""
     return Feed(twin.port, SHARED)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A feed in memory, of its own for each test."""
+    return Scene()

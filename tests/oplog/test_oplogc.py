@@ -124,17 +124,3 @@ def test_O49_every_position_in_a_replication_resumes(feed: Feed, tmp_path: Path)
     assert seen.count("reset") == 1
     assert seen[-1] == "live"
     assert {f"x{number}" for number in range(12)} <= set(seen)
-
-
-def test_O55_filters_as_oplogc_sends_them(feed: Feed, tmp_path: Path) -> None:
-    """Parents first, commas and slashes as they are."""
-    feed.post(op("x1", parents=["user/a"]), op("x2", parents=["user/b"]), op("x3"))
-    feed.settle()
-    consumer = _consumer(feed, tmp_path, "1", types="video,other", parents="user/a,user/z")
-    rows = []
-    for event in consumer.connection():
-        rows.append(event)
-        if event.name == "live":
-            break
-
-    assert _names(rows) == ["insert x1", "live"]

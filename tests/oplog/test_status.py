@@ -97,15 +97,3 @@ def test_O65_nothing_of_the_machine_is_told(feed: Feed) -> None:
     beside = ["feed", "feeds", "head", "frontier", "floor", "followers", "time", "source"]
     assert list(json.loads(text)) == [*TEN, *beside]
     assert not re.search(r"cmdline|memstats|python|password|TIDINGS|AWS|tidings-|/home|/tmp", text)
-
-
-def test_health_is_told_in_one_word(feed: Feed) -> None:
-    """It says that somebody answers."""
-    answer = ask(feed.port, "GET", "/health")
-
-    assert (answer.status, answer.body) == (200, b"ok")
-
-
-def test_an_unknown_feed_has_no_status(feed: Feed) -> None:
-    """As everywhere else."""
-    assert ask(feed.port, "GET", "/feeds/nope/status").status == 404

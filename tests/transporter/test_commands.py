@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli.main import main
 
+from tests.client.command import TIDINGS
 from tests.oplog.wire import until
 from tests.transporter.pipe import Pipe, Store
 
-TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
 WHY = ("--why", "a test", "--by", "ann")
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,18 +44,10 @@ RUN = """
 """
 
 
-class _Files(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
-
-
 @pytest.fixture(scope="module")
 def files() -> Iterator[str]:
-    serve = functools.partial(_Files, directory=str(FOLDER))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with chromium.files(FOLDER) as origin:
+        yield origin
 
 
 @pytest.fixture(scope="module")

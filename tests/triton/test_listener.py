@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from tidings.client.listen.messages import (
     Signal,
 )
 
+from tests.client.command import TIDINGS
 from tests.oplog.wire import until
 from tests.triton.publisher import ROUTE, Peer, Publisher
 from tests.triton.wire import ChangeFeed, item
@@ -280,7 +280,7 @@ def test_F42_snoop_prints_what_matches(feed: ChangeFeed) -> None:
 
 def test_F42_snoop_in_a_shell(feed: ChangeFeed) -> None:
     """As an operator runs it: items come as they are published, others do not."""
-    command = [sys.executable, "-m", "tidings.client.cli.main", "snoop", "-r", "vm", "-s", "nic"]
+    command = [*TIDINGS, "snoop", "-r", "vm", "-s", "nic"]
     url = ["--url", f"http://127.0.0.1:{feed.port}", "--feed", feed.name]
     with subprocess.Popen([*command, *url], stdout=subprocess.PIPE, text=True) as snoop:
         assert snoop.stdout is not None

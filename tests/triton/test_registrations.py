@@ -120,13 +120,6 @@ def test_F10_a_browser_says_the_version_in_the_address(feed: ChangeFeed) -> None
         assert socket.hear() == {"bootstrapRoutes": [VM]}
 
 
-def test_F10_a_payload_is_known_where_nothing_else_tells(feed: ChangeFeed) -> None:
-    """On the address of all WebSockets, without a header: the first version, of the feed main."""
-    with feed.connected(path="/ws") as socket:
-        socket.say(v1("elsewhere"))
-        assert socket.hear() == VM
-
-
 def test_F21_later_texts_are_ignored(feed: ChangeFeed) -> None:
     """Whatever they are, but for a ping, which is answered; items come as before."""
     with feed.registered(v1()) as socket:
