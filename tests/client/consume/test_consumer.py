@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.client import AccessDenied, Consumer, Delivery, Lost, Refused, WrongState, WrongUrl
+from tidings.client import AccessDenied, Consumer, Delivery, Refused, WrongState, WrongUrl
 from tidings.client.consume.follow import Transport
 
 from tests.client.fake_feed import Running
@@ -328,11 +328,3 @@ def test_imported_when_used() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert shown.stdout.splitlines() == ["[]", "[]", "['asyncio']", "False"]
-
-
-def test_lost_is_an_error_of_the_client() -> None:
-    """One base class catches them all."""
-    from tidings.client import ClientError
-
-    assert issubclass(Lost, ClientError)
-    assert issubclass(AccessDenied, Refused)
