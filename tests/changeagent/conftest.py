@@ -1,4 +1,4 @@
-"""One twin for every row of changeagent's contract, and a feed of its own for each test."""
+"""One host for every row of changeagent's contract, and a feed of its own for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A machine that dies: a whole host killed under load, again and again, over one data folder."""
+"""
+A machine that dies: a whole host killed under load, again and again, over one data folder.
+
+On a twin as well: only there an engine, functions and gateways die with each other.
+"""
 
 from __future__ import annotations
 
