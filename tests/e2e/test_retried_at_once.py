@@ -1,4 +1,4 @@
-"""Many at once: consumers with filters of their own, producers that retry at the same time."""
+"""Producers that retry at the same time."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_a_request_retried_at_the_same_time_is_appended_once(host: Server) -> No
     httpx.post(host.url, json=END, timeout=30).raise_for_status()
     log = consumers.log_from(host.url, BEFORE_THE_FIRST, _is_end)
 
-    for found in answers:
-        assert len({tuple(ids) for ids in found}) == 1, found
+    for ids_of_each in answers:
+        assert len({tuple(ids) for ids in ids_of_each}) == 1, ids_of_each
     assert [heard.id for heard in log[:-1]] == [event_id for ids in answers for event_id in ids[0]]
     assert [heard.data["id"] for heard in log[:-1]] == [
         f"{number}-{at}" for number in range(ROUNDS) for at in range(3)
