@@ -106,7 +106,8 @@ def test_what_is_refused(message: dict[str, Any], error: type[Rejected], text: s
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ping", "null", "[]", '"ping"', "{", '{"action":NaN}', "[" * 30_000, "\ud800"]
+    "text",
+    ["", "ping", "null", "[]", '"ping"', "{", '{"action":NaN}', "[" * 30_000, "\ud800", '"\\"'],
 )
 def test_what_is_no_message(text: str) -> None:
     """Not JSON, or not an object."""

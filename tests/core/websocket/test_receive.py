@@ -142,6 +142,7 @@ def test_errors_go_to_the_client(scene: Scene, message: dict[str, object], expec
 
     assert code(scene) == expected
     assert scene.connection("c") == before and scene.sockets.closed == []
+    assert scene.waker.woken == [] and scene.waker.replays == []
 
 
 def test_a_connection_nobody_knows_is_closed(scene: Scene) -> None:
