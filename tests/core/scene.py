@@ -12,7 +12,7 @@ from typing import Any
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Archiver, Gatherer
-from tidings.core.auth.guard import Guard, Role
+from tidings.core.auth.guard import Credential, Guard, Role
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.key_auth import KeyRing
@@ -22,6 +22,7 @@ from tidings.core.auth.rate_limit import Meter
 from tidings.core.auth.stream_limit import Holding
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
+from tidings.core.changeagent.list import Lister
 from tidings.core.followers.follower import Follower, Handler
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.write_bounds import Bounds
@@ -60,6 +61,7 @@ from tests.fakes import (
     MemorySockets,
     MemoryState,
     MemorySubscriptions,
+    MemoryTags,
     MemoryTombstones,
     MemoryWaker,
 )
@@ -85,6 +87,11 @@ def line(name: str = "x1", event: str = "update", **fields: Any) -> str:
 def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
     """A page as a reader gets it; without lines a filler."""
     return Page(number, encode(lines) if lines else "", "", at_ms)
+
+
+def shown(given: Given | None) -> Credential | None:
+    """A key as a request carries it."""
+    return Credential(given.spelled(), "anybody") if given else None
 
 
 def one_by_one(task: Callable[[str], None], items: Sequence[str]) -> None:
@@ -273,10 +280,17 @@ class Scene:
         lines = [line_from(operation, now_ms=self.now_ms) for operation in operations]
         return self.appender.append(feed, lines)
 
+    def post_each(self, *names: str) -> list[Page]:
+        """A page for each of these objects."""
+        return [self.post(op(name)) for name in names]
+
+    def configure(self, feed: str = FEED, **fields: Any) -> None:
+        """The owner of the feed sets these fields of its profile."""
+        assert self.profiles.save(feed, replace(self.profiles.profile(feed), **fields))
+
     def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
         """The feed's owner sets it so."""
-        standing = self.profiles.profile(feed)
-        assert self.profiles.save(feed, replace(standing, leave=leave))
+        self.configure(feed, leave=leave)
 
     def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> Given:
         """A new key with *roles*, READ if there are none."""
@@ -294,6 +308,11 @@ class Scene:
             done += follower.run(feed, handler, seen)
         return done
 
+    def stand(self, follower: str, page: int, feed: str = FEED) -> None:
+        """The checkpoint of *follower* is *page*."""
+        lease = self.followers.take(feed, follower, owner="me", now_ms=self.now_ms)
+        assert self.followers.release(replace(lease, checkpoint=page))
+
     def project(self, feed: str = FEED) -> int:
         """Run the follower `state`."""
         return self.follow(self.projector, feed)
@@ -306,9 +325,24 @@ class Scene:
         """Run the follower `archive`."""
         return self.follow(self.archiver, feed, self.gathering)
 
+    def lister(self, tags: MemoryTags | None = None) -> Lister:
+        """The list of changes, by an index of *tags*."""
+        return Lister(self.reader, tags or MemoryTags(), self.followers, self.clock)
+
     def connect(self, name: str = "c") -> str:
         """A new WebSocket connection; its id."""
         self.connections.open(Connection(name, self.now_ms))
+        return name
+
+    def subscribe(self, name: str = "c", **message: object) -> str:
+        """A new connection that subscribes; its id."""
+        self.say(self.connect(name), action="subscribe", **message)
+        return name
+
+    def resume(self, cursor: str, name: str = "c", **message: object) -> str:
+        """A new connection that is replayed from *cursor*; its id."""
+        self.say(self.connect(name), action="resume", cursor=cursor, **message)
+        self.replayer.run(name)
         return name
 
     def say(self, connection_id: str, **message: object) -> None:

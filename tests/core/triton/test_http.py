@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,13 +20,13 @@ def feeds(scene: Scene) -> ChangeFeeds:
 
 def told(scene: Scene, kind: str = "") -> list[str]:
     """Every page, one after the other."""
-    found: list[str] = []
+    objects: list[str] = []
     after: str | None = ""
     while after is not None:
         page = feeds(scene).objects(FEED, kind, after, None)
-        found += page.objects
+        objects += page.objects
         after = page.after
-    return found
+    return objects
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
@@ -64,24 +63,22 @@ def test_one_object_is_told_by_its_id(scene: Scene) -> None:
     scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))
     scene.post(op("b", type="vm", data=2))
     scene.project()
-    asked = feeds(scene)
-    assert [
-        asked.one(FEED, "v/m", "a/1", None).after,
-        len(asked.objects(FEED, "", "", None).objects),
-    ] == [None, 2]
-    assert '"data":2' in asked.one(FEED, "vm", "b", None).objects[0]
-    assert asked.one(FEED, "vm", "gone", None).objects == []
-    assert asked.one(FEED, "v", "m/a/1", None).objects == []
+    changefeeds = feeds(scene)
+    assert changefeeds.one(FEED, "v/m", "a/1", None).after is None
+    assert len(changefeeds.objects(FEED, "", "", None).objects) == 2
+    assert '"data":2' in changefeeds.one(FEED, "vm", "b", None).objects[0]
+    assert changefeeds.one(FEED, "vm", "gone", None).objects == []
+    assert changefeeds.one(FEED, "v", "m/a/1", None).objects == []
     with pytest.raises(InvalidFilter, match="type"):
-        asked.one(FEED, "", "b", None)
+        changefeeds.one(FEED, "", "b", None)
     with pytest.raises(UnknownFeed):
-        asked.one("none", "vm", "b", None)
+        changefeeds.one("none", "vm", "b", None)
 
 
 def test_who_listens_and_what_there_is_takes_the_read_password(scene: Scene) -> None:
     """The resources do not; an unknown feed is unknown first."""
     stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
-    scene.profiles.save(FEED, replace(scene.profiles.profile(FEED), read_passwords=(stored,)))
+    scene.configure(read_passwords=(stored,))
     with pytest.raises(WrongPassword):
         feeds(scene).stats(FEED, None)
     with pytest.raises(WrongPassword):

@@ -32,8 +32,7 @@ def vm(name: str = "x1", *subs: str) -> dict[str, object]:
 
 @pytest.fixture
 def declared(scene: Scene) -> Scene:
-    standing = scene.profiles.profile(FEED)
-    assert scene.profiles.save(FEED, replace(standing, resources=(VM,), max_age_s=3600))
+    scene.configure(resources=(VM,), max_age_s=3600)
     return scene
 
 
@@ -114,8 +113,7 @@ def test_the_earlier_of_an_instance_is_cut(declared: Scene) -> None:
 def test_a_password_is_asked_for(declared: Scene) -> None:
     """In the payload; a wrong one ends the connection with the reason."""
     stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
-    standing = declared.profiles.profile(FEED)
-    declared.profiles.save(FEED, replace(standing, read_passwords=(stored,)))
+    declared.configure(read_passwords=(stored,))
     declared.connections.open(Connection("c", NOW, listener=Listener(1, FEED)))
     declared.say("c", **REGISTRATION)
     assert declared.sockets.sent["c"][0].startswith("password: must be the read password")

@@ -40,8 +40,7 @@ def resumed(scene: Scene, cursor: str = START.encode(), **filters: object) -> st
 
 def test_to_the_frontier_and_over(scene: Scene) -> None:
     """Everything behind the cursor, then it waits for the push follower."""
-    scene.post(op("a"))
-    scene.post(op("b"))
+    scene.post_each("a", "b")
     resumed(scene)
     scene.replayer.run("c")
 
@@ -179,8 +178,7 @@ def test_out_of_time_it_goes_on_in_the_next_run() -> None:
     """The next one is rung at once and begins where this one stopped."""
     sockets = Calling()
     scene = Scene(sockets=sockets)
-    for name in "ab":
-        scene.post(op(name))
+    scene.post_each("a", "b")
     scene.project()
     resumed(scene, "0")
 
@@ -276,14 +274,8 @@ def test_O32_refs_in_a_replay(scene: Scene) -> None:
     scene.post(op("a", "insert"))
     scene.project()
     scene.post(op("b", "insert"))
-    scene.connect()
-    scene.say("c", action="subscribe", **{"from": "0"})
-    scene.replayer.run("c")
+    scene.resume("0")
 
     events = [event for message in scene.heard("c") for event in message.get("events", [])]
-    assert [event.get("data", {}).get("ref") for event in events] == [
-        None,
-        "/videos/a",
-        "/videos/b",
-        None,
-    ]
+    refs = [event.get("data", {}).get("ref") for event in events]
+    assert refs == [None, "/videos/a", "/videos/b", None]
