@@ -133,13 +133,16 @@ def test_each_minute_another_feed_is_the_first(scene: Scene) -> None:
 
 
 def test_nothing_to_do(scene: Scene) -> None:
-    """Nobody is woken for nothing."""
+    """Nobody is woken for nothing; open and live connections need no repair."""
+    scene.connect("open")
+    scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
     scene.post(op())
     scene.project()
     scene.push()
     sweep(scene)
 
     assert scene.waker.woken == [] and scene.waker.replays == []
+    assert scene.inbox.list(FEED) == []
 
 
 def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
@@ -201,24 +204,6 @@ def test_a_join_that_was_never_handed_over(scene: Scene) -> None:
     assert scene.events("c") == ["a"]
 
 
-def test_a_leave_that_was_never_handed_over(scene: Scene) -> None:
-    """The same for one that wants to go."""
-    scene.connections.open(Connection("c", NOW, State.LEAVING, FEED))
-    sweep(scene)
-    scene.push()
-
-    assert scene.connection("c").state is State.OPEN
-    assert scene.heard("c") == [{"reply": "unsubscribed"}]
-
-
-def test_a_leave_in_the_middle_of_a_catch_up(scene: Scene) -> None:
-    """Is the replay's to end."""
-    scene.connections.open(Connection("c", NOW, State.LEAVING, FEED, progress="{}"))
-    sweep(scene)
-
-    assert scene.waker.replays == ["c"] and scene.inbox.list(FEED) == []
-
-
 def test_connections_end_after_two_hours(scene: Scene) -> None:
     """API Gateway cuts them without a word sometimes; then they are forgotten here too."""
     scene.connect("old")
@@ -232,35 +217,6 @@ def test_connections_end_after_two_hours(scene: Scene) -> None:
     assert scene.connections.get("old") is None
     assert scene.connections.get("new") is not None
     assert scene.sockets.closed == ["old"]
-
-
-def test_open_and_live_connections_are_left_alone(scene: Scene) -> None:
-    """There is nothing to repair."""
-    scene.connect("open")
-    scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
-    sweep(scene)
-
-    assert scene.waker.woken == [] and scene.waker.replays == []
-    assert scene.inbox.list(FEED) == []
-
-
-def test_a_sweep_that_looked_too_early_does_no_harm(scene: Scene) -> None:
-    """It saw a connection leave; by the time it asks, the connection has subscribed anew."""
-    scene.connect("c")
-    scene.say("c", action="subscribe")
-    scene.push()
-    scene.say("c", action="unsubscribe")
-    seen = scene.connection("c")
-    scene.push()
-    scene.say("c", action="subscribe")
-    scene.push()
-
-    scene.sweeper._hand_over(seen)
-    scene.push()
-    scene.post(op("a"))
-    scene.push()
-
-    assert scene.events("c") == ["a"]
 
 
 def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None:

@@ -82,10 +82,11 @@ def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
         "missing video/a",
         "stale video/b",
     ]
-    found = {each.key: each for each in differences(scene)}
-    assert found["video/a"].found is None and found["video/a"].wanted is not None
-    assert (found["video/a"].wanted.page, found["video/a"].wanted.slot) == (2, 1)
-    assert found["video/z"].wanted is None
+    by_key = {each.key: each for each in differences(scene)}
+    missing = by_key["video/a"]
+    assert missing.found is None and missing.wanted is not None
+    assert (missing.wanted.page, missing.wanted.slot) == (2, 1)
+    assert by_key["video/z"].wanted is None
 
 
 @pytest.mark.parametrize(
@@ -192,9 +193,7 @@ def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> 
     made = verifier(scene)
     made.compare(bucket_of("video/c"))
     before = rows(scene.state)["video/a"]
-    scene.post(op("a"))
-    scene.project()
-    scene.post(op("a"))
+    scene.post_each("a", "a")
     scene.project()
     alter(scene, "video/a", page=4, slot=0, line=line("a"))
     assert made.compare(before.bucket).differences[0].kind is Kind.STALE

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.followers.follower import STATE
 from tidings.core.state.removed_parents import depart
 from tidings.core.state.rows import project
 from tidings.core.state.tombstones import Remembered
 
-from tests.core.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
+from tests.core.scene import FEED, PAGE_MS, TOMBSTONE_MS, Scene, line, op
 
 KEYS = [f"video/{name}" for name in "abcd"]
 
@@ -52,23 +51,6 @@ def test_pages_seen_again_change_nothing(batches: list[list[dict[str, str]]], ba
     scene.projector.handle(FEED, scene.log.read(FEED, min(back, len(batches))))
 
     assert scene.rows() == before
-
-
-def test_deleted_objects_leave_a_tombstone(scene: Scene) -> None:
-    """With the time at which it may go."""
-    scene.projector.handle(FEED, [page(1, line("a", "delete"))])
-
-    (row,) = [row for bucket in range(64) for row in scene.state.read(FEED, bucket)]
-    assert row.deleted and row.expires_ms == NOW + TOMBSTONE_MS
-
-
-def test_fillers_write_nothing(scene: Scene) -> None:
-    """Not even an empty batch."""
-    scene.projector.prepare(FEED, 0)
-    scene.projector.handle(FEED, [page(1), page(2)])
-
-    assert scene.rows() == {}
-    assert scene.projector.name == STATE
 
 
 class Dying:
@@ -223,11 +205,3 @@ def test_feeds_have_states_of_their_own(scene: Scene) -> None:
 
     assert scene.rows("main") == {"video/a": line("a")}
     assert scene.rows("other") == {"video/a": line("a", "delete")}
-
-
-def test_keys_are_those_of_the_objects(scene: Scene) -> None:
-    """A type with a slash in it, too."""
-    scene.post(op("c", type="a/b"), op("b/c", type="a"))
-    scene.project()
-
-    assert set(scene.rows()) == {"a%2Fb/c", "a/b/c"}

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.model.cursors import Place, parse
-from tidings.core.model.filters import EVERYTHING
+from tidings.core.model.cursors import Place
 from tidings.core.state import tombstones
 from tidings.core.state.tombstones import Remembered
 
+from tests.core.following import held_after
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, op
 from tests.core.sync.test_apply import correct, corrector, part
 from tests.fakes import MemoryTombstones
@@ -25,24 +25,6 @@ SKEW = limits.CLOCK_SKEW_MS_MAX
 def redeployed(scene: Scene, life_ms: int) -> None:
     """Another retention, as `OPERATIONS.md` has it; the next turn of the state notes it."""
     scene.projector = replace(scene.projector, tombstone_ms=life_ms)
-
-
-def known(scene: Scene, cursor: str) -> set[str]:
-    """What a consumer that knew x at *cursor* holds once it has caught up."""
-    progress, objects = scene.catch_up.start(FEED, parse(cursor)), {"x"}
-    while True:
-        step = scene.catch_up.step(FEED, progress, EVERYTHING)
-        for event in step.events:
-            if event.name == "reset":
-                objects.clear()
-            name = "x" if '"id":"x"' in event.data else "y"
-            if event.name == "delete":
-                objects.discard(name)
-            elif event.data:
-                objects.add(name)
-        progress = step.progress
-        if step.at_frontier:
-            return objects
 
 
 @pytest.mark.parametrize("lives", [(21 * DAY,), (TOMBSTONE_MS + DAY, TOMBSTONE_MS, 21 * DAY)])
@@ -63,7 +45,7 @@ def test_a_deletion_is_told_after_the_retention_grew(scene: Scene, lives: tuple[
     scene.log.expire(scene.now_ms)
     scene.state.expire(scene.now_ms)
 
-    assert known(scene, cursor) == {"y"}
+    assert held_after(scene, cursor, {"x"}) == {"y"}
 
 
 def test_a_plan_grows_too_old_by_the_tombstones_there_are(scene: Scene) -> None:

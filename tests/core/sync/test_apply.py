@@ -70,6 +70,10 @@ def bodies(scene: Scene) -> list[list[str]]:
     return [page.lines for page in scene.log.read(FEED, 0)]
 
 
+A, B = correct("a", Position(1, 0)), correct("b", Position(1, 1))
+A_DELETED = line("a", "delete")
+
+
 class Meanwhile(MemoryLog):
     """Lets something happen just before the next number is taken or the next page is put."""
 
@@ -158,7 +162,7 @@ def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
 
 def test_what_moved_before_is_left_alone(scene: Scene) -> None:
     """Whether the state knows of it or the log alone; no number is taken for nothing."""
-    asked = part(correct("a", Position(1, 0)), correct("b", Position(1, 1)), correct("c"))
+    asked = part(A, B, correct("c"))
     scene.post(op("a", "delete"))
     scene.project()
     scene.post(op("b"), op("c", "insert"))
@@ -169,36 +173,31 @@ def test_what_moved_before_is_left_alone(scene: Scene) -> None:
     assert scene.counted["CorrectionsMoved"] == 3
 
 
-def test_what_moves_between_the_look_and_the_number_is_left_alone(
-    scene: Scene, log: Meanwhile
+@pytest.mark.parametrize(
+    ("moment", "wanted", "expected", "pages"),
+    [
+        ("before_take", [A, B], outcome(1, moved=1), [[A_DELETED], [B.line]]),
+        ("before_take", [A], outcome(0, moved=1), [[A_DELETED], []]),
+        ("before_put", [A], outcome(1), [[A.line], [A_DELETED]]),
+    ],
+    ids=["some moved before the number", "all moved before the number", "after the number"],
+)
+def test_what_moves_between_the_look_and_the_page(
+    scene: Scene,
+    log: Meanwhile,
+    moment: str,
+    wanted: list[Correction],
+    expected: Outcome,
+    pages: list[list[str]],
 ) -> None:
-    """The log below the number is read before anything is put there."""
-    log.before_take.append(lambda: scene.post(op("a", "delete")))
-    asked = part(correct("a", Position(1, 0)), correct("b", Position(1, 1)))
+    """
+    Before the number it is left alone; where all moved, a filler gives the number back. What
+    comes behind the number comes behind the correction, and wins.
+    """
+    getattr(log, moment).append(lambda *_: scene.post(op("a", "delete")))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(1, moved=1)
-
-    assert bodies(scene)[1:] == [[line("a", "delete")], [correct("b").line]]
-
-
-def test_where_all_moved_the_number_is_given_back(scene: Scene, log: Meanwhile) -> None:
-    """As a filler, so that nobody waits for it."""
-    log.before_take.append(lambda: scene.post(op("a", "delete")))
-
-    assert corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0)))) == outcome(0, 1)
-
-    assert bodies(scene)[1:] == [[line("a", "delete")], []]
-
-
-def test_what_comes_after_the_number_comes_after_the_correction(
-    scene: Scene, log: Meanwhile
-) -> None:
-    """It wins, and did not need to know of it."""
-    log.before_put.append(lambda _: scene.post(op("a", "delete")))
-
-    assert corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0)))) == outcome(1)
-
-    assert bodies(scene)[1:] == [[correct("a").line], [line("a", "delete")]]
+    assert corrector(scene).apply(FEED, 1, part(*wanted)) == expected
+    assert bodies(scene)[1:] == pages
 
 
 def test_overtaken_it_looks_again(scene: Scene, log: Meanwhile) -> None:
@@ -209,28 +208,25 @@ def test_overtaken_it_looks_again(scene: Scene, log: Meanwhile) -> None:
         scene.post(op("a", "delete"))
 
     log.before_put.append(overtake)
-    asked = part(correct("a", Position(1, 0)), correct("b", Position(1, 1)))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(1, moved=1)
+    assert corrector(scene).apply(FEED, 1, part(A, B)) == outcome(1, moved=1)
 
-    assert bodies(scene)[1:] == [[], [line("a", "delete")], [correct("b").line]]
+    assert bodies(scene)[1:] == [[], [A_DELETED], [B.line]]
     assert scene.log.taken(FEED).operations == 2 + 2 + 1  # its own are counted once
 
 
 def test_a_writer_in_flight_is_waited_for(scene: Scene, log: Meanwhile) -> None:
     """It may be writing an operation on the object below our number."""
-    number = scene.log.take(FEED)
-    late = Page(number, line("a", "delete"), "late", NOW)
-    waited = corrector(scene)
+    late = Page(scene.log.take(FEED), A_DELETED, "late", NOW)
 
     def waiting(ms: int) -> None:
         scene.wait(ms)
         if len(scene.waits) == 3:
             log.put(FEED, late)
 
-    found = replace(waited, sleep=waiting).apply(FEED, 1, part(correct("a", Position(1, 0))))
+    patient = replace(corrector(scene), sleep=waiting)
 
-    assert found == outcome(0, moved=1)
+    assert patient.apply(FEED, 1, part(A)) == outcome(0, moved=1)
     assert scene.waits == [limits.CORRECT_POLL_MS] * 3
 
 
@@ -239,10 +235,9 @@ def test_a_writer_that_died_holds_nobody_up(scene: Scene) -> None:
     scene.log.take(FEED)
     began = scene.now_ms
 
-    found = corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0))))
+    assert corrector(scene).apply(FEED, 1, part(A)) == outcome(1)
 
-    assert found == outcome(1)
-    assert bodies(scene)[1:] == [[], [], [correct("a").line]]
+    assert bodies(scene)[1:] == [[], [], [A.line]]
     given_back = next(page for page in scene.log.read(FEED, 2))
     assert given_back.at_ms - began < limits.HOLE_GRACE_MS
     assert scene.counted["HolesFilled"] == 1
@@ -269,12 +264,12 @@ def test_a_row_that_went_back_for_a_moment_does_not_hide_the_log(scene: Scene) -
     scene.post(op("a", "delete"))
     scene.state.write(FEED, [Row("video/a", 1, 0, NOW, line("a", "insert"))])
 
-    assert corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0)))) == outcome(0, 1)
+    assert corrector(scene).apply(FEED, 1, part(A)) == outcome(0, 1)
 
 
 def test_an_object_that_comes_twice_is_corrected_once(scene: Scene) -> None:
     """The second time it has moved, by the first."""
-    asked = part(correct("a", Position(1, 0)), correct("a", Position(1, 0), "delete"))
+    asked = part(A, correct("a", Position(1, 0), "delete"))
 
     assert corrector(scene).apply(FEED, 1, asked) == outcome(1, moved=1)
 
@@ -360,8 +355,7 @@ def test_a_run_that_died_is_repeated(scene: Scene, log: Meanwhile) -> None:
 
 def test_a_plan_from_before_the_log_is_too_old(scene: Scene) -> None:
     """Deletions since then may be forgotten: a correction could bring an object back."""
-    for name in "cde":
-        scene.post(op(name))
+    scene.post_each(*"cde")
     scene.project()
     trimmed(scene, 3)
 
