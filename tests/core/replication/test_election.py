@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.errors import Unavailable
-from tidings.core.replication.clusters import LeaderLease, Member
+from tidings.core.replication.clusters import LeaderLease
 from tidings.core.replication.election import Elector, Turn, configured, leader_of, prior
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.source import Role, Source
 
-from tests.core.replication.relay_scene import MASTER
+from tests.core.replication.relay_scene import LOST, MASTER
 from tests.core.scene import FEED, NOW
 from tests.fakes import MemoryCoordinator
-
-
-class Lost:
-    """A coordinator that does not answer."""
-
-    def seats(self, cluster: str) -> Sequence[LeaderLease]:
-        raise Unavailable("no answer")
-
-    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
-        raise Unavailable("no answer")
-
-    def announce(self, member: Member) -> None:
-        raise Unavailable("no answer")
-
-    def members(self, cluster: str) -> Sequence[Member]:
-        raise Unavailable("no answer")
 
 
 class Candidates:
@@ -114,7 +96,7 @@ def test_D41_who_loses_the_coordinator_keeps_its_role() -> None:
     cluster = Candidates(2)
     before = cluster.turns(0, 1)
     for elector in cluster.electors:
-        elector.coordinator = Lost()
+        elector.coordinator = LOST
     for _ in range(20):
         assert cluster.turns(0, 1) == before
     assert cluster.counted["CoordinatorLost"] == 40
@@ -130,7 +112,7 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
     follower = Source(MASTER, role=Role.FOLLOWER, leader=address(0))
     assert configured(leader) == Turn(Role.LEADER, MASTER)
     assert configured(follower) == Turn(Role.FOLLOWER, address(0))
-    elector = Elector(FEED, follower, Lost(), lambda: NOW, lambda metric, value: None)
+    elector = Elector(FEED, follower, LOST, lambda: NOW, lambda metric, value: None)
     assert elector.turn(Relay(FEED)) == Turn(Role.FOLLOWER, address(0))
     elector.leave()
 
@@ -202,7 +184,7 @@ def test_who_leaves_is_followed_at_once() -> None:
     cluster.turns(0, 1)
     cluster.electors[0].leave()
     assert cluster.turns(1)[0] == Turn(Role.LEADER, MASTER, 2)
-    cluster.electors[0].coordinator = Lost()
+    cluster.electors[0].coordinator = LOST
     cluster.electors[0].leave()
     assert cluster.counted["CoordinatorLost"] == 1
 
@@ -236,3 +218,5 @@ def test_followers_are_spread_over_the_leaders() -> None:
     assert min(chosen.values()) > 60
     assert leader_of(seats, address(0), NOW) != address(0)
     assert leader_of(seats, "x", NOW + 1) == ""
+    given_up = [replace(seat, address="") for seat in seats]
+    assert leader_of(given_up, "x", NOW) == "" and not any(seat.held(NOW) for seat in given_up)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,6 @@ from tidings.core import limits
 from tidings.core.errors import InvalidCursor, LogFellOff, OtherLog
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.filters import parse
-from tidings.core.model.objects import object_key
 from tidings.core.model.pages import Page, Pages, filler
 from tidings.core.replication import serve
 from tidings.core.replication.replica import Relay
@@ -66,7 +66,7 @@ def test_D2_pages_are_told_as_they_are(scene: Scene, teller: Portioner) -> None:
 
 def test_D4_the_first_page_lies_behind_the_checkpoint(scene: Scene, teller: Portioner) -> None:
     """Never the page itself again, whether its second is told or not."""
-    pages = [scene.post(op(name)) for name in "abc"]
+    pages = scene.post_each(*"abc")
 
     for place in (pages[1].end, replace(pages[1].end, seconds=0)):
         assert [page.number for page in told(teller, place)] == [3]
@@ -74,9 +74,7 @@ def test_D4_the_first_page_lies_behind_the_checkpoint(scene: Scene, teller: Port
 
 def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: Portioner) -> None:
     """Also where pages below the floor are still there; the error says where the log begins."""
-    first = scene.post(op("a"))
-    for name in "bcd":
-        scene.post(op(name))
+    first, *_ = scene.post_each(*"abcd")
     scene.log.raise_floor(FEED, 3)
 
     for place in (START, first.end):
@@ -106,7 +104,7 @@ def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Portione
 
 def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: Portioner) -> None:
     """Who has it has all that is gone; within a page nobody can stand."""
-    pages = [scene.post(op(name)) for name in "abc"]
+    pages = scene.post_each(*"abc")
     scene.log.raise_floor(FEED, 3)
     scene.log.expire(NOW + 2 * PAGE_MS)
 
@@ -143,8 +141,7 @@ def test_D21_an_upstream_that_is_behind_has_no_news(scene: Scene, teller: Portio
 
     assert teller.pages(FEED, ahead, ALL, SIZE).standing.head < 3
     assert told(teller, ahead) == []
-    for name in "bcd":
-        scene.post(op(name))
+    scene.post_each(*"bcd")
     assert [page.number for page in told(teller, ahead)] == [4]
 
 
@@ -253,12 +250,10 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
     scene = Scene()
     scene.post(*map(op, names))
     teller = Portioner(scene.catch_up, {})
-    divisions = [
-        ["mod:3:0", "mod:3:1+2"],
-        ["range:00000000-7fffffff", "range:80000000-ffffffff"],
-    ]
+    remainders = ["mod:3:0", "mod:3:1+2"]
+    ranges = ["range:00000000-7fffffff", "range:80000000-ffffffff"]
 
-    for shares in divisions:
+    for shares in (remainders, ranges):
         found = [teller.pages(FEED, START, Selection(share=parse_share(s)), SIZE) for s in shares]
         slots = sorted(slot for portion in found for slot, _ in portion.pages[0].entries())
         assert slots == list(range(len(names)))
@@ -281,8 +276,7 @@ def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portio
 
 def test_D34_where_a_feed_stands(scene: Scene, teller: Portioner) -> None:
     """The first page, the last one that can be read, and how far its state is."""
-    for name in "ab":
-        scene.post(op(name))
+    scene.post_each("a", "b")
     scene.project()
     scene.post(op("c"))
 
@@ -293,11 +287,9 @@ def test_D34_where_a_feed_stands(scene: Scene, teller: Portioner) -> None:
 def test_D34_where_a_copy_stands(scene: Scene) -> None:
     """It tells its master, and all that it came through, so that nobody is fed by himself."""
     scene.post(op())
-    known = {"checkpoint": 1, "master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
+    known: dict[str, Any] = {"master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
 
-    assert chained(scene, **known).standing(FEED) == Standing(
-        1, 1, 0, MASTER, ("m", "ours"), NOW - 5
-    )
+    assert chained(scene, checkpoint=1, **known).standing(FEED) == Standing(1, 1, 0, **known)
     assert chained(scene, id="ours").standing(FEED) == Standing(1, 0, 0, UPSTREAM, ("ours",))
 
 
@@ -357,13 +349,3 @@ def test_rows_go_on_where_they_are_many(scene: Scene, teller: Portioner) -> None
             assert len(tell_rows(found).encode()) < limits.PORTION_BYTES_MAX
         assert len(set(keys)) == len(keys) == count
         assert replies > 1
-
-
-def test_keys_are_those_of_the_state() -> None:
-    """A share is by the key of an object, and so the same for its pages and its row."""
-    scene = Scene()
-    page = scene.post(op("a/b", type="x/y"))
-    scene.project()
-    from tidings.core.model.operations import parse_line
-
-    assert list(scene.rows()) == [object_key(parse_line(page.lines[0]))]

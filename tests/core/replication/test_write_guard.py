@@ -20,10 +20,10 @@ from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.replication.source import Source
 from tidings.core.replication.write_guard import ALL_LOCAL, WriteGuard
 from tidings.core.sync import corrections
-from tidings.core.sync.apply import Corrector
 from tidings.core.sync.corrections import NOWHERE, correction
 
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
+from tests.core.sync.test_apply import corrector
 from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
 
 UPSTREAM = "https://b.example/feeds/main"
@@ -99,22 +99,7 @@ def _capture(scene: Scene) -> None:
 
 def _correct(scene: Scene) -> None:
     wanted = corrections.encode(correction(line("a", "insert"), NOWHERE)).encode()
-    made = Corrector(
-        scene.log,
-        scene.state,
-        scene.followers,
-        scene.reader,
-        scene.filler,
-        scene.clock,
-        scene.wait,
-        scene.new_id,
-        scene.count,
-        FEEDS,
-        PAGE_MS,
-        scene.tombstones,
-        COPIES,
-    )
-    made.apply(FEED, 0, [wanted])
+    replace(corrector(scene), writable=COPIES).apply(FEED, 0, [wanted])
 
 
 WRITERS = (_append, _append_once, _ingest, _propose, _capture, _correct)
