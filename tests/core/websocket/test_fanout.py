@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -44,7 +44,7 @@ class Filed(MemorySubscriptions):
         for watch in watches:
             self.add(FEED, watch)
 
-    def plan(self, pages: Sequence[Page], lefts: dict[int, Left] | None = None) -> fanout.Plan:
+    def plan(self, pages: Sequence[Page], lefts: Mapping[int, Left] | None = None) -> fanout.Plan:
         return fanout.plan(pages, fanout.Index.of(self._find, self._all), lefts)
 
     def _find(self, key: str) -> Sequence[Subscription]:

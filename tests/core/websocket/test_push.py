@@ -36,6 +36,12 @@ def joining(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: i
     return Change(name, True, wanted, since, token="t")
 
 
+def join(scene: Scene, **fields: Any) -> None:
+    """A connection joins, and the follower takes it up or not."""
+    scene.inbox.post(FEED, joining(scene, **fields))
+    scene.push()
+
+
 def cursor(scene: Scene, name: str) -> int:
     """The page of the last cursor the client was sent."""
     found = [message["cursor"] for message in scene.heard(name) if "cursor" in message]
@@ -103,22 +109,11 @@ def test_a_crowded_feed_is_looked_up_and_asked_again_later(
     assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.CROWDED_MS - 1}", "a1"]
 
 
-def test_what_it_has_already_is_not_sent(scene: Scene) -> None:
-    """A watch begins behind its page."""
-    live(scene, since=1)
-    scene.post_each("a", "b")
-    scene.push()
-
-    assert scene.events("c") == ["b"]
-
-
 def test_a_joining_connection_gets_what_lies_between(scene: Scene) -> None:
     """From the log, what its replay did not see and we have sent to others; then it is live."""
     scene.post_each(*"abc")
     scene.push()
-    scene.inbox.post(FEED, joining(scene, since=1))
-
-    scene.push()
+    join(scene, since=1)
 
     assert scene.events("c") == ["b", "c"]
     assert scene.connection("c").state is State.LIVE
@@ -126,18 +121,6 @@ def test_a_joining_connection_gets_what_lies_between(scene: Scene) -> None:
     scene.post(op("d"))
     scene.push()
     assert scene.events("c") == ["b", "c", "d"]
-
-
-def test_a_joining_connection_ahead_of_us_gets_nothing_twice(scene: Scene) -> None:
-    """Its replay came further than our checkpoint."""
-    scene.post_each("a", "b")
-    scene.inbox.post(FEED, joining(scene, since=2))
-    scene.push()
-    assert scene.events("c") == []
-
-    scene.post(op("d"))
-    scene.push()
-    assert scene.events("c") == ["d"]
 
 
 @pytest.mark.parametrize("reads", [2, 3])
@@ -149,8 +132,7 @@ def test_who_joins_far_behind_is_cut(
     monkeypatch.setattr(limits, "JOIN_READS_MAX", reads)
     scene.post_each(*"abc")
     scene.push()
-    scene.inbox.post(FEED, joining(scene))
-    scene.push()
+    join(scene)
 
     assert scene.events("c") == list("abc")[:reads]
     assert cursor(scene, "c") == reads
@@ -164,8 +146,7 @@ def test_the_missed_pages_are_filtered_too(scene: Scene) -> None:
     scene.post(op("a"), op("u", type="user"))
     scene.post(op("v", type="user"))
     scene.push()
-    scene.inbox.post(FEED, joining(scene, wanted=VIDEOS))
-    scene.push()
+    join(scene, wanted=VIDEOS)
 
     assert scene.events("c") == ["a"]
     assert cursor(scene, "c") == 2
@@ -265,8 +246,7 @@ def test_it_leaves_while_it_is_taken_up() -> None:
     scene = Scene(sockets=Leaving())
     scene.post(op("a"))
     scene.push()
-    scene.inbox.post(FEED, joining(scene))
-    scene.push()
+    join(scene)
 
     assert scene.connection("c").state is State.LEAVING
     assert scene.watches.all(FEED) == []
@@ -277,8 +257,7 @@ def test_who_waited_too_long_is_cut(scene: Scene) -> None:
     scene.post_each("a", "b")
     scene.push()
     trimmed(scene, 3)
-    scene.inbox.post(FEED, joining(scene))
-    scene.push()
+    join(scene)
 
     assert scene.sockets.closed == ["c"]
     assert scene.watches.all(FEED) == []

@@ -8,7 +8,7 @@ import pytest
 from tidings.core.auth.passwords import hashed
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
-from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.filters import Filter
 from tidings.core.settings.feed import Profile
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.session import TRANSITIONS, Act, State
@@ -200,24 +200,6 @@ def test_a_confirmed_subscription_is_readable() -> None:
     scene.say("c", action="subscribe")
 
     assert seen == [(State.JOINING, 1)]
-
-
-def test_after_unsubscribe_one_may_subscribe_again(scene: Scene) -> None:
-    """To something else; one subscription at a time."""
-    scene.connect()
-    scene.say("c", action="subscribe")
-    scene.push()
-    scene.say("c", action="unsubscribe")
-    scene.push()
-    scene.say("c", action="subscribe", feed="other", **{"from": "0"})
-
-    connection = scene.connection("c")
-    assert (connection.feed, connection.filter) == ("other", EVERYTHING)
-    assert [message["reply"] for message in scene.heard("c")] == [
-        "subscribed",
-        "unsubscribed",
-        "subscribed",
-    ]
 
 
 def test_a_guarded_feed_asks_who_subscribes_and_nobody_else(scene: Scene) -> None:
