@@ -284,6 +284,18 @@ class Scene:
         """A page for each of these objects."""
         return [self.post(op(name)) for name in names]
 
+    def projected(self, *operations: dict[str, Any]) -> Page:
+        """A page of *operations*, which the state has."""
+        page = self.post(*operations)
+        self.project()
+        return page
+
+    def pushed(self, *operations: dict[str, Any]) -> Page:
+        """A page of *operations*, which the follower `push` has sent."""
+        page = self.post(*operations)
+        self.push()
+        return page
+
     def configure(self, feed: str = FEED, **fields: Any) -> None:
         """The owner of the feed sets these fields of its profile."""
         assert self.profiles.save(feed, replace(self.profiles.profile(feed), **fields))

@@ -98,8 +98,7 @@ def test_tallies_are_told(scene: Scene) -> None:
 
 def test_a_follower_that_is_behind_says_how_far(scene: Scene) -> None:
     """In pages to the head, and by the age of the oldest page it has not handled."""
-    scene.post(op("a"))
-    scene.project()
+    scene.projected(op("a"))
     scene.now_ms += 500
     scene.post(op("b"))
     scene.now_ms += 3_000

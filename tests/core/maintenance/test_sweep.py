@@ -27,8 +27,7 @@ def sweep(scene: Scene) -> None:
 def test_late_followers_are_rung(scene: Scene) -> None:
     """Of each feed, those that lag; the lag is counted."""
     scene.post(op())
-    scene.post(op())
-    scene.project()
+    scene.projected(op())
     sweep(scene)
 
     assert scene.waker.woken == [(FEED, "push")]
@@ -38,8 +37,7 @@ def test_late_followers_are_rung(scene: Scene) -> None:
 def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
     """Where there is one and it has not got everything; its lag is a time, counted in seconds."""
     sweeper = replace(scene.sweeper, archives=True)
-    scene.post(op())
-    scene.project()
+    scene.projected(op())
     scene.push()
     scene.now_ms += 61_000
     sweep(scene)
@@ -136,8 +134,7 @@ def test_nothing_to_do(scene: Scene) -> None:
     """Nobody is woken for nothing; open and live connections need no repair."""
     scene.connect("open")
     scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
-    scene.post(op())
-    scene.project()
+    scene.projected(op())
     scene.push()
     sweep(scene)
 
@@ -171,8 +168,7 @@ def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
 
 def test_the_log_is_trimmed(scene: Scene) -> None:
     """Each feed's."""
-    scene.post(op())
-    scene.project()
+    scene.projected(op())
     scene.push()
     scene.now_ms += 10 * limits.RETENTION_MS_MIN
     sweep(scene)

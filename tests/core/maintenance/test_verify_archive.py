@@ -19,8 +19,7 @@ def given_up(scene: Scene) -> Scene:
     filled(scene)
     scene.archived()
     trimmed(scene, 4)
-    scene.post(op("d", "insert"))
-    scene.project()
+    scene.projected(op("d", "insert"))
     return scene
 
 

@@ -263,8 +263,7 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
 def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portioner) -> None:
     """Where it is known what left, which is as far as the state has come."""
     scene.keep_departures()
-    scene.post(op("a", parents=["user/ann"]), op("b"))
-    scene.project()
+    scene.projected(op("a", parents=["user/ann"]), op("b"))
     scene.post(op("a"), op("b", parents=["user/bob"]))
 
     assert [page.number for page in told(teller, START, ANNS)] == [1]
@@ -303,8 +302,7 @@ def rows_of(teller: Portioner, key: str, selection: Selection = ALL) -> list[str
 def test_rows_with_what_was_deleted(scene: Scene, teller: Portioner) -> None:
     """As they are in the state, under the standing from before they were read."""
     scene.post(op("a"), op("b"))
-    scene.post(op("a", "delete"))
-    scene.project()
+    scene.projected(op("a", "delete"))
 
     found = teller.rows(FEED, bucket_of("video/a"), None, ALL)
 
@@ -315,8 +313,7 @@ def test_rows_with_what_was_deleted(scene: Scene, teller: Portioner) -> None:
 
 def test_rows_of_a_selection(scene: Scene, teller: Portioner) -> None:
     """By type, share and parent; what is deleted may have had any parent."""
-    scene.post(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
-    scene.project()
+    scene.projected(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
 
     def kept(selection: Selection) -> set[str]:
         keys = ("video/a", "video/b", "video/c", "user/d")

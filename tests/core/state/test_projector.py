@@ -85,8 +85,7 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     """
     scene = Scene()
     scene.keep_departures()
-    scene.post(op("a", parents=["p", "q"]), op("b", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p", "q"]), op("b", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b", parents=[]))
     scene.post(op("a", parents=["p"]))
 
@@ -112,8 +111,7 @@ def test_rows_half_written_hide_nothing() -> None:
     """Some rows are there, others are not: what they overwrote is known for all of them."""
     scene = Scene()
     scene.keep_departures()
-    scene.post(*(op(name, parents=["p"]) for name in "abcd"))
-    scene.project()
+    scene.projected(*(op(name, parents=["p"]) for name in "abcd"))
     scene.post(*(op(name, parents=[]) for name in "abcd"))
     (last,) = pages = scene.log.read(FEED, 1)
     scene.departures.write(
@@ -145,14 +143,11 @@ def test_a_tombstone_may_be_gone_a_minute_early(scene: Scene) -> None:
 
 def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
     """From the page on that is handled first with the setting on, they are known."""
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
     scene.keep_departures()
-    scene.post(op("a", parents=["q"]))
-    scene.project()
+    scene.projected(op("a", parents=["q"]))
     scene.keep_departures(leave=False)
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
 
     assert [(each.page, each.left) for each in scene.departures.read(FEED, 1, 9)] == [
         (2, {0: ("p",)})
@@ -161,8 +156,7 @@ def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
 
 def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Scene) -> None:
     """A run that kept none wrote its rows and died; then they are to be kept: too late for it."""
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b"))
     scene.projector.handle(FEED, scene.log.read(FEED, 1))
     scene.keep_departures()
@@ -179,8 +173,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
         states=Dying(scene.state, calls, 99, before=True),
         departures=Dying(scene.departures, calls, 99, before=True),
     )
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
 
     assert calls == ["write"]
     assert scene.waker.woken == []
@@ -189,8 +182,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
 def test_who_waits_for_departures_is_woken(scene: Scene) -> None:
     """Behind the checkpoint, once a turn; a run that handles nothing wakes nobody."""
     scene.keep_departures()
-    scene.post(op("a"))
-    scene.project()
+    scene.projected(op("a"))
     scene.project()
 
     assert scene.waker.woken == [(FEED, "push")]

@@ -30,15 +30,12 @@ def redeployed(scene: Scene, life_ms: int) -> None:
 @pytest.mark.parametrize("lives", [(21 * DAY,), (TOMBSTONE_MS + DAY, TOMBSTONE_MS, 21 * DAY)])
 def test_a_deletion_is_told_after_the_retention_grew(scene: Scene, lives: tuple[int, ...]) -> None:
     """Its tombstone expired by the retention of then; who is told, is told all anew."""
-    cursor = scene.post(op("x")).end.encode()
-    scene.project()
+    cursor = scene.projected(op("x")).end.encode()
     scene.now_ms += 600_000
-    scene.post(op("x", "delete"))
-    scene.project()
+    scene.projected(op("x", "delete"))
     for life_ms in lives:
         redeployed(scene, life_ms)
-        scene.post(op("y"), op("z", "delete"))
-        scene.project()
+        scene.projected(op("y"), op("z", "delete"))
         scene.now_ms += 8 * DAY // len(lives)
     scene.push()
     scene.trimmer.run(FEED)
@@ -50,11 +47,9 @@ def test_a_deletion_is_told_after_the_retention_grew(scene: Scene, lives: tuple[
 
 def test_a_plan_grows_too_old_by_the_tombstones_there_are(scene: Scene) -> None:
     """Half of the life that they were written with, not of the one they would have now."""
-    scene.post(op("z", "delete"))
-    scene.project()
+    scene.projected(op("z", "delete"))
     redeployed(scene, 40 * DAY)
-    scene.post(op("y", "delete"))
-    scene.project()
+    scene.projected(op("y", "delete"))
     scene.now_ms += 8 * DAY
 
     with pytest.raises(PlanTooOld):
@@ -102,14 +97,11 @@ def test_no_deletion_that_is_gone_counts_as_known(
 
 def test_a_note_is_written_once(scene: Scene) -> None:
     """Before the first tombstone under a setting, and before the first page of a feed."""
-    scene.post(op("a"))
-    scene.project()
+    scene.projected(op("a"))
     assert scene.tombstones.remembered(FEED) == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0)
-    scene.post(op("a", "delete"))
-    scene.project()
+    scene.projected(op("a", "delete"))
     redeployed(scene, DAY)
-    scene.post(op("b"))
-    scene.project()
+    scene.projected(op("b"))
     assert scene.tombstones.remembered(FEED) == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0)
 
 
@@ -147,8 +139,7 @@ def test_two_functions_with_other_settings(scene: Scene) -> None:
     """Whoever writes next notes its own; those before count with the lesser of both."""
     for life_ms in (21 * DAY, TOMBSTONE_MS, 21 * DAY, TOMBSTONE_MS):
         redeployed(scene, life_ms)
-        scene.post(op("x", "delete"))
-        scene.project()
+        scene.projected(op("x", "delete"))
     found = scene.tombstones.remembered(FEED)
 
     assert found == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, NOW + SKEW)
@@ -157,8 +148,7 @@ def test_two_functions_with_other_settings(scene: Scene) -> None:
 def test_half_a_minute_is_not_known(scene: Scene) -> None:
     """A cursor from before what is known gets `reset`."""
     scene.tombstones.remember(FEED, None, Remembered(21 * DAY, DAY, NOW))
-    scene.post(op("x"))
-    scene.project()
+    scene.projected(op("x"))
     scene.now_ms = NOW + DAY + 3 * 3600_000
     seconds = (NOW + 2 * 3600_000) // 1000
 

@@ -118,8 +118,7 @@ def log() -> Meanwhile:
 def scene(log: Meanwhile) -> Scene:
     """Objects a and b in the state, c behind it in the log."""
     scene = Scene(log=log)
-    scene.post(op("a", "insert"), op("b", "insert"))
-    scene.project()
+    scene.projected(op("a", "insert"), op("b", "insert"))
     return scene
 
 
@@ -163,8 +162,7 @@ def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
 def test_what_moved_before_is_left_alone(scene: Scene) -> None:
     """Whether the state knows of it or the log alone; no number is taken for nothing."""
     asked = part(A, B, correct("c"))
-    scene.post(op("a", "delete"))
-    scene.project()
+    scene.projected(op("a", "delete"))
     scene.post(op("b"), op("c", "insert"))
 
     assert corrector(scene).apply(FEED, 1, asked) == outcome(0, moved=3)

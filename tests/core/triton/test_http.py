@@ -42,8 +42,7 @@ def test_every_object_is_told_once(
         op(f"{number}", type=kind) for kind in types for number in range(40)
     ]
     scene.post(*operations)
-    scene.post(op("3", "delete", type="vm"), op("new", type="vm"))
-    scene.project()
+    scene.projected(op("3", "delete", type="vm"), op("new", type="vm"))
     assert len(told(scene)) == len(set(told(scene))) == 160
     assert len(told(scene, "vm")) == 40
     assert len(told(scene, "vm/x")) == 40
@@ -61,8 +60,7 @@ def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
 def test_one_object_is_told_by_its_id(scene: Scene) -> None:
     """The latest of it; none where it never was, or is no more. An id alone could be any type's."""
     scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))
-    scene.post(op("b", type="vm", data=2))
-    scene.project()
+    scene.projected(op("b", type="vm", data=2))
     changefeeds = feeds(scene)
     assert changefeeds.one(FEED, "v/m", "a/1", None).after is None
     assert len(changefeeds.objects(FEED, "", "", None).objects) == 2

@@ -47,16 +47,13 @@ def items(scene: Scene, name: str = "c") -> list[str]:
 
 def test_it_starts_where_the_state_stands(declared: Scene) -> None:
     """What a bootstrap from the state cannot hold yet comes as an item: nothing is lost."""
-    declared.post(vm("projected"))
-    declared.project()
+    declared.projected(vm("projected"))
     declared.push()
-    declared.post(vm("not projected"))
-    declared.push()
+    declared.pushed(vm("not projected"))
     listen(declared)
     declared.push()
     assert items(declared) == ["not projected"]
-    declared.post(vm("later"))
-    declared.push()
+    declared.pushed(vm("later"))
     assert items(declared) == ["not projected", "later"]
 
 
@@ -88,8 +85,7 @@ def test_an_answer_that_is_not_taken_ends_it(declared: Scene, away: str) -> None
     getattr(declared.sockets, away).add("c")
     listen(declared)
     declared.sockets.busy.clear()
-    declared.post(vm())
-    declared.push()
+    declared.pushed(vm())
     assert declared.sockets.sent["c"] == []
     assert declared.connections.get("c") is None
     assert declared.registry.registered(FEED) == []
@@ -102,8 +98,7 @@ def test_the_earlier_of_an_instance_is_cut(declared: Scene) -> None:
     declared.push()
     listen(declared, "second")
     declared.push()
-    declared.post(vm())
-    declared.push()
+    declared.pushed(vm())
     assert declared.sockets.closed == ["first"]
     assert declared.connections.get("first") is None
     assert (items(declared, "first"), items(declared, "second")) == ([], ["x1"])
@@ -129,13 +124,11 @@ def test_other_clients_are_as_they_were(declared: Scene) -> None:
     declared.connect("own")
     declared.say("own", action="subscribe")
     declared.push()
-    declared.post(vm("x1", "nic", "alias"), op("y"))
-    declared.push()
+    declared.pushed(vm("x1", "nic", "alias"), op("y"))
     assert declared.events("own") == ["x1", "y"]
     assert items(declared) == ["x1"]
     declared.now_ms += limits.TELL_EVERY_MS
-    declared.post(op("z"))
-    declared.push()
+    declared.pushed(op("z"))
     assert items(declared) == ["x1"]
 
 
@@ -144,8 +137,7 @@ def test_F31_what_is_older_than_max_age_goes(declared: Scene) -> None:
     for name in ("old", "undelivered", "young"):
         if name == "young":
             declared.now_ms += 3600 * 1000 + 1
-        declared.post(vm(name))
-        declared.project()
+        declared.projected(vm(name))
         if name == "old":
             declared.push()
     assert declared.trimmer.run(FEED) == 2  # as far as the push follower is

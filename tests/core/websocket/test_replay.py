@@ -193,8 +193,7 @@ def test_out_of_time_it_goes_on_in_the_next_run(scene: Scene, sockets: Calling) 
 
 def test_a_client_that_leaves_is_let_go(scene: Scene, sockets: Calling) -> None:
     """At the next step, with its confirmation; nothing follows it."""
-    scene.post(op("a"))
-    scene.project()
+    scene.projected(op("a"))
     resumed(scene, "0")
 
     def leave(connection_id: str) -> None:
@@ -263,8 +262,7 @@ def test_whom_it_serves(scene: Scene, state: State, progress: str, ours: bool) -
 def test_O32_refs_in_a_replay(scene: Scene) -> None:
     """On rows and on operations; `reset` and `live` have no data at all."""
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
-    scene.post(op("a", "insert"))
-    scene.project()
+    scene.projected(op("a", "insert"))
     scene.post(op("b", "insert"))
     scene.resume("0")
 
