@@ -10,7 +10,7 @@ from tidings.core.maintenance.rebuild import Rebuilder, Repaired
 from tidings.core.state.differences import Difference
 from tidings.core.state.rows import Row, bucket_of
 
-from tests.core.following import caught_up, filled, trimmed
+from tests.core.following import filled, trimmed
 from tests.core.maintenance.verified import BUCKETS, alter, rebuilt, remove, rows, told, verifier
 from tests.core.scene import FEED, NOW, Scene, line, op
 from tests.fakes import MemoryState
@@ -65,16 +65,6 @@ def test_each_kind_is_put_right(scene: Scene) -> None:
     assert rows(scene.state) == before
     assert told(scene) == []
     assert rebuilt(scene) == Repaired(0, 0)
-
-
-def test_a_state_that_was_lost_comes_back_from_the_log(scene: Scene, state: Meanwhile) -> None:
-    """Every row, tombstones too; a copy of it has what it had."""
-    before, copied = rows(state), caught_up(scene, "0")
-    state._buckets.clear()
-
-    assert rebuilt(scene) == Repaired(3, 0)
-    assert rows(state) == before
-    assert caught_up(scene, "0") == copied
 
 
 def test_what_is_older_than_the_log_is_kept(scene: Scene) -> None:

@@ -50,14 +50,6 @@ def test_reset_and_live_carry_an_empty_object() -> None:
     assert json.loads(frames.to_json(Event("1", "live", ""))) == {"id": "1", "event": "live"}
 
 
-def test_an_event_in_json() -> None:
-    """The data is an object inside, not a string."""
-    text = frames.to_json(frames.of_line("p", 1, line("x1")))
-
-    assert json.loads(text)["data"]["id"] == "x1"
-    assert set(json.loads(text)) == {"id", "event", "data"}
-
-
 @given(SIZES)
 def test_pack_keeps_order_and_bounds(sizes: list[int]) -> None:
     """No event is lost, doubled or moved; each message fits; the cursor ends the last one."""
@@ -91,13 +83,6 @@ def test_pack_counts_bytes() -> None:
     )
 
     assert len(list(frames.pack([wide, wide], CURSOR))) == 2
-
-
-def test_pack_nothing() -> None:
-    """A message with the cursor alone: it has moved."""
-    assert [json.loads(text) for text in frames.pack((), CURSOR)] == [
-        {"events": [], "cursor": CURSOR}
-    ]
 
 
 def test_replies_and_errors() -> None:
