@@ -78,9 +78,9 @@ def test_what_never_got_a_page_was_received_only(scene: Scene) -> None:
     scene.now_ms += limits.HOLE_GRACE_MS
     scene.project()
 
-    found = look(scene)
-    assert (found["events_received"], found["events_ingested"]) == (11, 1)
-    assert (found["head"], found["frontier"]["page"]) == (2, 2)
+    report = look(scene)
+    assert (report["events_received"], report["events_ingested"]) == (11, 1)
+    assert (report["head"], report["frontier"]["page"]) == (2, 2)
 
 
 def test_tallies_are_told(scene: Scene) -> None:
@@ -89,9 +89,9 @@ def test_tallies_are_told(scene: Scene) -> None:
     scene.tallies.serve(FEED, connections=4, sent=70)
     scene.tallies.attend(FEED, "here", 3, until_ms=NOW + 1)
 
-    found = look(scene)
-    assert found["events_error"] == 1
-    assert (found["connections"], found["events_sent"], found["clients"]) == (4, 70, 3)
+    report = look(scene)
+    assert report["events_error"] == 1
+    assert (report["connections"], report["events_sent"], report["clients"]) == (4, 70, 3)
     scene.now_ms += 1
     assert look(scene)["clients"] == 0
 
@@ -104,10 +104,10 @@ def test_a_follower_that_is_behind_says_how_far(scene: Scene) -> None:
     scene.now_ms += 3_000
     scene.post(op("c"))
 
-    found = followers(scene)
-    assert (found["state"]["checkpoint"], found["push"]["checkpoint"]) == (1, 0)
-    assert (found["state"]["lag_pages"], found["push"]["lag_pages"]) == (2, 3)
-    assert (found["state"]["lag_ms"], found["push"]["lag_ms"]) == (3_000, 3_500)
+    lags = followers(scene)
+    assert (lags["state"]["checkpoint"], lags["push"]["checkpoint"]) == (1, 0)
+    assert (lags["state"]["lag_pages"], lags["push"]["lag_pages"]) == (2, 3)
+    assert (lags["state"]["lag_ms"], lags["push"]["lag_ms"]) == (3_000, 3_500)
 
 
 def test_W25_a_follower_that_stands_still_is_told(scene: Scene) -> None:
@@ -128,8 +128,8 @@ def test_a_number_without_a_page_is_no_trouble(scene: Scene) -> None:
     scene.log.take(FEED)
     scene.now_ms += 10 * limits.LAG_MS_MAX
 
-    found = look(scene)
-    assert (found["status"], found["head"], found["frontier"]["page"]) == (OK, 1, 0)
+    report = look(scene)
+    assert (report["status"], report["head"], report["frontier"]["page"]) == (OK, 1, 0)
     assert followers(scene)["state"]["lag_ms"] == 0
 
 
@@ -169,9 +169,9 @@ def test_the_frontier_is_a_cursor(scene: Scene) -> None:
     scene.log.take(FEED)
     last = scene.post(op("d"))
 
-    found = look(scene)["frontier"]
-    assert found["page"] == 2 and found["exact"] is True
-    assert parse(found["cursor"]) == scene.reader.frontier(FEED, 0)
+    frontier = look(scene)["frontier"]
+    assert frontier["page"] == 2 and frontier["exact"] is True
+    assert parse(frontier["cursor"]) == scene.reader.frontier(FEED, 0)
     assert last.number == 4
 
 
@@ -181,9 +181,9 @@ def test_a_far_frontier_is_not_searched_for(scene: Scene) -> None:
         number = scene.log.take(FEED)
         scene.log.put(FEED, Page(number, b"x" * limits.PAGE_BYTES_MAX, "id", NOW))
 
-    found = look(scene)["frontier"]
-    assert found["exact"] is False
-    assert 0 < found["page"] < number
+    frontier = look(scene)["frontier"]
+    assert frontier["exact"] is False
+    assert 0 < frontier["page"] < number
 
 
 def test_a_crowd_shares_a_report(scene: Scene) -> None:
@@ -208,8 +208,8 @@ def test_unknown_feeds(scene: Scene) -> None:
 
 def test_without_a_store_the_shape_stays(scene: Scene) -> None:
     """Numbers nobody knows are null."""
-    found = reporter(scene).unavailable(FEED)
+    report = reporter(scene).unavailable(FEED)
 
-    assert list(found) == [*TEN, "feed", "time"]
-    assert found["status"] == "UNAVAILABLE"
-    assert [found[name] for name in TEN[1:]] == [None] * 9
+    assert list(report) == [*TEN, "feed", "time"]
+    assert report["status"] == "UNAVAILABLE"
+    assert [report[name] for name in TEN[1:]] == [None] * 9

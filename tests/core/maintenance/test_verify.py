@@ -22,9 +22,9 @@ from tests.core.maintenance.verified import (
     alter,
     compared,
     differences,
+    named,
     remove,
     rows,
-    told,
     verifier,
 )
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
@@ -62,11 +62,11 @@ def scene(state: Watched) -> Scene:
 def test_a_state_that_follows_its_log_agrees(scene: Scene) -> None:
     """Living objects and tombstones; what the follower has not handled yet is not asked for."""
     scene.post(op("d"), op("a"))
-    found = compared(scene)
+    results = compared(scene)
 
-    assert sum(each.agreeing for each in found) == 3
-    assert {each.checkpoint for each in found} == {3}
-    assert told(scene) == []
+    assert sum(each.agreeing for each in results) == 3
+    assert {each.checkpoint for each in results} == {3}
+    assert named(scene) == []
 
 
 def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
@@ -76,7 +76,7 @@ def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
     alter(scene, "video/c", line=line("c", "insert", parents=["p"]))
     scene.state.write(FEED, [Row("video/z", 2, 7, NOW, line("z"))])
 
-    assert told(scene) == [
+    assert named(scene) == [
         "alien video/z",
         "altered video/c",
         "missing video/a",
@@ -101,7 +101,7 @@ def test_a_row_at_its_place_must_say_the_same(scene: Scene, fields: dict[str, ob
     """The line, the time of its page, and whether it expires: one that lives must not."""
     alter(scene, "video/c", **fields)
 
-    assert told(scene) == ["altered video/c"]
+    assert named(scene) == ["altered video/c"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_tombstone_must_not_go_too_soon(scene: Scene, expires_ms: int, right: 
     """When it goes depends on the retention as it was; that it is owed a week does not."""
     alter(scene, "video/b", expires_ms=expires_ms)
 
-    assert told(scene) == ([] if right else ["altered video/b"])
+    assert named(scene) == ([] if right else ["altered video/b"])
 
 
 @pytest.mark.parametrize("place", [(9, 0), (2, 1)])
@@ -122,7 +122,7 @@ def test_a_row_behind_the_log_is_alien(scene: Scene, place: tuple[int, int]) -> 
     scene.state.write(FEED, [Row("video/y", page, slot, NOW, line("y"))])
     alter(scene, "video/c", page=9)
 
-    assert told(scene) == ["alien video/c", "alien video/y"]
+    assert named(scene) == ["alien video/c", "alien video/y"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any])
     trimmed(scene, 3)
     scene.state.write(FEED, [replace(Row("video/z", 1, 0, NOW, line("z")), **fields)])
 
-    assert [each for each in told(scene) if each.startswith("broken")] == [
+    assert [each for each in named(scene) if each.startswith("broken")] == [
         "broken video/c",
         "broken video/z",
     ]
@@ -146,18 +146,18 @@ def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> 
     other = (row.bucket + 1) % limits.BUCKETS
     state._buckets[FEED, other][row.key] = row
 
-    found = {each.kind: each.bucket for each in differences(scene)}
-    assert found == {Kind.MISSING: row.bucket, Kind.ALIEN: other}
+    buckets = {each.kind: each.bucket for each in differences(scene)}
+    assert buckets == {Kind.MISSING: row.bucket, Kind.ALIEN: other}
 
 
 def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
     """Nothing is said of them; where the log still names their object, they are stale."""
     trimmed(scene, 3)
     alter(scene, "video/b", page=1, slot=1)
-    found = compared(scene)
+    results = compared(scene)
 
-    assert sum(each.older for each in found) == 2
-    assert told(scene) == ["stale video/b"]
+    assert sum(each.older for each in results) == 2
+    assert named(scene) == ["stale video/b"]
     scene.project()
     alter(scene, "video/b", page=3, slot=0)
     assert sum(each.older for each in compared(scene)) == 2
@@ -166,11 +166,11 @@ def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
 def test_a_tombstone_may_have_expired(scene: Scene) -> None:
     """It may be there or not; before its time it must be there."""
     tombstone = remove(scene, "video/b")
-    assert told(scene) == ["missing video/b"]
+    assert named(scene) == ["missing video/b"]
     scene.now_ms = tombstone.expires_ms
-    assert told(scene) == []
+    assert named(scene) == []
     scene.state.write(FEED, [tombstone])
-    assert told(scene) == []
+    assert named(scene) == []
 
 
 def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: Watched) -> None:
@@ -244,7 +244,7 @@ def test_a_follower_at_work_is_no_alarm(scene: Scene, state: Watched) -> None:
             scene.project()
 
     state.before = meanwhile
-    assert told(scene) == []
+    assert named(scene) == []
     assert steps > limits.BUCKETS * 1.5  # most buckets differ at first sight
 
 
@@ -253,7 +253,7 @@ def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: Watched) -> 
     remove(scene, "video/c")
     state.before = lambda: half_done(scene, [scene.post(op("a"))])
 
-    assert told(scene) == ["missing video/c"]
+    assert named(scene) == ["missing video/c"]
 
 
 _OPS = st.lists(

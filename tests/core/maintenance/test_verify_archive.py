@@ -9,7 +9,7 @@ from tidings.core.errors import LogIncomplete
 from tidings.core.maintenance.rebuild import Repaired
 
 from tests.core.following import filled, trimmed
-from tests.core.maintenance.verified import alter, compared, rebuilt, remove, rows, told, verifier
+from tests.core.maintenance.verified import alter, compared, named, rebuilt, remove, rows, verifier
 from tests.core.scene import FEED, Scene, op
 
 
@@ -33,8 +33,8 @@ def test_what_is_older_than_the_log_is_compared(given_up: Scene, archive: Archiv
     remove(given_up, "video/c")
     alter(given_up, "video/a", slot=0)
 
-    assert told(given_up) == []
-    assert told(given_up, archive) == ["missing video/c", "stale video/a"]
+    assert named(given_up) == []
+    assert named(given_up, archive) == ["missing video/c", "stale video/a"]
 
 
 def test_it_is_put_right(given_up: Scene, archive: ArchiveReader) -> None:
@@ -45,7 +45,7 @@ def test_it_is_put_right(given_up: Scene, archive: ArchiveReader) -> None:
 
     assert rebuilt(given_up, archive) == Repaired(2, 0)
     assert rows(given_up.state) == before
-    assert told(given_up, archive) == []
+    assert named(given_up, archive) == []
 
 
 def test_what_compaction_left_is_the_same_measure(given_up: Scene, archive: ArchiveReader) -> None:
@@ -55,9 +55,9 @@ def test_what_compaction_left_is_the_same_measure(given_up: Scene, archive: Arch
         left = encode(compacted(pages, {(2, 0), (2, 1), (3, 0)}))
         given_up.archive.put(FEED, *left)
 
-    assert told(given_up, archive) == []
+    assert named(given_up, archive) == []
     remove(given_up, "video/a")
-    assert told(given_up, archive) == ["missing video/a"]
+    assert named(given_up, archive) == ["missing video/a"]
 
 
 def test_it_begins_behind_the_last_hole(given_up: Scene, archive: ArchiveReader) -> None:

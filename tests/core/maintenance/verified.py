@@ -48,7 +48,7 @@ def differences(scene: Scene, archive: ArchiveReader | None = None) -> list[Diff
     return [each for result in compared(scene, archive) for each in result.differences]
 
 
-def told(scene: Scene, archive: ArchiveReader | None = None) -> list[str]:
+def named(scene: Scene, archive: ArchiveReader | None = None) -> list[str]:
     """`stale video/a`, ..."""
     return sorted(f"{each.kind.value} {each.key}" for each in differences(scene, archive))
 

@@ -37,11 +37,11 @@ def test_O30_an_sse_block() -> None:
 def test_O31_data_is_the_operation_without_its_event() -> None:
     """The event is its name, not said twice."""
     kept = line("x1", "delete", parents=["a"], data={"k": "\n"})
-    found = frames.of_line("p", 0, kept)
+    event = frames.of_line("p", 0, kept)
 
-    assert (found.id, found.name) == ("p000000", "delete")
-    assert list(json.loads(found.data)) == ["timestamp", "parents", "type", "id", "data"]
-    assert json.loads(found.data)["data"] == {"k": "\n"}
+    assert (event.id, event.name) == ("p000000", "delete")
+    assert list(json.loads(event.data)) == ["timestamp", "parents", "type", "id", "data"]
+    assert json.loads(event.data)["data"] == {"k": "\n"}
 
 
 def test_reset_and_live_carry_an_empty_object() -> None:
@@ -59,8 +59,8 @@ def test_pack_keeps_order_and_bounds(sizes: list[int]) -> None:
 
     assert all(len(message.encode()) <= limits.FRAME_BYTES_MAX for message in messages)
     decoded = [json.loads(message) for message in messages]
-    found = [int(item["id"], 16) for message in decoded for item in message["events"]]
-    assert found == list(range(len(sizes)))
+    ids = [int(item["id"], 16) for message in decoded for item in message["events"]]
+    assert ids == list(range(len(sizes)))
     assert [message.get("cursor") for message in decoded[:-1]] == [None] * (len(decoded) - 1)
     assert decoded[-1]["cursor"] == CURSOR
     assert len(messages) == 1 or all(message["events"] for message in decoded)

@@ -182,11 +182,11 @@ def test_O58_what_matches_may_match(
 ) -> None:
     """The quick look never passes over an operation that the filter wants, however spelled."""
     wanted = Filter(frozenset(types) if types else None, frozenset(parents) if parents else None)
-    found = line("x", type=type_, parents=objects)
+    kept = line("x", type=type_, parents=objects)
 
-    if wanted.matches(parse_line(found)):
-        assert wanted.may_match(found)
-        assert wanted.may_match(f"{line('y')}\n{found}\n{line('z')}")
+    if wanted.matches(parse_line(kept)):
+        assert wanted.may_match(kept)
+        assert wanted.may_match(f"{line('y')}\n{kept}\n{line('z')}")
 
 
 def test_a_quick_look_spares_the_parsing() -> None:

@@ -49,9 +49,9 @@ def test_the_line_of_an_operation() -> None:
 
 def test_O15_event_and_type_are_lower_cased_and_names_are_kept() -> None:
     """Case is folded where oplog folds it and nowhere else."""
-    found = operations.parse_line(line("ID", "INSERT", type="ViDeO", parents=["User/U1"]))
+    operation = operations.parse_line(line("ID", "INSERT", type="ViDeO", parents=["User/U1"]))
 
-    assert found == Operation("insert", "video", "ID", ("User/U1",))
+    assert operation == Operation("insert", "video", "ID", ("User/U1",))
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_O15_lower_case_is_letter_by_letter(name: str, kept: str) -> None:
 def test_O35_no_character_ends_a_line_for_anybody(field: str) -> None:
     """Unicode's line ends are escaped: some readers of event streams would break a block there."""
     name = "a\u2028b\u2029c\u0085d"
-    found = line(**{"name" if field == "id" else field: name})
+    kept = line(**{"name" if field == "id" else field: name})
 
-    assert len(found.splitlines()) == 1
-    assert json.loads(found)[field] == name
+    assert len(kept.splitlines()) == 1
+    assert json.loads(kept)[field] == name
 
 
 @pytest.mark.parametrize("field", ["event", "type", "id"])

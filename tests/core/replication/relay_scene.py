@@ -13,7 +13,6 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.copies import Copies
-from tidings.core.replication.election import Elector
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.replicate import Relayer
@@ -152,11 +151,6 @@ class Node:
             scene.tombstones,
             TOMBSTONE_MS,
         )
-
-    def elector(self) -> Elector:
-        assert self.source is not None
-        scene = self.scene
-        return Elector(FEED, self.source, self.coordinator, scene.clock, scene.count)
 
     @property
     def control(self) -> RelayControl:

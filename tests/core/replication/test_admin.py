@@ -31,23 +31,23 @@ def place(page: int, slot: int = PAGE_END, seconds: int = 9) -> str:
 def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
     """Name, status, and where it stands, as a cursor that is good anywhere."""
     node = chained().node
-    told = node.control.told(FEED)
-    assert (told["feed"], told["status"], told["page"]) == (FEED, "running", 3)
-    assert told["cursor"] == node.relay.place.encode()
-    assert told["source"] == told["upstream"] == told["master"] == MASTER
-    assert told["role"] == "leader" and told["low_watermark"] == 1
+    document = node.control.told(FEED)
+    assert (document["feed"], document["status"], document["page"]) == (FEED, "running", 3)
+    assert document["cursor"] == node.relay.place.encode()
+    assert document["source"] == document["upstream"] == document["master"] == MASTER
+    assert document["role"] == "leader" and document["low_watermark"] == 1
 
 
 def test_D34_the_ends_of_the_log_are_told_with_their_times() -> None:
     """First and last page that are here; none where there is none."""
     chain = chained()
-    told = chain.node.control.told(FEED)
+    document = chain.node.control.told(FEED)
     pages = chain.master.scene.log.read(FEED, 0)
-    assert told["min"]["page"] == 1 and told["max"]["page"] == 3
-    assert told["min"]["time"] == from_ms(pages[0].at_ms)
-    assert told["max"]["time"] == from_ms(pages[2].at_ms)
-    assert told["max"]["cursor"] == pages[2].end.encode()
-    assert (told["floor"], told["head"]) == (1, 3)
+    assert document["min"]["page"] == 1 and document["max"]["page"] == 3
+    assert document["min"]["time"] == from_ms(pages[0].at_ms)
+    assert document["max"]["time"] == from_ms(pages[2].at_ms)
+    assert document["max"]["cursor"] == pages[2].end.encode()
+    assert (document["floor"], document["head"]) == (1, 3)
     empty = Chain().node.control.told(FEED)
     assert empty["min"] is None and empty["max"] is None and empty["status"] == "new"
 
@@ -58,11 +58,11 @@ def test_D36_what_was_copied_is_counted() -> None:
     relay = chain.node.relay
     chain.node.note(upstream_head=5, counts=replace(relay.counts, filtered=4, repeated=2))
     chain.time.ms = relay.page_at_ms + 90_000
-    told = chain.node.control.told(FEED)
-    assert (told["pages"], told["operations"]) == (3, 6)
-    assert (told["filtered"], told["repeated"]) == (4, 2)
-    assert (told["lag_pages"], told["lag_ms"]) == (2, 90_000)
-    assert told["last_page_ms_ago"] == 90_000
+    document = chain.node.control.told(FEED)
+    assert (document["pages"], document["operations"]) == (3, 6)
+    assert (document["filtered"], document["repeated"]) == (4, 2)
+    assert (document["lag_pages"], document["lag_ms"]) == (2, 90_000)
+    assert document["last_page_ms_ago"] == 90_000
 
 
 def test_D37_reads_of_the_master_and_of_the_upstream_are_told_apart() -> None:
@@ -70,8 +70,8 @@ def test_D37_reads_of_the_master_and_of_the_upstream_are_told_apart() -> None:
     node = chained().node
     now = node.scene.now_ms
     node.note(upstream_read_ms=now - 7, master_read_ms=now - 70)
-    told = node.control.told(FEED)
-    assert (told["upstream_read_ms_ago"], told["master_read_ms_ago"]) == (7, 70)
+    document = node.control.told(FEED)
+    assert (document["upstream_read_ms_ago"], document["master_read_ms_ago"]) == (7, 70)
     assert Chain().node.control.told(FEED)["master_read_ms_ago"] is None
 
 
@@ -79,10 +79,10 @@ def test_what_went_wrong_is_told() -> None:
     """With the next attempt, and how far a copy has come."""
     node = chained().node
     node.note(failures=3, attempt_ms=5_000, error="it broke", copy=Copy(7, bucket=16))
-    told = node.control.told(FEED)
-    assert (told["failures"], told["error"]) == (3, "it broke")
-    assert told["next_attempt"] == from_ms(5_000)
-    assert told["copy"] == {"buckets_done": 16, "buckets": 64, "behind_page": 7, "empty": False}
+    document = node.control.told(FEED)
+    assert (document["failures"], document["error"]) == (3, "it broke")
+    assert document["next_attempt"] == from_ms(5_000)
+    assert document["copy"] == {"buckets_done": 16, "buckets": 64, "behind_page": 7, "empty": False}
 
 
 def test_D1_local_feeds_are_told_too() -> None:

@@ -58,11 +58,11 @@ def test_D38_as_many_lead_as_there_are_seats(leaders: int) -> None:
     """Those who came first; the others read one of them."""
     cluster = Candidates(5, leaders)
     for _ in range(10):
-        found = cluster.turns(*range(5))
-        assert [turn.role for turn in found].count(Role.LEADER) == leaders
-    assert {turn.url for turn in found[:leaders]} == {MASTER}
-    assert {turn.url for turn in found[leaders:]} <= {address(number) for number in range(leaders)}
-    assert {turn.term for turn in found[:leaders]} == {1}
+        turns = cluster.turns(*range(5))
+        assert [turn.role for turn in turns].count(Role.LEADER) == leaders
+    assert {turn.url for turn in turns[:leaders]} == {MASTER}
+    assert {turn.url for turn in turns[leaders:]} <= {address(number) for number in range(leaders)}
+    assert {turn.term for turn in turns[:leaders]} == {1}
 
 
 def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
@@ -70,13 +70,13 @@ def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
     cluster = Candidates(3)
     cluster.turns(0, 1, 2)
     died = cluster.now
-    found = cluster.turns(1, 2)
-    while all(turn.role is Role.FOLLOWER for turn in found):
-        found = cluster.turns(1, 2)
+    turns = cluster.turns(1, 2)
+    while all(turn.role is Role.FOLLOWER for turn in turns):
+        turns = cluster.turns(1, 2)
 
     assert cluster.now - died <= limits.SEAT_MS + limits.SEAT_RENEW_MS
-    assert [turn.term for turn in found if turn.role is Role.LEADER] == [2]
-    assert [turn.url for turn in found if turn.role is Role.FOLLOWER] == [address(1)]
+    assert [turn.term for turn in turns if turn.role is Role.LEADER] == [2]
+    assert [turn.url for turn in turns if turn.role is Role.FOLLOWER] == [address(1)]
 
 
 def test_a_leader_that_comes_back_follows() -> None:
@@ -195,10 +195,10 @@ def test_members_are_told_with_their_roles() -> None:
     cluster.relays[1] = replace(cluster.relays[1], checkpoint=7)
     for _ in range(25):
         cluster.turns(0, 1)
-    found = {each.address: each for each in cluster.coordinator.members("c")}
-    assert found[address(0)].role is Role.LEADER
-    assert (found[address(1)].role, found[address(1)].checkpoint) == (Role.FOLLOWER, 7)
-    assert all(cluster.now - each.heard_ms < limits.MEMBER_MS // 3 for each in found.values())
+    members = {each.address: each for each in cluster.coordinator.members("c")}
+    assert members[address(0)].role is Role.LEADER
+    assert (members[address(1)].role, members[address(1)].checkpoint) == (Role.FOLLOWER, 7)
+    assert all(cluster.now - each.heard_ms < limits.MEMBER_MS // 3 for each in members.values())
 
 
 def test_fewer_leaders_than_before() -> None:
@@ -206,8 +206,8 @@ def test_fewer_leaders_than_before() -> None:
     cluster = Candidates(3, leaders=2)
     cluster.turns(0, 1, 2)
     cluster.electors = [cluster.elector(number, 1) for number in range(3)]
-    found = cluster.turns(0, 1, 2)
-    assert [turn.role for turn in found] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
+    turns = cluster.turns(0, 1, 2)
+    assert [turn.role for turn in turns] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
 
 
 def test_followers_are_spread_over_the_leaders() -> None:

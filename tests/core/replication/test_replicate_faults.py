@@ -52,10 +52,10 @@ class Faults:
         self._next = next(self._planned, None)
         if before:
             self._strike(kind)
-        found = call()
+        answer = call()
         if not before:
             self._strike(kind)
-        return found
+        return answer
 
     def _strike(self, kind: str) -> None:
         if kind == "kill":

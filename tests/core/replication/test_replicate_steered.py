@@ -25,9 +25,9 @@ def test_D22_a_pause_stops_reading_and_nothing_is_lost() -> None:
 
     chain.net.meanwhile = pause
     chain.run()
-    asked = len(chain.net.asked)
+    requests = len(chain.net.asked)
     chain.run()
-    assert len(chain.net.asked) == asked
+    assert len(chain.net.asked) == requests
     assert node.relay.status == "paused"
     assert len(node.pages()) == 2
 
@@ -117,8 +117,8 @@ def test_a_reader_that_fell_off_with_its_feed_is_told_everything() -> None:
     chain.master.trim(9)
     chain.run()
 
-    told = names(caught_up(node.scene, page.end.encode()))
-    assert {"delete a0", *(f"insert {name}" for name in "uvwxyz")} <= set(told)
+    events = names(caught_up(node.scene, page.end.encode()))
+    assert {"delete a0", *(f"insert {name}" for name in "uvwxyz")} <= set(events)
 
 
 def test_D41_roles_can_be_configured() -> None:

@@ -96,10 +96,10 @@ def test_D7_readers_never_see_part_of_a_page() -> None:
         def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
             assert len(pages) <= limits.PORTION_PAGES_MAX
             done = self.relays.append(before, after, pages)
-            found = chain.node.pages()
-            assert found == whole[: len(found)]
-            assert len(found) == chain.node.relay.checkpoint == chain.node.scene.log.head(FEED)
-            lengths.append(len(found))
+            copied = chain.node.pages()
+            assert copied == whole[: len(copied)]
+            assert len(copied) == chain.node.relay.checkpoint == chain.node.scene.log.head(FEED)
+            lengths.append(len(copied))
             return done
 
     chain.node.run(store=Watched(chain.node, before=True, times=0))

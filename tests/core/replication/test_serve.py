@@ -37,7 +37,7 @@ def teller(scene: Scene) -> Portioner:
     return Portioner(scene.catch_up, {})
 
 
-def told(
+def copied(
     teller: Portioner, after: Place = START, selection: Selection = ALL, size: int = SIZE
 ) -> list[Page]:
     """The pages as a copy hears them."""
@@ -55,13 +55,13 @@ def test_D2_pages_are_told_as_they_are(scene: Scene, teller: Portioner) -> None:
     """Numbers, commit times and the bytes of every entry, so that ids are the same everywhere."""
     posted = [scene.post(op("a", data="ä€𝄞\\n")), scene.post(op("b"), op("c", "delete"))]
 
-    found = told(teller)
+    received = copied(teller)
 
-    assert [(page.number, page.at_ms, page.lines) for page in found] == [
+    assert [(page.number, page.at_ms, page.lines) for page in received] == [
         (page.number, page.at_ms, page.lines) for page in posted
     ]
-    assert [page.id_prefix for page in found] == [page.id_prefix for page in posted]
-    assert all(page.slots is None for page in found)
+    assert [page.id_prefix for page in received] == [page.id_prefix for page in posted]
+    assert all(page.slots is None for page in received)
 
 
 def test_D4_the_first_page_lies_behind_the_checkpoint(scene: Scene, teller: Portioner) -> None:
@@ -69,7 +69,7 @@ def test_D4_the_first_page_lies_behind_the_checkpoint(scene: Scene, teller: Port
     pages = scene.post_each(*"abc")
 
     for place in (pages[1].end, replace(pages[1].end, seconds=0)):
-        assert [page.number for page in told(teller, place)] == [3]
+        assert [page.number for page in copied(teller, place)] == [3]
 
 
 def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: Portioner) -> None:
@@ -97,7 +97,7 @@ def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Portione
         return read(feed, after, limit, eventual=eventual)
 
     scene.log.read = raised  # type: ignore[method-assign]
-    assert [page.number for page in told(teller, first.end)] == [second.number]
+    assert [page.number for page in copied(teller, first.end)] == [second.number]
     with pytest.raises(LogFellOff):
         teller.pages(FEED, START, ALL, SIZE)
 
@@ -109,7 +109,7 @@ def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: Portioner
     scene.log.expire(NOW + 2 * PAGE_MS)
 
     scene.log.put(FEED, pages[2])
-    assert [page.number for page in told(teller, pages[1].end)] == [3]
+    assert [page.number for page in copied(teller, pages[1].end)] == [3]
     with pytest.raises(InvalidCursor, match="the end of a page"):
         serve.parse_pages({"after": [f"{pages[1].id_prefix}000000"]})
 
@@ -121,13 +121,14 @@ def test_D18_an_empty_page_is_told(scene: Scene, teller: Portioner) -> None:
     scene.log.put(FEED, empty)
     scene.post(op("b"))
 
-    assert [(page.number, len(page.lines)) for page in told(teller, first.end)] == [(2, 0), (3, 1)]
-    assert [page.number for page in told(teller, empty.end)] == [3]
+    hole, behind = copied(teller, first.end)
+    assert (hole.number, hole.lines, behind.number) == (2, [], 3)
+    assert [page.number for page in copied(teller, empty.end)] == [3]
 
 
 def test_D19_at_the_end_there_is_nothing(scene: Scene, teller: Portioner) -> None:
     """Without an error; an empty feed is the same."""
-    assert told(teller) == []
+    assert copied(teller) == []
     last = scene.post(op("a"))
 
     assert teller.pages(FEED, last.end, ALL, SIZE).pages == ()
@@ -140,9 +141,9 @@ def test_D21_an_upstream_that_is_behind_has_no_news(scene: Scene, teller: Portio
     ahead = Place(3, PAGE_END, NOW // 1000)
 
     assert teller.pages(FEED, ahead, ALL, SIZE).standing.head < 3
-    assert told(teller, ahead) == []
+    assert copied(teller, ahead) == []
     scene.post_each(*"bcd")
-    assert [page.number for page in told(teller, ahead)] == [4]
+    assert [page.number for page in copied(teller, ahead)] == [4]
 
 
 def test_another_log_is_told_apart(scene: Scene, teller: Portioner) -> None:
@@ -156,18 +157,18 @@ def test_another_log_is_told_apart(scene: Scene, teller: Portioner) -> None:
 def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: Portioner) -> None:
     """The page before is read with those behind it the first time, and then no more."""
     page = scene.post(op("a"))
-    asked: list[int] = []
+    reads: list[int] = []
     read = scene.log.read
 
     def noted(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
         if not eventual:
-            asked.append(after)
+            reads.append(after)
         return read(feed, after, limit, eventual=eventual)
 
     scene.log.read = noted  # type: ignore[method-assign]
     for _ in range(3):
-        assert told(teller, page.end) == []
-    assert asked == [0, 1, 1]
+        assert copied(teller, page.end) == []
+    assert reads == [0, 1, 1]
 
 
 def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: Portioner) -> None:
@@ -203,10 +204,10 @@ def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> No
     teller = Portioner(scene.catch_up, {})
     after, numbers = START, [0]
 
-    while found := (portion := teller.pages(FEED, after, ALL, size)).pages:
+    while received := (portion := teller.pages(FEED, after, ALL, size)).pages:
         assert len(tell(portion).encode()) <= size
-        numbers += [page.number for page in found]
-        after = found[-1].end
+        numbers += [page.number for page in received]
+        after = received[-1].end
 
     assert all(low + 1 == high for low, high in pairwise(numbers))
     assert (numbers[-1] == len(pages)) == (portion.pending == 0)
@@ -217,10 +218,10 @@ def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: Portione
     for _ in range(limits.PORTION_PAGES_MAX + 2):
         scene.post(op())
 
-    first = told(teller)
+    first = copied(teller)
 
     assert len(first) == limits.PORTION_PAGES_MAX
-    assert len(told(teller, first[-1].end)) == 2
+    assert len(copied(teller, first[-1].end)) == 2
 
 
 def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: Portioner) -> None:
@@ -229,7 +230,7 @@ def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: Portioner) -> 
     scene.log.put(FEED, large)
     scene.log.put(FEED, replace(large, number=2, body="{}"))
 
-    assert [page.number for page in told(teller, large.end)] == [2]
+    assert [page.number for page in copied(teller, large.end)] == [2]
 
 
 def test_D14_a_selection_keeps_the_numbers_of_pages(scene: Scene, teller: Portioner) -> None:
@@ -241,7 +242,7 @@ def test_D14_a_selection_keeps_the_numbers_of_pages(scene: Scene, teller: Portio
 
     assert [(page.number, page.slots) for page in portion.pages] == [(1, (0, 2)), (2, ())]
     assert portion.filtered == 2
-    assert [page.slots for page in told(teller, START, VIDEOS)] == [(0, 2), ()]
+    assert [page.slots for page in copied(teller, START, VIDEOS)] == [(0, 2), ()]
 
 
 @given(st.lists(st.text("abc/%", min_size=1, max_size=3), min_size=1, max_size=9))
@@ -254,10 +255,11 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
     ranges = ["range:00000000-7fffffff", "range:80000000-ffffffff"]
 
     for shares in (remainders, ranges):
-        found = [teller.pages(FEED, START, Selection(share=parse_share(s)), SIZE) for s in shares]
-        slots = sorted(slot for portion in found for slot, _ in portion.pages[0].entries())
+        selections = [Selection(share=parse_share(share)) for share in shares]
+        portions = [teller.pages(FEED, START, each, SIZE) for each in selections]
+        slots = sorted(slot for portion in portions for slot, _ in portion.pages[0].entries())
         assert slots == list(range(len(names)))
-        assert sum(portion.filtered for portion in found) == len(names)
+        assert sum(portion.filtered for portion in portions) == len(names)
 
 
 def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portioner) -> None:
@@ -266,9 +268,9 @@ def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portio
     scene.projected(op("a", parents=["user/ann"]), op("b"))
     scene.post(op("a"), op("b", parents=["user/bob"]))
 
-    assert [page.number for page in told(teller, START, ANNS)] == [1]
+    assert [page.number for page in copied(teller, START, ANNS)] == [1]
     scene.project()
-    first, second = told(teller, START, ANNS)
+    first, second = copied(teller, START, ANNS)
     assert [slot for slot, _ in first.entries()] == [0]
     assert [(slot, line[:18]) for slot, line in second.entries()] == [(0, '{"event":"delete",')]
 
@@ -294,9 +296,9 @@ def test_D34_where_a_copy_stands(scene: Scene) -> None:
 
 def rows_of(teller: Portioner, key: str, selection: Selection = ALL) -> list[str]:
     """Those of its bucket, as a copy hears them."""
-    found = teller.rows(FEED, bucket_of(key), None, selection)
-    assert found.after is None
-    return [row.key for row in heard_rows(tell_rows(found)).rows]
+    rows = teller.rows(FEED, bucket_of(key), None, selection)
+    assert rows.after is None
+    return [row.key for row in heard_rows(tell_rows(rows)).rows]
 
 
 def test_rows_with_what_was_deleted(scene: Scene, teller: Portioner) -> None:
@@ -304,11 +306,11 @@ def test_rows_with_what_was_deleted(scene: Scene, teller: Portioner) -> None:
     scene.post(op("a"), op("b"))
     scene.projected(op("a", "delete"))
 
-    found = teller.rows(FEED, bucket_of("video/a"), None, ALL)
+    rows = teller.rows(FEED, bucket_of("video/a"), None, ALL)
 
-    assert found.rows == tuple(scene.state.read(FEED, bucket_of("video/a")))
-    assert [row.deleted for row in found.rows if row.key == "video/a"] == [True]
-    assert found.standing.state == 2
+    assert rows.rows == tuple(scene.state.read(FEED, bucket_of("video/a")))
+    assert [row.deleted for row in rows.rows if row.key == "video/a"] == [True]
+    assert rows.standing.state == 2
 
 
 def test_rows_of_a_selection(scene: Scene, teller: Portioner) -> None:
@@ -340,9 +342,9 @@ def test_rows_go_on_where_they_are_many(scene: Scene, teller: Portioner) -> None
     for selection, count in ((ALL, len(in_one)), (Selection(parse("user", None)), 0)):
         keys, after, replies = [], None, 0
         while replies == 0 or after is not None:
-            found = teller.rows(FEED, 7, after, selection)
-            keys += [row.key for row in found.rows]
-            after, replies = found.after, replies + 1
-            assert len(tell_rows(found).encode()) < limits.PORTION_BYTES_MAX
+            rows = teller.rows(FEED, 7, after, selection)
+            keys += [row.key for row in rows.rows]
+            after, replies = rows.after, replies + 1
+            assert len(tell_rows(rows).encode()) < limits.PORTION_BYTES_MAX
         assert len(set(keys)) == len(keys) == count
         assert replies > 1

@@ -19,16 +19,16 @@ from tests.core.scene import NOW
 def test_what_is_asked() -> None:
     """Everything may be left out, but for the bucket; more than is allowed is less to wait."""
     place = Place(7, PAGE_END, NOW // 1000)
-    asked = {"after": place.encode(), "types": "a,b", "share": "mod:2:1", "size": "9", "block": "3"}
+    query = {"after": place.encode(), "types": "a,b", "share": "mod:2:1", "size": "9", "block": "3"}
     selection = Selection(parse("a,b", None), Mod(2, frozenset({1})))
 
     assert serve.parse_pages({}) == PagesAsked()
-    assert serve.parse_pages(several(asked)) == PagesAsked(place, selection, 9, 3)
+    assert serve.parse_pages(several(query)) == PagesAsked(place, selection, 9, 3)
     assert serve.parse_pages({"block": ["999"]}).block_s == limits.PORTION_BLOCK_S_MAX
     assert serve.parse_pages({"parents": ["p"]}).selection.filter.leave
     assert serve.parse_rows({"bucket": ["0"]}) == RowsAsked(0)
-    asked = {"bucket": "63", "after": "video/ä", "parents": "p"}
-    assert serve.parse_rows(several(asked)) == RowsAsked(
+    query = {"bucket": "63", "after": "video/ä", "parents": "p"}
+    assert serve.parse_rows(several(query)) == RowsAsked(
         63, "video/ä", Selection(parse(None, "p", "true"))
     )
 

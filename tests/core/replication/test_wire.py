@@ -55,10 +55,10 @@ def test_slots_are_told() -> None:
     some, none = page(1, "a", "b", slots=(0, 7)), page(2, slots=())
     packed = Page(3, encode([line()] * 900), "id", NOW)
 
-    found = heard(tell(Portion(STANDING, (some, none, packed))))
+    received = heard(tell(Portion(STANDING, (some, none, packed))))
 
     assert isinstance(packed.body, bytes)
-    assert found.pages == (some, none, Page(3, packed.text, "", NOW))
+    assert received.pages == (some, none, Page(3, packed.text, "", NOW))
 
 
 @given(
@@ -68,9 +68,9 @@ def test_rows_are_heard_as_they_were_told(
     standing: Standing, rows: list[Row], after: str | None
 ) -> None:
     """With their places and times, and where their bucket goes on."""
-    found = Rows(standing, tuple(rows), after)
+    reply = Rows(standing, tuple(rows), after)
 
-    assert heard_rows(tell_rows(found)) == found
+    assert heard_rows(tell_rows(reply)) == reply
 
 
 TOLD = tell(Portion(STANDING, (page(1, "a"), page(2, "b"))))

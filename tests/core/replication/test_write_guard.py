@@ -39,13 +39,13 @@ def copy(scene: Scene) -> Scene:
     return scene
 
 
-def told(known: str) -> Callable[[str], str]:
+def knows(known: str) -> Callable[[str], str]:
     return lambda _feed: known
 
 
 def test_the_masters_address_is_told() -> None:
     """The one that the relay has heard, else the one that is read."""
-    for known, address in ((None, UPSTREAM), (told(""), UPSTREAM), (told(MASTER), MASTER)):
+    for known, address in ((None, UPSTREAM), (knows(""), UPSTREAM), (knows(MASTER), MASTER)):
         with pytest.raises(Chained) as refused:
             replace(COPIES, master=known).check(FEED)
         assert refused.value.body()["master"] == address

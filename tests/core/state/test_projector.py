@@ -99,8 +99,8 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     scene.project()
 
     assert calls == ["find", "write", "write"][:at]
-    found = scene.departures.read(FEED, 1, 9)
-    assert {each.page: each.left for each in found} == {
+    pages = scene.departures.read(FEED, 1, 9)
+    assert {each.page: each.left for each in pages} == {
         1: {},
         2: {0: ("p",), 1: ("p",)},
         3: {0: ("q",)},

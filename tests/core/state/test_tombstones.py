@@ -68,9 +68,9 @@ def test_a_plan_grows_too_old_by_the_tombstones_there_are(scene: Scene) -> None:
 )
 def test_known_since(at_ms: int, since_ms: int) -> None:
     """From 7 to 21 days at NOW: first the earlier life counts, then the change, then the new."""
-    found = Remembered(7 * DAY, 7 * DAY, 0).then(21 * DAY, NOW)
+    remembered = Remembered(7 * DAY, 7 * DAY, 0).then(21 * DAY, NOW)
 
-    assert found.known_since(at_ms) == since_ms
+    assert remembered.known_since(at_ms) == since_ms
 
 
 _CHANGES = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), min_size=1, max_size=8)
@@ -140,9 +140,9 @@ def test_two_functions_with_other_settings(scene: Scene) -> None:
     for life_ms in (21 * DAY, TOMBSTONE_MS, 21 * DAY, TOMBSTONE_MS):
         redeployed(scene, life_ms)
         scene.projected(op("x", "delete"))
-    found = scene.tombstones.remembered(FEED)
+    remembered = scene.tombstones.remembered(FEED)
 
-    assert found == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, NOW + SKEW)
+    assert remembered == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, NOW + SKEW)
 
 
 def test_half_a_minute_is_not_known(scene: Scene) -> None:

@@ -124,9 +124,9 @@ def scene(log: Meanwhile) -> Scene:
 
 def test_O73_a_plan_is_applied_exactly(scene: Scene) -> None:
     """All of it and nothing mixed up, in its order; received, counted, known to the state."""
-    asked = plan(scene, "b", "c")
+    wanted = plan(scene, "b", "c")
 
-    assert corrector(scene).apply(FEED, through(scene), asked) == outcome(3)
+    assert corrector(scene).apply(FEED, through(scene), wanted) == outcome(3)
 
     assert bodies(scene)[1:] == [
         [correct("c", event="insert").line, correct("b").line, line("a", "delete")]
@@ -142,30 +142,30 @@ def test_O70_what_is_created_is_replicated(scene: Scene) -> None:
     corrector(scene).apply(FEED, through(scene), plan(scene, "b", "c"))
     scene.project()
 
-    told = names(caught_up(scene, "0"))
-    assert sorted(told) == ["insert b", "insert c", "live", "reset"]
+    events = names(caught_up(scene, "0"))
+    assert sorted(events) == ["insert b", "insert c", "live", "reset"]
 
 
 def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
     """Neither the same plan, whether the state knows of it yet or not, nor a new one."""
-    asked, at = plan(scene, "b", "c"), through(scene)
-    corrector(scene).apply(FEED, at, asked)
+    wanted, at = plan(scene, "b", "c"), through(scene)
+    corrector(scene).apply(FEED, at, wanted)
     head = scene.log.head(FEED)
 
-    assert corrector(scene).apply(FEED, at, asked) == outcome(0, done=3)
+    assert corrector(scene).apply(FEED, at, wanted) == outcome(0, done=3)
     scene.project()
-    assert corrector(scene).apply(FEED, at, asked) == outcome(0, done=3)
+    assert corrector(scene).apply(FEED, at, wanted) == outcome(0, done=3)
     assert plan(scene, "b", "c") == []
     assert scene.log.head(FEED) == head
 
 
 def test_what_moved_before_is_left_alone(scene: Scene) -> None:
     """Whether the state knows of it or the log alone; no number is taken for nothing."""
-    asked = part(A, B, correct("c"))
+    wanted = part(A, B, correct("c"))
     scene.projected(op("a", "delete"))
     scene.post(op("b"), op("c", "insert"))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(0, moved=3)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(0, moved=3)
 
     assert scene.log.head(FEED) == 3
     assert scene.counted["CorrectionsMoved"] == 3
@@ -267,9 +267,9 @@ def test_a_row_that_went_back_for_a_moment_does_not_hide_the_log(scene: Scene) -
 
 def test_an_object_that_comes_twice_is_corrected_once(scene: Scene) -> None:
     """The second time it has moved, by the first."""
-    asked = part(A, correct("a", Position(1, 0), "delete"))
+    wanted = part(A, correct("a", Position(1, 0), "delete"))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(1, moved=1)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(1, moved=1)
 
 
 def test_a_large_part_becomes_many_pages(scene: Scene) -> None:
@@ -288,19 +288,19 @@ def test_a_large_part_becomes_many_pages(scene: Scene) -> None:
 def test_sections_bound_what_is_held(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the part; each looks at the log anew."""
     monkeypatch.setattr(limits, "CORRECT_SECTION", 2)
-    asked = part(*(correct(f"s{at}") for at in range(5)))
+    wanted = part(*(correct(f"s{at}") for at in range(5)))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(5)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(5)
 
     assert [len(lines) for lines in bodies(scene)[1:]] == [2, 2, 1]
 
 
 def test_on_a_quiet_feed_a_batch_costs_a_number_and_a_page(scene: Scene, log: Meanwhile) -> None:
     """The log is read when the section begins, and again only where somebody else wrote."""
-    asked = part(*(correct(f"s{at}") for at in range(2_500)))
+    wanted = part(*(correct(f"s{at}") for at in range(2_500)))
     log.asked.clear()
 
-    corrector(scene).apply(FEED, 1, asked)
+    corrector(scene).apply(FEED, 1, wanted)
 
     begins = log.asked.index("take")
     assert log.asked[begins:] == ["take", "put"] * 3
@@ -323,14 +323,14 @@ def test_a_long_log_is_read_before_a_number_is_taken(
 
 def test_a_run_yields_and_is_continued(scene: Scene, log: Meanwhile) -> None:
     """Behind the batches that were applied, without doing them again."""
-    asked = part(*(correct(f"s{at}") for at in range(1_500)))
+    wanted = part(*(correct(f"s{at}") for at in range(1_500)))
 
     def slowly(page: Page) -> None:
         scene.now_ms += limits.CORRECT_RUN_MS
 
     log.before_put.append(slowly)
-    first = corrector(scene).apply(FEED, 1, asked)
-    second = corrector(scene).apply(FEED, 1, asked, first.behind)
+    first = corrector(scene).apply(FEED, 1, wanted)
+    second = corrector(scene).apply(FEED, 1, wanted, first.behind)
 
     assert first == outcome(1_000, complete=False)
     assert second == outcome(500, behind=1_500)
@@ -342,12 +342,12 @@ def test_a_run_that_died_is_repeated(scene: Scene, log: Meanwhile) -> None:
     def die(page: Page) -> None:
         raise Unavailable("no answer")
 
-    asked = part(*(correct(f"s{at}") for at in range(1_500)))
+    wanted = part(*(correct(f"s{at}") for at in range(1_500)))
     log.before_put.extend([die, lambda page: None])
     with pytest.raises(Unavailable):
-        corrector(scene).apply(FEED, 1, asked)
+        corrector(scene).apply(FEED, 1, wanted)
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(500, done=1_000)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(500, done=1_000)
     assert [len(lines) for lines in bodies(scene)[1:]] == [1_000, 0, 0, 500]
 
 

@@ -35,8 +35,8 @@ def dumped(name: str, *, ms: int = T, **fields: Any) -> str:
     return dump_line(raw | fields)
 
 
-def told(found: list[Correction]) -> list[str]:
-    return [f"{event_of(each.line)} {each.key}" for each in found]
+def described(made: list[Correction]) -> list[str]:
+    return [f"{event_of(each.line)} {each.key}" for each in made]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_what_changed_behind_the_watermark_is_left_alone(
 )
 def test_O67_what_a_dump_lacks(ms: int, event: str, corrected: bool) -> None:
     """Strictly older than the newest line: delete, once."""
-    found = reconcile([dumped("new", ms=NEWEST)], [row("a", event, ms=ms), row("new", ms=NEWEST)])
-    assert told(found) == (["delete video/a"] if corrected else [])
+    made = reconcile([dumped("new", ms=NEWEST)], [row("a", event, ms=ms), row("new", ms=NEWEST)])
+    assert described(made) == (["delete video/a"] if corrected else [])
 
 
 def test_O67_an_empty_dump_deletes_nothing() -> None:
@@ -109,9 +109,9 @@ def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
             stood("new", 9, ms=T + right),
             stood("removed", 9, "delete", ms=T + right),
         ]
-        found = reconcile([*dump, dumped("removed", ms=T + wrong)], rows, watermark)
+        made = reconcile([*dump, dumped("removed", ms=T + wrong)], rows, watermark)
         updated = ["update video/kept"] if wrong > right else []
-        assert told(found) == ["insert video/missed", *updated, "delete video/gone"]
+        assert described(made) == ["insert video/missed", *updated, "delete video/gone"]
 
 
 def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
@@ -121,24 +121,26 @@ def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
 
 def test_O70_a_created_object_is_an_insert() -> None:
     """Which replications tell, whatever event stood in the dump."""
-    (found,) = reconcile([dumped("a", EVENT="create")], [])
+    (correction,) = reconcile([dumped("a", EVENT="create")], [])
 
-    assert json.loads(found.line)["event"] == "insert"
+    assert json.loads(correction.line)["event"] == "insert"
 
 
 def test_O72_nothing_leaks_between_lines() -> None:
     """What one line lacks is not taken from the line before."""
-    found = reconcile([dumped("a", parents=["p"], data={"n": 1}), dumped("b")], [])
+    made = reconcile([dumped("a", parents=["p"], data={"n": 1}), dumped("b")], [])
 
-    assert [json.loads(each.line).get("parents") for each in found] == [["p"], []]
-    assert "data" not in json.loads(found[1].line)
+    assert [json.loads(each.line).get("parents") for each in made] == [["p"], []]
+    assert "data" not in json.loads(made[1].line)
 
 
 def test_a_delete_is_the_row_once_more() -> None:
     """Its parents, for those who filter on them, and its time, so that later data wins."""
-    (found,) = reconcile([dumped("b", ms=T + 5)], [row("b", ms=T + 5), row("a", parents=["p"])])
+    (correction,) = reconcile(
+        [dumped("b", ms=T + 5)], [row("b", ms=T + 5), row("a", parents=["p"])]
+    )
 
-    assert found.line == row("a", "delete", parents=["p"]).line
+    assert correction.line == row("a", "delete", parents=["p"]).line
 
 
 def test_types_are_compared_in_lower_case() -> None:
@@ -154,11 +156,11 @@ def test_times_are_compared_to_the_millisecond() -> None:
     ms = timestamps.to_ms("2026-11-20T17:19:10.123Z")
 
     assert reconcile([line], [row("a", ms=ms)]) == []
-    assert told(reconcile([line], [row("a", ms=ms - 1)])) == ["update video/a"]
+    assert described(reconcile([line], [row("a", ms=ms - 1)])) == ["update video/a"]
 
 
 def test_a_line_without_a_time_creates_and_no_more() -> None:
     """It is older than anything, and the dump's newest line is not."""
     timeless = [dump_line({"type": "video", "id": name}) for name in ("a", "b")]
 
-    assert told(reconcile(timeless, [row("a"), row("c")])) == ["insert video/b"]
+    assert described(reconcile(timeless, [row("a"), row("c")])) == ["insert video/b"]

@@ -26,9 +26,9 @@ def test_an_empty_dump_is_refused() -> None:
 @pytest.mark.parametrize("lines", [9, 11])
 def test_a_dump_of_another_length_is_refused(lines: int) -> None:
     """Whoever says how long it is, its end line or the command."""
-    for found in (check_dump(Found(lines, declared=10)), check_dump(Found(lines), expected=10)):
-        assert code(found) == "truncated_dump"
-        assert found is not None and f"holds {lines} objects" in found.sentence
+    for objection in (check_dump(Found(lines, declared=10)), check_dump(Found(lines), expected=10)):
+        assert code(objection) == "truncated_dump"
+        assert objection is not None and f"holds {lines} objects" in objection.sentence
 
 
 def test_a_whole_dump_passes() -> None:

@@ -18,7 +18,7 @@ def feeds(scene: Scene) -> ChangeFeeds:
     return ChangeFeeds(scene.profiles, scene.registry, scene.state, scene.guard, FEEDS)
 
 
-def told(scene: Scene, kind: str = "") -> list[str]:
+def listed(scene: Scene, kind: str = "") -> list[str]:
     """Every page, one after the other."""
     objects: list[str] = []
     after: str | None = ""
@@ -43,11 +43,11 @@ def test_every_object_is_told_once(
     ]
     scene.post(*operations)
     scene.projected(op("3", "delete", type="vm"), op("new", type="vm"))
-    assert len(told(scene)) == len(set(told(scene))) == 160
-    assert len(told(scene, "vm")) == 40
-    assert len(told(scene, "vm/x")) == 40
-    assert all('"type":"vm"' in each for each in told(scene, "vm"))
-    assert told(scene, "other") == []
+    assert len(listed(scene)) == len(set(listed(scene))) == 160
+    assert len(listed(scene, "vm")) == 40
+    assert len(listed(scene, "vm/x")) == 40
+    assert all('"type":"vm"' in each for each in listed(scene, "vm"))
+    assert listed(scene, "other") == []
 
 
 @pytest.mark.parametrize("after", ["x", "64/a", "-1/a", "1", "٣/a", "1000/"])

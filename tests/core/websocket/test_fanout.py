@@ -69,7 +69,7 @@ def ids(plan: fanout.Plan) -> dict[str, list[str]]:
     return {name: [event["id"] for event in events] for name, events in sent(plan).items()}
 
 
-def told(plan: fanout.Plan) -> dict[str, list[str]]:
+def named(plan: fanout.Plan) -> dict[str, list[str]]:
     """Name and object of each event a connection gets."""
     return {
         name: [f"{event['event']} {event['data']['id']}" for event in events]
@@ -107,7 +107,7 @@ def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Subscr
 
     plan = fanout.plan(pages, fanout.Index.of_few(watches), lefts)
 
-    assert told(plan) == told(Filed(watches).plan(pages, lefts))
+    assert named(plan) == named(Filed(watches).plan(pages, lefts))
 
 
 @given(PAGES, WATCHES)
@@ -202,7 +202,7 @@ def test_leaves_are_what_brute_force_finds(
                 if name and watch.since < each.number:
                     expected.setdefault(watch.connection_id, []).append(f"{name} {operation.id}")
 
-    assert told(Filed(watches).plan(pages, lefts)) == expected
+    assert named(Filed(watches).plan(pages, lefts)) == expected
 
 
 def test_everybody_is_looked_at_only_where_a_page_is_unknown() -> None:

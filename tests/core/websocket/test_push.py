@@ -44,8 +44,8 @@ def join(scene: Scene, **fields: Any) -> None:
 
 def cursor(scene: Scene, name: str) -> int:
     """The page of the last cursor the client was sent."""
-    found = [message["cursor"] for message in scene.heard(name) if "cursor" in message]
-    place = cursors.parse(found[-1])
+    sent = [message["cursor"] for message in scene.heard(name) if "cursor" in message]
+    place = cursors.parse(sent[-1])
     assert isinstance(place, cursors.Place)
     return place.page
 
@@ -60,7 +60,7 @@ def test_a_live_connection_gets_what_it_wants(scene: Scene) -> None:
     assert cursor(scene, "c") == 2
 
 
-def asked(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reads_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the index of subscriptions is asked from now on."""
     reads: list[str] = []
 
@@ -78,7 +78,7 @@ def asked(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_few_subscriptions_are_read_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many names a turn holds: nothing is looked up for a feed that nobody follows."""
-    reads = asked(scene, monkeypatch)
+    reads = reads_of(scene, monkeypatch)
     scene.pushed(*(op(f"x{number}", parents=[f"user/{number}"]) for number in range(50)))
     live(scene, wanted=VIDEOS)
     scene.pushed(op("a"))
@@ -94,14 +94,14 @@ def test_a_crowded_feed_is_looked_up_and_asked_again_later(
     monkeypatch.setattr(limits, "FEW_WATCHES", 1)
     live(scene, "c", wanted=VIDEOS)
     live(scene, "d", wanted=VIDEOS)
-    reads = asked(scene, monkeypatch)
-    found = []
+    reads = reads_of(scene, monkeypatch)
+    looks = []
     for passed_ms in (0, limits.CROWDED_MS - 1, 1):
         scene.now_ms += passed_ms
         scene.pushed(op(f"a{passed_ms}"))
-        found.append(reads.count("few"))
+        looks.append(reads.count("few"))
 
-    assert found == [1, 1, 2]
+    assert looks == [1, 1, 2]
     assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.CROWDED_MS - 1}", "a1"]
 
 
