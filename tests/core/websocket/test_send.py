@@ -44,19 +44,29 @@ def test_who_is_busy_is_tried_again() -> None:
     assert scene.waits == [50, 100, 200] * 2
 
 
+def test_who_stays_busy_is_cut(scene: Scene) -> None:
+    """Closed and forgotten, after the bounded attempts; nothing behind the message is sent."""
+    scene.connect("c")
+    scene.sockets.busy.add("c")
+
+    assert not scene.delivery.send("c", ["1", "2"])
+
+    assert scene.sockets.closed == ["c"] and scene.connections.get("c") is None
+    assert (scene.waits, scene.counted) == ([50, 100, 200], {"ConnectionsClosed": 1})
+
+
 @pytest.mark.parametrize(
-    ("trouble", "waits", "counted"),
+    ("trouble", "counted"),
     [
-        ("busy", [50, 100, 200], {"ConnectionsClosed": 1}),
-        ("unknown", [], {"SendsUnknown": 1, "ConnectionsClosed": 1}),
-        ("refused", [], {"SendsRefused": 1, "ConnectionsClosed": 1}),
-        ("gone", [], {"ConnectionsGone": 1}),
+        ("unknown", {"SendsUnknown": 1, "ConnectionsClosed": 1}),
+        ("refused", {"SendsRefused": 1, "ConnectionsClosed": 1}),
+        ("gone", {"ConnectionsGone": 1}),
     ],
 )
-def test_who_does_not_take_a_message_is_forgotten(
-    scene: Scene, trouble: str, waits: list[int], counted: dict[str, int]
+def test_who_cannot_be_tried_again_is_forgotten(
+    scene: Scene, trouble: str, counted: dict[str, int]
 ) -> None:
-    """It alone, and closed if it is there. Only who is busy is tried again, in bounds."""
+    """It alone and at once, and closed if it is there: nothing may land behind its message."""
     for name in ("c", "other"):
         scene.connect(name)
     getattr(scene.sockets, trouble).add("c")
@@ -66,7 +76,7 @@ def test_who_does_not_take_a_message_is_forgotten(
     assert scene.connections.get("c") is None and scene.connections.get("other")
     assert scene.sockets.closed == ([] if trouble == "gone" else ["c"])
     assert scene.sockets.late == ([("c", "1")] if trouble == "unknown" else [])
-    assert (scene.waits, scene.counted) == (waits, counted)
+    assert (scene.waits, scene.counted) == ([], counted)
 
 
 def test_who_cannot_be_closed_is_forgotten_all_the_same() -> None:
