@@ -286,10 +286,29 @@ class Scene:
         self.log.read = noted  # type: ignore[method-assign, assignment]
         return reads
 
+    def post_each(self, *names: str) -> list[Page]:
+        """A page for each of these objects."""
+        return [self.post(op(name)) for name in names]
+
+    def projected(self, *operations: dict[str, Any]) -> Page:
+        """A page of *operations*, which the state has."""
+        page = self.post(*operations)
+        self.project()
+        return page
+
+    def pushed(self, *operations: dict[str, Any]) -> Page:
+        """A page of *operations*, which the follower `push` has sent."""
+        page = self.post(*operations)
+        self.push()
+        return page
+
+    def configure(self, feed: str = FEED, **fields: Any) -> None:
+        """The owner of the feed sets these fields of its profile."""
+        assert self.profiles.save(feed, replace(self.profiles.profile(feed), **fields))
+
     def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
         """The feed's owner sets it so."""
-        standing = self.profiles.profile(feed)
-        assert self.profiles.save(feed, replace(standing, leave=leave))
+        self.configure(feed, leave=leave)
 
     def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> Given:
         """A new key with *roles*, READ if there are none."""

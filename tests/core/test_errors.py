@@ -11,18 +11,18 @@ from tidings.core.errors import Rejected, TidingsError
 
 def kinds(base: type[TidingsError]) -> list[type[TidingsError]]:
     """Every error below *base* that the core defines."""
-    found = [kind for child in base.__subclasses__() for kind in (child, *kinds(child))]
-    return [kind for kind in found if kind.__module__ == errors.__name__]
+    below = [kind for child in base.__subclasses__() for kind in (child, *kinds(child))]
+    return [kind for kind in below if kind.__module__ == errors.__name__]
 
 
 def test_every_error_has_one_base() -> None:
     """So that the edge can catch them all."""
-    found = {
+    defined = {
         value
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    assert found == {TidingsError, *kinds(TidingsError)}
+    assert defined == {TidingsError, *kinds(TidingsError)}
 
 
 def test_every_error_says_what_it_means() -> None:
