@@ -63,7 +63,7 @@ def having(**options: Any) -> pytest.MarkDecorator:
 def pool(runner: asyncio.Runner, tmp_path: Path, options: dict[str, Any]) -> Iterator[Pool]:
     """Of one worker, unless *options* say otherwise; it is stopped after the test."""
     (tmp_path / "handler.py").write_text(HANDLER)
-    settings = {"workers_max": 1, "timeout_s": 5.0, "BROKEN": ""} | options
+    settings: dict[str, Any] = {"workers_max": 1, "timeout_s": 5.0, "BROKEN": ""} | options
     environment = {
         "PATH": os.defpath,
         "PYTHONPATH": str(tmp_path),
