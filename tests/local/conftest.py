@@ -35,7 +35,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     scenario = pyfuncitem.obj(**arguments)
-    runner: asyncio.Runner = pyfuncitem.funcargs["runner"]
+    runner = pyfuncitem.funcargs["runner"]
+    assert isinstance(runner, asyncio.Runner)
     runner.run(asyncio.wait_for(scenario, SCENARIO_S))
     return True
 
