@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 JARS = "spark.jars"  # Iceberg, where it is here: a Java knows only what it was started with
 _PARTS = 2  # as on two cores, on the one that is left
-_SETTINGS = {
+SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -46,7 +46,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         JARS: _iceberg(),
     }
     builder = SparkSession.builder.master("local[1]")
-    for name, value in (_SETTINGS | where).items():
+    for name, value in (SETTINGS | where).items():
         builder = builder.config(name, value)
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel("OFF")
