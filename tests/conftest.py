@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tidings.local.store.dynamodb_local import CACHE
 
 from infra import node
-from tests import descriptions, lanes
+from tests import descriptions, lanes, spark_session
 from tests.client import chromium
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
 
@@ -33,12 +37,17 @@ class Need:
 
 @cache
 def _java() -> bool:
-    """A new enough Java, and the engine itself or Maven to fetch it."""
-    if shutil.which("java") is None or not (CACHE.is_dir() or shutil.which("mvn")):
+    """A new enough Java."""
+    if shutil.which("java") is None:
         return False
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    version = said.stderr.partition('"')[2].partition(".")[0]
+    answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    version = answer.stderr.partition('"')[2].partition(".")[0]
     return version.isdigit() and int(version) >= JAVA_MIN
+
+
+def _engine() -> bool:
+    """DynamoDB Local itself, or Maven to fetch it."""
+    return _java() and (CACHE.is_dir() or shutil.which("mvn") is not None)
 
 
 def _node() -> bool:
@@ -50,7 +59,8 @@ def _node() -> bool:
 
 
 NEEDS: Sequence[Need] = (
-    Need("java", f"needs Java {JAVA_MIN} or newer and Maven, for DynamoDB Local", _java),
+    Need("java", f"needs Java {JAVA_MIN} or newer and Maven, for DynamoDB Local", _engine),
+    Need("spark", f"needs Java {JAVA_MIN} or newer, for Spark", _java),
     Need("node", "needs Node.js 20 or newer, for the CDK", _node),
     Need("browser", f"needs a browser at {chromium.PATH}", chromium.PATH.exists),
 )
@@ -110,6 +120,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, lane in lanes.LANES.items():
         if name != chosen:
             terminalreporter.write_line(f"left out: {lane.command}, {lane.runs}")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of this process, whatever the folders of its tests."""
+    with spark_session.session(tmp_path_factory.mktemp("spark")) as started:
+        yield started
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Whoever asks for the session needs Spark."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker("spark")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -27,7 +27,7 @@ class Lane:
 LANES: Mapping[str, Lane] = {
     FAST: Lane("make test", "what needs Python alone, and what is fast with Node.js or Chromium"),
     TWIN: Lane("make test-twin", "what the deployed functions show", ("java",)),
-    SPARK: Lane("make test-spark", "jobs, tables and sources on Spark", ("java",)),
+    SPARK: Lane("make test-spark", "jobs, tables and sources on Spark", ("spark",)),
     DEPLOYING: Lane("make test-deploy", "templates, roles, releases and updates", ("java", "node")),
 }
 

@@ -34,7 +34,7 @@ def test_a_lane_asks_for_its_tools() -> None:
     assert [lanes.missing(name, lambda _: False) for name in lanes.LANES] == [
         [],
         ["java"],
-        ["java"],
+        ["spark"],
         ["java", "node"],
     ]
 
