@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines import server
-from tests.transporter.conftest import pipe, spare, twin
+from tests.transporter.conftest import host, pipe, spare
 
-__all__ = ["pipe", "spare", "twin"]
+__all__ = ["host", "pipe", "spare"]
 
 
 @pytest.fixture(scope="package")
