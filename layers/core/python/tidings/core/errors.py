@@ -277,7 +277,6 @@ class BrokenRelay(TidingsError):
     """
 
     def __init__(self, feed: str, reason: str) -> None:
-        self.feed = feed
         super().__init__(f"{feed}: what is stored of its relay cannot be read: {reason}")
 
 
@@ -285,7 +284,6 @@ class LeaseLost(TidingsError):
     """Another holder took over; stop, write nothing more."""
 
     def __init__(self, *, feed: str, follower: str, fence: int) -> None:
-        self.feed, self.follower, self.fence = feed, follower, fence
         super().__init__(f"{feed}/{follower}: lease {fence} was taken over")
 
 
@@ -297,7 +295,6 @@ class FellOff(TidingsError):
     """
 
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
-        self.feed, self.follower, self.checkpoint, self.floor = feed, follower, checkpoint, floor
         super().__init__(f"{feed}/{follower}: stands at page {checkpoint}, floor is {floor}")
 
 
@@ -305,7 +302,6 @@ class PlanTooOld(Rejected, code="plan_too_old", status=410):
     """What moved since a plan was made is not known any more: nothing more of it is applied."""
 
     def __init__(self, *, feed: str, through: int) -> None:
-        self.feed, self.through = feed, through
         rule = (
             f"{feed}: the plan was made at page {through}; the log or the deletions since then "
             "are not all known any more, make a new plan"
@@ -321,7 +317,6 @@ class LogIncomplete(TidingsError):
     """The log lacks pages that the state has handled, so that it says nothing of the state."""
 
     def __init__(self, *, feed: str, page: int, checkpoint: int) -> None:
-        self.feed, self.page, self.checkpoint = feed, page, checkpoint
         super().__init__(
             f"{feed}: the log cannot be read beyond page {page:,}, and the state has handled it"
             f" up to page {checkpoint:,}"
@@ -332,7 +327,6 @@ class BrokenPart(TidingsError):
     """A part of the archive was not written by us; nothing of it is used."""
 
     def __init__(self, rule: str, *, value: str = "") -> None:
-        self.value = value
         super().__init__(f"{rule}: {value[:_VALUE_CHARS_MAX]!r}" if value else rule)
 
 
