@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tidings.local.store.dynamodb_local import CACHE
 
 from infra import node
-from tests import descriptions
+from tests import descriptions, lanes, spark_session
 from tests.client import chromium
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
 
@@ -33,12 +37,17 @@ class Need:
 
 @cache
 def _java() -> bool:
-    """A new enough Java, and the engine itself or Maven to fetch it."""
-    if shutil.which("java") is None or not (CACHE.is_dir() or shutil.which("mvn")):
+    """A new enough Java."""
+    if shutil.which("java") is None:
         return False
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    version = said.stderr.partition('"')[2].partition(".")[0]
+    answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    version = answer.stderr.partition('"')[2].partition(".")[0]
     return version.isdigit() and int(version) >= JAVA_MIN
+
+
+def _engine() -> bool:
+    """DynamoDB Local itself, or Maven to fetch it."""
+    return _java() and (CACHE.is_dir() or shutil.which("mvn") is not None)
 
 
 def _node() -> bool:
@@ -50,13 +59,15 @@ def _node() -> bool:
 
 
 NEEDS: Sequence[Need] = (
-    Need("java", f"needs Java {JAVA_MIN} or newer and Maven, for DynamoDB Local", _java),
+    Need("java", f"needs Java {JAVA_MIN} or newer and Maven, for DynamoDB Local", _engine),
+    Need("spark", f"needs Java {JAVA_MIN} or newer, for Spark", _java),
     Need("node", "needs Node.js 20 or newer, for the CDK", _node),
     Need("browser", f"needs a browser at {chromium.PATH}", chromium.PATH.exists),
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lane", choices=lanes.LANES, help="the tests of one lane (tests/lanes.py)")
     group = parser.getgroup("conformance", "black-box conformance suite (tests/conformance)")
     group.addoption("--on", default="server", choices=NAMES, help="the host of the suites")
     group.addoption("--base-url", help="where the feed is, http://...; default: a twin of its own")
@@ -89,6 +100,39 @@ def pytest_configure(config: pytest.Config) -> None:
     descriptions.keep()
     for need in NEEDS:
         config.addinivalue_line("markers", f"{need.marker}: {need.sentence}")
+    lane = config.getoption("lane")
+    if lane:
+        lacking = lanes.missing(lane, lambda marker: _need(marker).there())
+        if lacking:
+            needs = "; ".join(_need(marker).sentence for marker in lacking)
+            raise pytest.UsageError(f"{lanes.LANES[lane].command}: {needs}. Nothing was run.")
+
+
+def _need(marker: str) -> Need:
+    return next(need for need in NEEDS if need.marker == marker)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which lanes are left out, so that a green one is not taken for all."""
+    chosen = terminalreporter.config.getoption("lane")
+    if not chosen:
+        return
+    for name, lane in lanes.LANES.items():
+        if name != chosen:
+            terminalreporter.write_line(f"left out: {lane.command}, {lane.runs}")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of this process, whatever the folders of its tests."""
+    with spark_session.session(tmp_path_factory.mktemp("spark")) as started:
+        yield started
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Whoever asks for the session needs Spark."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker("spark")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -97,11 +141,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InGroups 
     return InGroups(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
-    A machine without a tool skips what needs it, and says so in one sentence each; what takes
-    long comes first.
+    A lane leaves out the tests of the others. A machine without a tool skips what needs it, and
+    says so in one sentence each; what takes long comes first.
     """
+    chosen = config.getoption("lane")
+    if chosen:
+        outside = [each for each in items if lanes.lane_of(each.nodeid, each.keywords) != chosen]
+        config.hook.pytest_deselected(items=outside)
+        items[:] = [each for each in items if lanes.lane_of(each.nodeid, each.keywords) == chosen]
     items[:] = in_order(items)
     for need in NEEDS:
         marked = [item for item in items if need.marker in item.keywords]

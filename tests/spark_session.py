@@ -1,43 +1,61 @@
-"""A session of Spark for tests: small, and quick to start."""
+"""The Spark session of tests: one a process, small, and quick to start."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+from tidings.lake import iceberg
+from tidings.lake.errors import NoIceberg
 from tidings.sync import worker_daemon
 
-_SETTINGS = {
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = "spark.jars"  # Iceberg, where it is here: a Java knows only what it was started with
+_PARTS = 2  # as on two cores, on the one that is left
+SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.default.parallelism": _PARTS,
+    "spark.sql.shuffle.partitions": _PARTS,
     # Of a few rows most of the time would go into compiling.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.python.daemon.module": worker_daemon.MODULE,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-UTC = {"spark.sql.session.timeZone": "UTC"}
 
 
 @contextmanager
-def session(folder: Path, *, parts: int, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """On one core, in *parts* parts, that works in *folder*; *settings* come on top."""
+def session(folder: Path) -> Iterator[SparkSession]:
+    """On one core; it works in *folder*. PySpark is imported when the first test asks for it."""
+    from pyspark.sql import SparkSession
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    divided = dict.fromkeys(("spark.default.parallelism", "spark.sql.shuffle.partitions"), parts)
     where = {
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        JARS: _iceberg(),
     }
     builder = SparkSession.builder.master("local[1]")
-    for name, value in (_SETTINGS | divided | where | dict(settings)).items():
+    for name, value in (SETTINGS | where).items():
         builder = builder.config(name, value)
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel("OFF")
     yield started
     started.stop()
+
+
+def _iceberg() -> str:
+    try:
+        return str(iceberg.jar())
+    except NoIceberg:
+        return ""

@@ -49,6 +49,18 @@ def caught_up(scene: Scene, cursor: str, wanted: Filter = EVERYTHING) -> list[Ev
     return follow(scene, scene.catch_up.start(FEED, cursors.parse(cursor)), wanted)[0]
 
 
+def held_after(scene: Scene, cursor: str, held: set[str]) -> set[str]:
+    """The objects that a consumer with *held* has once it has caught up from *cursor*."""
+    held = set(held)
+    for event in caught_up(scene, cursor):
+        if event.name == "reset":
+            held.clear()
+        elif event.data:
+            name = json.loads(event.data)["id"]
+            held.discard(name) if event.name == "delete" else held.add(name)
+    return held
+
+
 def filled(scene: Scene) -> list[Page]:
     """Three pages: a, b and c appear, a changes, b goes."""
     pages = [scene.post(op("a", "insert"), op("b", "insert"))]

@@ -151,14 +151,12 @@ class Scene:
             FEEDS,
             self.tallies,
             self.guard,
-            Bounds(self.state, self.followers, self.reader, self.wait),
+            Bounds(self.state, self.reader, self.wait),
         )
         self.departure_reader = RemovedParentsReader(self.departures, self.followers)
         self.catch_up = CatchUp(
             self.reader,
             self.state,
-            self.followers,
-            self.clock,
             self.tombstones,
             self.departure_reader,
             ArchiveReader(self.archive, self.count),
@@ -199,7 +197,6 @@ class Scene:
             self.registrar,
         )
         self.replayer = Replayer(
-            self.connections,
             self.inbox,
             self.delivery,
             self.waker,
@@ -215,7 +212,6 @@ class Scene:
         kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
         self.projector = Projector(*stores, self.waker, self.clock, *kept)
         self.pusher = Pusher(
-            self.connections,
             self.inbox,
             self.watches,
             self.delivery,
@@ -226,14 +222,7 @@ class Scene:
         )
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(
-            self.followers,
-            self.reader,
-            self.filler,
-            self.waker,
-            self.clock,
-            self.wait,
-            self.new_id,
-            self.count,
+            self.followers, self.reader, self.filler, self.waker, self.wait, self.new_id
         )
         self.archiver = Archiver(self.archive, self.count)
         gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
@@ -241,27 +230,20 @@ class Scene:
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
-            self.log,
-            self.log,
-            self.followers,
             self.reader,
             self.retention,
-            self.clock,
-            self.count,
             Renewer(self.log, one_by_one, self.clock, self.count, PAGE_MS),
             aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(
-            self.log,
+            self.reader,
             self.followers,
             self.trimmer,
             self.connections,
             self.inbox,
             self.delivery,
             self.waker,
-            self.clock,
             self.new_id,
-            self.count,
             self.tallies,
             one_by_one,
             profiles=self.profiles,
@@ -304,10 +286,29 @@ class Scene:
         self.log.read = noted  # type: ignore[method-assign, assignment]
         return reads
 
+    def post_each(self, *names: str) -> list[Page]:
+        """A page for each of these objects."""
+        return [self.post(op(name)) for name in names]
+
+    def projected(self, *operations: dict[str, Any]) -> Page:
+        """A page of *operations*, which the state has."""
+        page = self.post(*operations)
+        self.project()
+        return page
+
+    def pushed(self, *operations: dict[str, Any]) -> Page:
+        """A page of *operations*, which the follower `push` has sent."""
+        page = self.post(*operations)
+        self.push()
+        return page
+
+    def configure(self, feed: str = FEED, **fields: Any) -> None:
+        """The owner of the feed sets these fields of its profile."""
+        assert self.profiles.save(feed, replace(self.profiles.profile(feed), **fields))
+
     def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
         """The feed's owner sets it so."""
-        standing = self.profiles.profile(feed)
-        assert self.profiles.save(feed, replace(standing, leave=leave))
+        self.configure(feed, leave=leave)
 
     def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> Given:
         """A new key with *roles*, READ if there are none."""
@@ -344,7 +345,7 @@ class Scene:
 
     def lister(self, tags: MemoryTags | None = None) -> Lister:
         """The list of changes, by an index of *tags*."""
-        return Lister(self.reader, tags or MemoryTags(), self.followers, self.clock)
+        return Lister(self.reader, tags or MemoryTags())
 
     def connect(self, name: str = "c") -> str:
         """A new WebSocket connection; its id."""

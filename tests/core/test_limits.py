@@ -52,10 +52,3 @@ def test_time_limits_of_the_log() -> None:
     assert limits.TOMBSTONE_SLACK_MS > limits.TTL_SLACK_MS
     assert limits.HOLE_POLL_MS < limits.HOLE_GRACE_MS < limits.FOLLOW_RUN_MS
     assert limits.TELL_EVERY_MS < limits.RETENTION_MS_MIN
-
-
-def test_backing_off_holds_up_no_run() -> None:
-    """All waits for one client together."""
-    waits = sum(limits.SEND_BACKOFF_MS << at for at in range(limits.SEND_ATTEMPTS_MAX - 1))
-
-    assert waits == 350

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[2]
 
 def test_it_is_the_version_of_the_package() -> None:
     """Written once, here, because functions are deployed without the package's metadata."""
-    found = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-    assert found["project"]["dynamic"] == ["version"]
-    assert (ROOT / found["tool"]["hatch"]["version"]["path"]).samefile(version.__file__)
+    assert package["project"]["dynamic"] == ["version"]
+    assert (ROOT / package["tool"]["hatch"]["version"]["path"]).samefile(version.__file__)
 
 
 def test_it_is_a_version_of_three_numbers() -> None:

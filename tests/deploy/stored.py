@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from httpx_sse import connect_sse
 from tidings.local.running import Twin
 from tidings.local.store import engine
 
@@ -51,25 +52,14 @@ def post(url: str, *operations: Any) -> list[str]:
 
 def told(url: str, after: str, until: str) -> list[Told]:
     """What a stream tells that resumes *after*, up to the event *until* or the one of that id."""
-    return list(_told(url, after, until))
-
-
-def _told(url: str, after: str, until: str) -> Iterator[Told]:
-    headers = {"Accept": "text/event-stream", "Last-Event-ID": after}
-    fields: dict[str, str] = {}
-    with (
-        client(url, READER) as asking,
-        asking.stream("GET", "/ops", headers=headers) as answer,
-    ):
-        for line in answer.raise_for_status().iter_lines():
-            name, _, value = line.partition(": ")
-            if name in ("id", "event", "data"):
-                fields[name] = value
-            elif not line and "event" in fields:
-                yield fields.get("id", ""), fields["event"], fields.get("data", "")
-                if until in (fields["event"], fields.get("id")):
-                    return
-                fields = {}
+    events: list[Told] = []
+    headers = {"Last-Event-ID": after}
+    with client(url, READER) as asking, connect_sse(asking, "GET", "/ops", headers=headers) as sse:
+        for event in sse.iter_sse():
+            events.append((event.id, event.event, event.data))
+            if until in (event.event, event.id):
+                break
+    return events
 
 
 def record(folder: Path) -> dict[str, Any]:

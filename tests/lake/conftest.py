@@ -1,4 +1,4 @@
-"""One Spark session for all tests here, with Iceberg, small and quick to start."""
+"""The Spark session where it has Iceberg, one twin, and an archive of its own for each test."""
 
 from __future__ import annotations
 
@@ -6,35 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from tidings.lake import iceberg
-from tidings.lake.errors import NoIceberg
 from tidings.local.running import Twin
 
 from tests import spark_session
 from tests.lake.parts import Scene
 
 
-@pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    try:
-        jar = iceberg.jar()
-    except NoIceberg as missing:
-        pytest.skip(str(missing))
-    folder = tmp_path_factory.mktemp("spark")
-    _end_java()
-    settings = spark_session.UTC | {"spark.jars": str(jar)}
-    with spark_session.session(folder, parts=1, settings=settings) as started:
-        yield started
-    _end_java()
-
-
-def _end_java() -> None:
-    """What other tests started has no Iceberg: a Java knows only what it was started with."""
-    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-    if gateway is not None:
-        gateway.shutdown()
+def pytest_itemcollected(item: pytest.Function) -> None:
+    """A twin needs Java."""
+    if "twin" in item.fixturenames:
+        item.add_marker("java")
 
 
 @pytest.fixture(scope="package")
@@ -45,4 +27,6 @@ def twin() -> Iterator[Twin]:
 
 @pytest.fixture
 def scene(spark: SparkSession, tmp_path: Path) -> Scene:
+    if not spark.conf.get(spark_session.JARS):
+        pytest.skip("needs Apache Iceberg, which Maven fetches once")
     return Scene(spark, tmp_path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -14,11 +12,8 @@ from tidings.lake import consumer_bounds, emr
 from tidings.local.running import Twin
 from tidings.sync.target import on_twin
 
-from infra import build_job
 from tests.lake.parts import Scene
 from tests.oplog.wire import until
-
-pytestmark = pytest.mark.java
 
 
 def test_one_run_does_every_feed(
@@ -56,22 +51,6 @@ def test_wrong_usage_is_told() -> None:
     ):
         with pytest.raises(SystemExit):
             emr.main([*common, *wrong])
-
-
-def test_the_job_finds_all_that_it_imports() -> None:
-    """On EMR there is PySpark, what is in the archive, and nothing else of ours."""
-    paths = [str(path) for path in build_job.SOURCES]
-    code = "import sys; import tidings.lake.emr; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(paths)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = done.stdout.split()
-    assert "tidings.lake.consumer_bounds" in found
-    assert not {"click", "rich", "httpx", "tidings.client"} & set(found)
 
 
 def _arguments(twin: Twin, scene: Scene, feeds: str) -> list[str]:

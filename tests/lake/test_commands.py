@@ -20,7 +20,6 @@ from tests.core.scene import line
 from tests.lake.parts import Scene, fold, kept
 from tests.oplog.wire import until
 
-pytestmark = pytest.mark.java
 PARTS = 20  # each is written by itself
 SLOW = """\
 import time

@@ -20,8 +20,6 @@ from tests.core.scene import NOW, line
 from tests.lake.dying import Dying, Killed
 from tests.lake.parts import Scene, fold, kept
 
-pytestmark = pytest.mark.java
-
 
 def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:
     """

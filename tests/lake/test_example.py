@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from click.testing import CliRunner
 from tidings.client import NamedConsumers, Poster
 from tidings.client.cli.main import main
@@ -14,7 +13,6 @@ from tidings.sync.target import on_twin
 
 from tests.lake.parts import Scene
 
-pytestmark = pytest.mark.java
 CLOSED, ACTIVE = "AABBAABBCACBAACBA", "AABBAABBCAC"  # messages 0 to 16 and 17 to 27, by their key
 OFFSETS = {"A": 26, "B": 23, "C": 27}  # of c0, by key: all but 24 is acknowledged
 

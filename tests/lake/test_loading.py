@@ -17,7 +17,6 @@ from tests.core.scene import NOW, line
 from tests.lake.dying import Losing
 from tests.lake.parts import Scene, fold, kept
 
-pytestmark = pytest.mark.java
 TABLES = Wishes(keep_parts=True)
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSS"
 

@@ -20,10 +20,6 @@ from tidings.local.store import engine, tables
 from tidings.server import listening
 from websockets.sync.client import connect
 
-pytestmark = pytest.mark.java
-
-FUNCTIONS = Path(__file__).parent / "functions"
-
 
 def until(condition: Callable[[], Any], timeout_s: float = 10) -> Any:
     """Return the first true value of *condition*."""
@@ -191,7 +187,7 @@ def test_a_busy_port_is_one_sentence() -> None:
         (["--setting", "TIDINGS_RECORDS_MIN=x"], "must be a whole number"),
         (["--setting", "TIDINGS_RECORDS_MIN"], "must be NAME=VALUE"),
         (["--feeds", "UPPER"], "feed"),
-        (["--functions", str(FUNCTIONS / "ingest")], "functions were not found"),
+        (["--functions", str(Path(__file__).parent)], "functions were not found"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> None:
@@ -230,10 +226,13 @@ def test_a_missing_tool_is_one_sentence(tool: str, name: str, tmp_path: Path) ->
     assert result.stdout.count("\n") == 1
 
 
+@pytest.mark.java
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_everything_it_started(number: signal.Signals) -> None:
+def test_a_signal_ends_it_and_everything_it_started(
+    number: signal.Signals, functions: Path
+) -> None:
     """Exit code 0 within five seconds, even with a stream and a socket open."""
-    with Twin("--functions", str(FUNCTIONS)) as twin:
+    with Twin("--functions", str(functions)) as twin:
         post(twin)
         with (
             connect(twin.ws_url),
@@ -251,9 +250,12 @@ def test_a_signal_ends_it_and_everything_it_started(number: signal.Signals) -> N
     assert [pid for pid in started if not ended(pid)] == []
 
 
-def test_a_killed_twin_leaves_no_process_and_starts_again_on_its_data(tmp_path: Path) -> None:
+@pytest.mark.java
+def test_a_killed_twin_leaves_no_process_and_starts_again_on_its_data(
+    functions: Path, tmp_path: Path
+) -> None:
     """The log is still there and the followers' leases are free."""
-    with Twin("--functions", str(FUNCTIONS), data=tmp_path) as twin:
+    with Twin("--functions", str(functions), data=tmp_path) as twin:
         post(twin, do="append", page=5)
         until(lambda: row(twin, "state", bucket="state", key="5"))
         _take_lease(twin)
@@ -285,9 +287,9 @@ def _take_lease(twin: Twin) -> None:
     client.put_item(TableName=tables.name_of("control"), Item=item)
 
 
-def test_two_twins_cannot_share_their_data(twin: Twin, tmp_path: Path) -> None:
+def test_two_twins_cannot_share_their_data(twin: Twin, functions: Path, tmp_path: Path) -> None:
     """The second one says so and ends."""
-    first = Twin("--functions", str(FUNCTIONS), "--endpoint-url", twin.dynamodb_url, data=tmp_path)
+    first = Twin("--functions", str(functions), "--endpoint-url", twin.dynamodb_url, data=tmp_path)
     second = Twin("--endpoint-url", twin.dynamodb_url, data=tmp_path)
     with first, pytest.raises(NotReady, match="is in use by another twin"):
         second.start()

@@ -18,25 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from tidings.sync import worker_daemon
 
 from infra.build_job import ENTRY
+from tests import spark_session
 from tests.sync.local_job import LocalJob
 
 STARTS = ":emr-serverless:startJobRun.sync"
 WAITS = ":sqs:sendMessage.waitForTaskToken"
-# What is compared has few rows: most of the time would go into compiling for many.
-_SETTINGS = {
-    "spark.master": "local[2]",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.python.daemon.module": worker_daemon.MODULE,
-}
+_SETTINGS = spark_session.SETTINGS | {"spark.master": "local[2]"}
 POLL_S = 1  # a message is heard at once; this is how late the end is
 
 

@@ -16,7 +16,7 @@ from tests.localstack import calls, reading
 from tests.localstack.stage import Stage
 from tests.localstack.waiting import eventually
 
-pytestmark = [pytest.mark.localstack, pytest.mark.java]
+pytestmark = [pytest.mark.localstack, pytest.mark.java, pytest.mark.spark]
 FEED = "synced"  # of its own: a dump says everything that there is in its feed
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
 Told = Callable[[], tuple[str, str]]

@@ -1,4 +1,4 @@
-"""One twin and one PostgreSQL for all pipelines, and a feed of its own for each test."""
+"""The server and the feeds of named consumers, and one PostgreSQL for all pipelines."""
 
 from __future__ import annotations
 
@@ -7,30 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidings.local.running import Twin
 
 from tests.pipelines import server
-from tests.transporter.pipe import Pipe
+from tests.transporter.conftest import host, pipe, spare
 
-FEEDS = [f"f{number:02}" for number in range(40)]
-
-
-@pytest.fixture(scope="package")
-def twin() -> Iterator[Twin]:
-    with Twin("--feeds", ",".join(["main", *FEEDS])) as running:
-        yield running
-
-
-@pytest.fixture(scope="package")
-def spare(twin: Twin) -> Iterator[str]:
-    return iter(FEEDS)
-
-
-@pytest.fixture
-def pipe(twin: Twin, spare: Iterator[str]) -> Iterator[Pipe]:
-    """On a feed that no other test has touched."""
-    with Pipe(twin.port, next(spare)) as made:
-        yield made
+__all__ = ["host", "pipe", "spare"]
 
 
 @pytest.fixture(scope="package")

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -48,7 +48,8 @@ def jars() -> Path:
             goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
             command = ["mvn", "-q", "-B", *goal]
             subprocess.run(command, cwd=folder, check=True, timeout=FETCH_S)
-            (Path(folder) / "jars").rename(_CACHE)
+            with suppress(OSError):  # somebody else fetched them meanwhile
+                (Path(folder) / "jars").rename(_CACHE)
     return _CACHE
 
 

@@ -32,16 +32,8 @@ def running(folder: Path) -> Iterator[str]:
     data.mkdir()
     if user:
         _give(folder, user)
-    made: list[str | Path] = [
-        programs / "initdb",
-        "-D",
-        data,
-        "-U",
-        "tidings",
-        "--auth=trust",
-        "-E",
-        "UTF8",
-    ]
+    options = ["-U", "tidings", "--auth=trust", "-E", "UTF8"]
+    made: list[str | Path] = [programs / "initdb", "-D", data, *options]
     subprocess.run(made, check=True, capture_output=True, user=user, cwd=folder)
     settings = [part for each in _SETTINGS for part in ("-c", each)]
     started: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, *settings]
@@ -77,4 +69,4 @@ def _until_it_answers(folder: Path) -> None:
             return
         except psycopg.OperationalError:
             assert time.monotonic() < deadline_s, (folder / "log").read_text()
-            time.sleep(0.1)
+            time.sleep(0.02)

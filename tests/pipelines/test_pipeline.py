@@ -9,6 +9,8 @@ from tidings.client.errors import Unwritten
 from tidings.pipelines import Call, Message, Pipeline, Source, omit, remap
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.message import COMMAND
+from tidings.pipelines.names import EVERYTHING
+from tidings.pipelines.steps import Step
 
 SOURCE = Source("http://127.0.0.1:8042")
 
@@ -29,6 +31,12 @@ class Kept:
             if each.key and each.key == self.refuses:
                 raise Unwritten(index, "no")
             self.found.append((each.namespace, each.key))
+
+
+def write(store: Kept, batch: list[Message], *steps: Step, namespace: str = EVERYTHING) -> None:
+    """To the one store of a pipeline, through *steps*."""
+    pipeline = Pipeline("p", SOURCE).save("one", Call(store), *steps, namespace=namespace)
+    pipeline.branches[0].write(batch, 1)
 
 
 @pytest.mark.parametrize("name", ["", "A", "a.b", "a" * 32, "-a", None])
@@ -69,8 +77,8 @@ def test_T39_what_a_pipeline_does_not_know_is_refused() -> None:
 def test_T26_a_namespace_is_a_regular_expression(namespace: str, kept: list[str]) -> None:
     """Found anywhere, slashes around it or not; everything unless it is said."""
     store = Kept()
-    pipeline = Pipeline("p", SOURCE).save("one", Call(store), namespace=namespace)
-    pipeline.branches[0].write([message("a", each) for each in ("video", "videos", "user")], 1)
+    batch = [message("a", each) for each in ("video", "videos", "user")]
+    write(store, batch, namespace=namespace)
     assert [namespace for namespace, _ in store.found] == kept
 
 
@@ -103,8 +111,7 @@ def test_T28_T10_what_a_function_leaves_out_is_written(answer: str) -> None:
         return found
 
     store = Kept()
-    branch = Pipeline("p", SOURCE).save("one", Call(store), leave_out).branches[0]
-    branch.write([message("a"), message("b")], 1)
+    write(store, [message("a"), message("b")], leave_out)
     assert store.found == []
 
 
@@ -117,20 +124,17 @@ def test_T30_a_function_that_fails_stops_at_its_message() -> None:
         return None if found.key == "a" else found
 
     store = Kept()
-    branch = Pipeline("p", SOURCE).save("one", Call(store), fragile).branches[0]
     with pytest.raises(Unwritten, match="KeyError: 'title'") as failed:
-        branch.write([message(name) for name in "abcd"], 1)
+        write(store, [message(name) for name in "abcd"], fragile)
     assert failed.value.index == 2
     assert [key for _, key in store.found] == ["b"]
 
 
 def test_T13_a_store_that_fails_names_the_message_as_it_came() -> None:
     """Not as the functions left it."""
-    store = Kept(refuses="d")
-    pipeline = Pipeline("p", SOURCE).save("one", Call(store), namespace="/video/")
     batch = [message("a", "user"), message("b"), message("c", "user"), message("d")]
     with pytest.raises(Unwritten) as failed:
-        pipeline.branches[0].write(batch, 1)
+        write(Kept(refuses="d"), batch, namespace="/video/")
     assert failed.value.index == 3
 
 
@@ -141,6 +145,5 @@ def test_T31_commands_pass_the_functions_by() -> None:
         raise AssertionError
 
     store = Kept()
-    branch = Pipeline("p", SOURCE).save("one", Call(store), fail, namespace="/x/").branches[0]
-    branch.write([Message(COMMAND, "", "", {}, "1")], 1)
+    write(store, [Message(COMMAND, "", "", {}, "1")], fail, namespace="/x/")
     assert store.found == [("", "")]

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tidings.client.listen.bootstrap import Objects
-from tidings.pipelines import Call, Files, Message, Ndjson, Pipeline, Source, Table
+from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.names import READER
@@ -191,13 +192,16 @@ def test_a_batch_that_is_too_large_for_a_page_becomes_several(pipe: Pipe, tmp_pa
     chance = random.Random(3)
     rows = [{"id": str(n), "noise": chance.randbytes(30_000).hex()} for n in range(40)]
     (tmp_path / "in.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
-    pipeline.read("in", Files(tmp_path / "in.json", type="video"))
-    pipeline.save("out", Ndjson(tmp_path / "out"))
-    with Running(pipeline) as running:
+    with copying(pipe, Files(tmp_path / "in.json", type="video")) as running:
         running.thread.join(90)
     assert running.well is True
-    assert len([name for name in objects_of(pipe) if name != "p.in"]) == 40
+    assert len([name for name in objects_of(pipe) if name != "p.app"]) == 40
+
+
+def copying(pipe: Pipe, reader: Files | Table) -> Running:
+    """A pipeline from *reader* to the feed; its store keeps nothing."""
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
+    return Running(pipeline.read("app", reader).save("out", Call(lambda batch: None)))
 
 
 def make_table(dsn: str, table: str) -> None:
@@ -215,16 +219,13 @@ def do(dsn: str, *statements: str) -> None:
             connection.execute(statement)
 
 
-def test_T23_a_table_is_copied_then_followed(pipe: Pipe, database: str, tmp_path: Path) -> None:
+def test_T23_a_table_is_copied_then_followed(pipe: Pipe, database: str) -> None:
     """Rows as they were copied and as they come by the log read alike, key changes and all."""
     table = pipe.feed
     make_table(database, table)
     row = "'2026-01-02 03:04:05+00', 1.50, true, '{a,b}', '{\"x\": [1]}', '\\x00ff'"
     do(database, f"INSERT INTO {table} VALUES (1, 'one', {row}), (2, 'two', {row})")
-    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
-    pipeline.read("app", Table(database, table, type="video", slot=table))
-    pipeline.save("out", Ndjson(tmp_path / "out"))
-    with Running(pipeline) as running:
+    with copying(pipe, Table(database, table, type="video", slot=table)) as running:
         until(lambda: set(objects_of(pipe)) >= {"1", "2"}, within_s=60)
         do(
             database,
@@ -256,9 +257,7 @@ def test_a_large_value_that_did_not_change_is_kept(pipe: Pipe, database: str) ->
     table = pipe.feed
     make_table(database, table)
     do(database, f"ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL")
-    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
-    pipeline.read("app", Table(database, table, slot=table))
-    with Running(pipeline.save("out", Call(lambda batch: None))):
+    with copying(pipe, Table(database, table, slot=table)):
         until(lambda: "p.app" in objects_of(pipe), within_s=60)
         do(database, f"INSERT INTO {table} (id, big) VALUES (1, repeat('x', 20000))")
         do(database, f"UPDATE {table} SET title = 'new'")
@@ -275,13 +274,16 @@ def test_a_truncated_table_has_no_objects(pipe: Pipe, database: str) -> None:
     make_table(database, table)
     do(database, f"INSERT INTO {table} (id) SELECT generate_series(1, 30)")
     pipe.post("a")
-    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
-    pipeline.read("app", Table(database, table, type="video", slot=table))
-    with Running(pipeline.save("out", Call(lambda batch: None))):
+    with copying(pipe, Table(database, table, type="video", slot=table)):
         until(lambda: len(objects_of(pipe)) == 32, within_s=60)
         do(database, f"INSERT INTO {table} (id) VALUES (99)", f"TRUNCATE {table}")
         do(database, f"INSERT INTO {table} (id) VALUES (100)")
         until(lambda: set(objects_of(pipe)) == {"0", "p.app", "100"}, within_s=60)
+
+
+def grown(pipe: Pipe, end: str) -> bool:
+    """Whether the feed has more than up to *end*."""
+    return bool(pipe.api.log()["current"] != end)
 
 
 def test_T25_a_killed_reader_loses_nothing(pipe: Pipe, database: str, tmp_path: Path) -> None:
@@ -294,17 +296,19 @@ def test_T25_a_killed_reader_loses_nothing(pipe: Pipe, database: str, tmp_path: 
     file.write_text(FILE.format(**where))
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
     for kill in range(4):
-        with started(command, subprocess.DEVNULL) as process:
-            threading.Event().wait(2.5)
-            start = kill * 300
+        start, end = kill * 300, pipe.api.log()["current"]
+        with started(command, subprocess.DEVNULL):
             do(
                 database,
                 f"UPDATE {table} SET title = 'round {kill}' WHERE id > {start} AND id % 3 = 0",
+            )
+            until(partial(grown, pipe, end), within_s=90)
+            do(
+                database,
                 f"DELETE FROM {table} WHERE id % 100 = {kill}",
                 f"INSERT INTO {table} (id) SELECT generate_series({3000 + start}, {3099 + start})",
             )
             threading.Event().wait(0.3)
-            process.kill()
     with started(command, subprocess.DEVNULL) as process:
         with psycopg.connect(database) as connection:
             rows = connection.execute(f"SELECT id::text, title FROM {table}").fetchall()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tidings.pipelines.sinks.postgres import Overtaken
 from tests.oplog.wire import until
 from tests.transporter.pipe import Pipe
 
+KILLS = 4
 TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
 FILE = """
 from tidings.pipelines import Parquet, Pipeline, Postgres, Source
@@ -168,33 +170,35 @@ def test_a_batch_is_in_the_table_or_not(database: str) -> None:
 
 
 class Owner:
-    """Objects come, change and go, in a thread of its own."""
+    """Until the block ends objects come, change and go, in a thread of its own."""
 
     def __init__(self, pipe: Pipe, chance: random.Random) -> None:
         self._pipe, self._chance = pipe, chance
-        self.done = threading.Event()
-        self.thread = threading.Thread(target=self._change)
-        self.thread.start()
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._change)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *failure: object) -> None:
+        self._enough.set()
+        self._thread.join()
 
     def _change(self) -> None:
-        for _ in range(60):
+        while not self._enough.wait(0.1):
             names = [f"x{self._chance.randrange(200)}" for _ in range(20)]
             events = [self._chance.choice(("insert", "update", "delete")) for _ in names]
             made = zip(events, names, strict=True)
             post(self._pipe, *made, data={"n": self._chance.random()})
-            time.sleep(0.1)
-        self.done.set()
 
 
-def killed(command: Sequence[str], until_done: threading.Event) -> int:
-    """How often the pipeline was started and killed meanwhile."""
-    kills = 0
-    while not until_done.is_set():
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-            until_done.wait(2.5)
-            process.kill()
-            kills += 1
-    return kills
+def moved(pipe: Pipe, before: dict[str, Any]) -> bool:
+    return positions(pipe) != before
+
+
+def positions(pipe: Pipe) -> dict[str, Any]:
+    """How far each consumer of the feed is."""
+    return {each["name"]: each["position"] for each in pipe.api.all()}
 
 
 @contextmanager
@@ -227,9 +231,13 @@ def test_killed_at_any_time_it_ends_equal_to_the_state(
     where = {"url": pipe.url, "feed": pipe.feed, "dsn": database, "folder": folder}
     file.write_text(FILE.format(**where, start="copy"))
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
-    owner = Owner(pipe, random.Random(7))
-    assert killed(command, owner.done) >= 2
-    owner.thread.join()
+    chance = random.Random(7)
+    with Owner(pipe, chance):
+        for _ in range(KILLS):
+            before = positions(pipe)
+            with started(command, subprocess.DEVNULL):
+                until(partial(moved, pipe, before), within_s=90)
+                time.sleep(chance.random() / 2)
     until(lambda: projected(pipe), within_s=60)
 
     events = run_to_the_end(pipe, command)

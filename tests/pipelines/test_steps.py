@@ -24,22 +24,32 @@ def after(step: Step, **data: Any) -> dict[str, Any] | None:
 NAMED = {"type": "video", "id": "x32"}
 
 
-def test_omit() -> None:
-    """By path; what is not there is left out already."""
-    step = omit("secret", "data.inner", "data.no.such")
-    assert after(step, secret=1, data={"inner": 2, "no": 3}) == {**NAMED, "data": {"no": 3}}
-
-
-def test_pick() -> None:
-    """And what names the object stays."""
-    found = after(pick("data.title", "nothing"), data={"title": "a", "b": 1}, c=2)
-    assert found == {**NAMED, "data": {"title": "a"}}
-
-
-def test_rename() -> None:
-    """Also into an object that is not there yet."""
-    found = after(rename({"old": "new", "data.a": "more.b", "none": "x"}), old=1, data={"a": 2})
-    assert found == {**NAMED, "new": 1, "data": {}, "more": {"b": 2}}
+@pytest.mark.parametrize(
+    ("step", "data", "left"),
+    [
+        pytest.param(
+            omit("secret", "data.inner", "data.no.such"),
+            {"secret": 1, "data": {"inner": 2, "no": 3}},
+            {"data": {"no": 3}},
+            id="omit: by path; what is not there is left out already",
+        ),
+        pytest.param(
+            pick("data.title", "nothing"),
+            {"data": {"title": "a", "b": 1}, "c": 2},
+            {"data": {"title": "a"}},
+            id="pick: and what names the object stays",
+        ),
+        pytest.param(
+            rename({"old": "new", "data.a": "more.b", "none": "x"}),
+            {"old": 1, "data": {"a": 2}},
+            {"new": 1, "data": {}, "more": {"b": 2}},
+            id="rename: also into an object that is not there yet",
+        ),
+    ],
+)
+def test_fields(step: Step, data: dict[str, Any], left: dict[str, Any]) -> None:
+    """What becomes of the fields of an object."""
+    assert after(step, **data) == {**NAMED, **left}
 
 
 def test_remap() -> None:

@@ -20,7 +20,6 @@ from tests.sync.lines import line, written
 from tests.sync.test_raced import Steps, old, steps, sync
 
 __all__ = ["steps"]
-pytestmark = pytest.mark.java
 OBJECTS = 4_000  # four pages, a fifth of a second each
 COLD_S = 180.0  # until Spark has started and compared, on a busy machine
 

@@ -23,7 +23,6 @@ def _run(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.stdout if done.exit_code == 0 else done.output
 
 
-@pytest.mark.java
 @pytest.mark.skipif(
     len(indexes()) < 2,
     reason="needs the package indexes of apt and two suites: sudo apt-get update",

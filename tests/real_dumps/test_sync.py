@@ -25,8 +25,6 @@ from tests.oplog.wire import until
 from tests.sync.feeds import at, told
 from tests.sync.lines import line, written
 
-pytestmark = pytest.mark.java
-
 
 @dataclass(frozen=True)
 class Synced:

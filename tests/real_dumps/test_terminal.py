@@ -23,7 +23,6 @@ from tests.operate.cloudformation import describing
 from tests.sync.feeds import FEEDS, told
 from tests.sync.lines import line, written
 
-pytestmark = pytest.mark.java
 COMMAND = [sys.executable, "-m", "tidings.client.cli.main", "sync"]
 PHASES = [
     "finding the dump",
@@ -71,6 +70,7 @@ def terminal(command: Sequence[str], **options: Any) -> Iterator[Terminal]:
     os.close(ours)
 
 
+@pytest.mark.spark
 def test_O69_a_pipe_a_stage_and_its_phases_on_a_terminal(
     twin: Twin, feed: str, tmp_path: Path
 ) -> None:

@@ -58,12 +58,12 @@ class Consumer:
         async def send(message: Any) -> None:
             if message["type"] != "websocket.send" or left.is_set():
                 return
-            said = json.loads(message["text"])
-            assert "error" not in said, said
-            for event in said.get("events", ()):
+            answer = json.loads(message["text"])
+            assert "error" not in answer, answer
+            for event in answer.get("events", ()):
                 self.heard.append(event["data"]["id"])
                 self.cursor = event["id"]
-            self.cursor = said.get("cursor", self.cursor)
+            self.cursor = answer.get("cursor", self.cursor)
             if len(self.heard) >= enough:
                 left.set()
                 incoming.put_nowait({"type": "websocket.disconnect", "code": 1000})
@@ -213,8 +213,8 @@ class Stepped(Coroutine[Any, Any, Any]):
 
 @contextlib.asynccontextmanager
 async def hosted(path: Path, archive: Path | None = None) -> AsyncIterator[tuple[Host, ServerApp]]:
-    said = {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}
-    values = settings.values_of(said, settings.SHARED)
+    given = {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}
+    values = settings.values_of(given, settings.SHARED)
     host = Host(path, settings.parse(values, coordinated=False), archive=archive)
     host.start()
     try:

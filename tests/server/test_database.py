@@ -63,11 +63,11 @@ def test_what_was_acknowledged_outlives_a_kill(path: Path) -> None:
         writer.kill()
     database = Database(path)
     log = SqliteLog(database)
-    found = log.read(FEED, 0)
-    assert [each.number for each in found][:KILLED_AT] == acknowledged
-    assert {each.body for each in found} == {"x" * 1000}
-    assert log.head(FEED) >= found[-1].number
-    assert log.take(FEED) == log.head(FEED) > found[-1].number
+    pages = log.read(FEED, 0)
+    assert [each.number for each in pages][:KILLED_AT] == acknowledged
+    assert {each.body for each in pages} == {"x" * 1000}
+    assert log.head(FEED) >= pages[-1].number
+    assert log.take(FEED) == log.head(FEED) > pages[-1].number
     database.close()
 
 

@@ -48,9 +48,9 @@ def test_passwords_come_from_files(profiles: MemoryProfiles, tmp_path: Path) -> 
         FeedOptions(read_password_file=tmp_path / "read", ingest_password_file=tmp_path / "ingest"),
     )
 
-    found = profiles.profile("main")
-    assert Verifier(b"key").matches("the read one", found.read_passwords)
-    assert Verifier(b"key").matches("the ingest one", found.ingest_passwords)
+    profile = profiles.profile("main")
+    assert Verifier(b"key").matches("the read one", profile.read_passwords)
+    assert Verifier(b"key").matches("the ingest one", profile.ingest_passwords)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Image:
 
 def images(path: Path) -> list[Image]:
     """Of a server's file, behind each of its commits; a commit has one page or some."""
-    database, found = Database(path), []
+    database, taken = Database(path), []
     with database.reading() as sql:
         assert sql.execute("PRAGMA synchronous").fetchone() == (FULL,)
         sql.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -53,9 +53,9 @@ def images(path: Path) -> list[Image]:
                 number = log.take(FEED)
                 body = str(number) * random.randint(1, 4_000)
                 log.put(FEED, Page(number, body, str(number), number, 0))
-        found.append(Image(path.read_bytes(), _log_of(path).read_bytes(), number))
+        taken.append(Image(path.read_bytes(), _log_of(path).read_bytes(), number))
     database.close()
-    return found
+    return taken
 
 
 def half_written(before: Image, after: Image, random: Random) -> Iterator[Image]:
@@ -106,9 +106,9 @@ def test_no_loss_of_power_takes_what_was_acknowledged(tmp_path: Path) -> None:
     for before, after in pairwise(taken):
         begun_anew += before.log[:32] != after.log[:32]
         for image in half_written(before, after, random):
-            found = recovered(image, path)
-            assert found in (before.acknowledged, after.acknowledged)
-            kept.add(found == after.acknowledged)
+            last = recovered(image, path)
+            assert last in (before.acknowledged, after.acknowledged)
+            kept.add(last == after.acknowledged)
         for image in half_checkpointed(before, after, random):
             checkpoints += 1
             assert recovered(image, path) == after.acknowledged

@@ -15,7 +15,7 @@ from tidings.server.sqlite.log import SqliteLog
 from tidings.server.writer import JOBS_MAX, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 FEED = "main"
@@ -52,30 +52,30 @@ def append(log: SqliteLog, *, fails: bool = False) -> int:
     return number
 
 
+def run(database: Database, *jobs: Callable[[SqliteLog], int]) -> list[int | BaseException]:
+    """What one writer answers to *jobs* that come at the same time."""
+
+    async def written() -> list[int | BaseException]:
+        writer, log = Writer(database), SqliteLog(database)
+        jobs_ = [writer.write(partial(job, log)) for job in jobs]
+        answers = await asyncio.gather(*jobs_, return_exceptions=True)
+        await writer.stop()
+        return answers
+
+    return asyncio.run(written())
+
+
 def test_jobs_that_wait_share_a_commit(database: Counted) -> None:
     """Each is answered with its own result, in the order they came."""
 
-    async def main() -> list[int]:
-        writer, log = Writer(database), SqliteLog(database)
-        done = await asyncio.gather(*(writer.write(lambda: append(log)) for _ in range(JOBS_MAX)))
-        await writer.stop()
-        return done
-
-    assert asyncio.run(main()) == list(range(1, JOBS_MAX + 1))
+    assert run(database, *[append] * JOBS_MAX) == list(range(1, JOBS_MAX + 1))
     assert database.commits == 1
 
 
 def test_a_job_that_fails_is_undone_alone(database: Counted) -> None:
     """The others of its transaction stay, and no number is lost."""
 
-    async def main() -> list[int | BaseException]:
-        writer, log = Writer(database), SqliteLog(database)
-        jobs = [writer.write(partial(append, log, fails=at == 1)) for at in range(3)]
-        done = await asyncio.gather(*jobs, return_exceptions=True)
-        await writer.stop()
-        return done
-
-    first, failed, last = asyncio.run(main())
+    first, failed, last = run(database, append, partial(append, fails=True), append)
     assert (first, last) == (1, 2)
     assert isinstance(failed, ValueError)
     assert [page.number for page in SqliteLog(database).read(FEED, 0)] == [1, 2]
@@ -84,19 +84,10 @@ def test_a_job_that_fails_is_undone_alone(database: Counted) -> None:
 def test_all_hear_of_a_commit_that_failed(database: Counted) -> None:
     """And nothing of it is there; the next one goes on."""
 
-    async def main() -> list[int | BaseException]:
-        writer, log = Writer(database), SqliteLog(database)
-        database.failing = True
-        jobs = [writer.write(lambda: append(log)) for _ in range(3)]
-        done = await asyncio.gather(*jobs, return_exceptions=True)
-        database.failing = False
-        done.append(await writer.write(lambda: append(log)))
-        await writer.stop()
-        return done
-
-    *failed, last = asyncio.run(main())
-    assert [type(each) for each in failed] == [Unavailable] * 3
-    assert last == 1
+    database.failing = True
+    assert [type(each) for each in run(database, *[append] * 3)] == [Unavailable] * 3
+    database.failing = False
+    assert run(database, append) == [1]
 
 
 def test_a_job_waits_for_a_thread_that_writes(database: Counted) -> None:

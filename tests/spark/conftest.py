@@ -1,4 +1,4 @@
-"""One small Spark session for all tests here, one twin, and a feed of its own for each test."""
+"""The Spark session with feeds as tables, one twin, and a feed of its own for each test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pyspark.sql import SparkSession
 from tidings.local.running import Twin
 from tidings.spark import register
 
-from tests import spark_session
 from tests.spark.feeds import FEEDS, UNUSED
+
+
+def pytest_itemcollected(item: pytest.Function) -> None:
+    """A twin needs Java."""
+    if "twin" in item.fixturenames:
+        item.add_marker("java")
 
 
 @pytest.fixture(scope="package")
@@ -26,8 +31,6 @@ def feed() -> str:
 
 
 @pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    with spark_session.session(folder, parts=1, settings=spark_session.UTC) as started:
-        register(started)
-        yield started
+def spark(spark: SparkSession) -> SparkSession:
+    register(spark)
+    return spark

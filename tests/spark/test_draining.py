@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -13,8 +12,6 @@ from tidings.spark import drain, lag
 
 from tests.spark import feeds
 from tests.spark.feeds import tables
-
-pytestmark = pytest.mark.java
 
 
 def test_a_stream_is_drained(spark: SparkSession, twin: Twin, feed: str, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from tidings.sync.target import on_twin
 from tests.spark import feeds
 from tests.spark.feeds import http, read, tables, told
 
-pytestmark = pytest.mark.java
 WAYS = [http, tables]
 
 

@@ -25,7 +25,6 @@ from tests.spark import feeds
 from tests.spark.feeds import tables
 from tests.spark.test_reading import WAYS, folded, of_feed
 
-pytestmark = pytest.mark.java
 Rows = list[dict[str, Any]]
 
 
@@ -208,7 +207,7 @@ def test_a_stream_is_of_the_log(twin: Twin, feed: str) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.spark_session import UTC, session
+from tests.spark_session import session
 from tests.spark.test_streaming import query, writing
 from tidings.spark import register
 
@@ -217,7 +216,7 @@ def write(frame, batch):
     if batch == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
-with session(Path(sys.argv[1], "spark"), parts=1, settings=UTC) as spark:
+with session(Path(sys.argv[1], "spark")) as spark:
     register(spark)
     query(spark, sys.argv[1], sys.argv[2], sys.argv[3], write).awaitTermination()
 """

@@ -19,7 +19,6 @@ from tests.spark import feeds
 from tests.spark.feeds import http
 from tests.spark.test_reading import of_feed
 
-pytestmark = pytest.mark.java
 NAMES = ["event", "type", "id", "data"]
 SCHEMA = StructType([StructField(name, StringType()) for name in NAMES])
 

@@ -1,14 +1,19 @@
-"""One Spark session for all tests here, small and quick to start, and one twin."""
+"""One twin for all tests here, and a feed of its own for each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 from tidings.local.running import Twin
 
 from tests.sync import feeds
+
+
+def pytest_itemcollected(item: pytest.Function) -> None:
+    """A twin needs Java."""
+    if "twin" in item.fixturenames:
+        item.add_marker("java")
 
 
 @pytest.fixture(scope="package")
@@ -21,9 +26,3 @@ def twin() -> Iterator[Twin]:
 def feed() -> str:
     """A feed of the twin that no other test has."""
     return next(feeds.UNUSED)
-
-
-@pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with feeds.spark(tmp_path_factory.mktemp("spark")) as started:
-        yield started

@@ -1,17 +1,16 @@
-"""The twin and the session of tests that sync, its feeds, and what is done with one."""
+"""The twin of tests that sync, its feeds, and what is in one."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 
-from pyspark.sql import SparkSession
+from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.core.model.operations import Operation, event_of, parse_line
+from tidings.core.model.pages import Page
 from tidings.local.running import Twin
-from tidings.sync.target import on_twin
-
-from tests import spark_session
+from tidings.local.store import engine, tables
 
 FEEDS = [f"f{number}" for number in range(40)]
 UNUSED = iter(FEEDS)
@@ -21,22 +20,22 @@ def twin() -> AbstractContextManager[Twin]:
     return Twin("--feeds", ",".join(FEEDS))
 
 
-def spark(folder: Path) -> AbstractContextManager[SparkSession]:
-    """Parts as many as on two cores, on the one that is left."""
-    return spark_session.session(folder, parts=2, settings={})
+def pages(twin: Twin, feed: str) -> Sequence[Page]:
+    """Those of the log."""
+    client = engine.tables_client(twin.dynamodb_url)
+    return DynamoDBLog(client, tables.name_of("log"), tables.name_of("control")).read(feed, 0)
 
 
 def told(twin: Twin, feed: str) -> list[tuple[str, Operation]]:
     """Every operation of the log with its event."""
-    pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
-    return [(event_of(each), parse_line(each)) for page in pages for each in page.lines]
+    lines = [line for page in pages(twin, feed) for line in page.lines]
+    return [(event_of(line), parse_line(line)) for line in lines]
 
 
 def moments(twin: Twin, feed: str) -> dict[str, str]:
     """The timestamp of each object's latest operation in the log."""
-    pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
-    found = [json.loads(each) for page in pages for each in page.lines]
-    return {each["id"]: each["timestamp"] for each in found}
+    operations = [json.loads(line) for page in pages(twin, feed) for line in page.lines]
+    return {each["id"]: each["timestamp"] for each in operations}
 
 
 def at(second: float) -> str:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
 from tidings.core.model.operations import as_event
 from tidings.core.state.rows import Row
 from tidings.core.sync.dump import read_line
-from tidings.sync import schemas
-from tidings.sync.state import columns
 
 
 def line(id: str, second: float, *, type: str = "video", parents: Sequence[str] = ()) -> bytes:
@@ -27,18 +23,6 @@ def row(text: bytes, event: str = "update", *, page: int = 1, slot: int = 0) -> 
     found = read_line(text)
     expires_ms = 1 if event == "delete" else 0
     return Row(found.key, page, slot, 0, as_event(found.line, event), expires_ms)  # type: ignore[union-attr]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Implements `StateSource`."""
-
-    rows: Iterable[Row]
-
-    def table(self, spark: SparkSession) -> DataFrame:
-        return spark.createDataFrame([columns(each) for each in self.rows], schemas.ROWS)
-
-    def check(self) -> None: ...
 
 
 def written(path: Path, lines: Iterable[bytes]) -> str:

@@ -21,7 +21,6 @@ from tidings.core.sync.corrections import NOWHERE
 from tidings.sync import apply
 from tidings.sync import command as sync_command
 from tidings.sync.apply import Applied, NotFollowing
-from tidings.sync.plan import Summary
 from tidings.sync.progress import Phases
 
 from tests.core.scene import FEED, Scene, op
@@ -155,6 +154,8 @@ class Ending:
     error: Exception
 
     def run(self, phases: Phases, folder: Path, told: sync_command.Outcome) -> None:
+        from tidings.sync.plan import Summary
+
         told.summary, told.applied = Summary(creates=5, lines=5), Applied(applied=3)
         raise self.error
 

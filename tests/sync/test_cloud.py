@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from tests.sync import exported
 from tests.sync.feeds import at
 from tests.sync.lines import line, written
 
-pytestmark = pytest.mark.java
 TABLES = [f"--{name}-table=tidings-local-{name}" for name in ("log", "state", "control")]
 
 
@@ -223,11 +220,3 @@ def test_an_export_that_is_not_whole(job: Cloud, capsys: pytest.CaptureFixture[s
         export = exported.manifested(job.folder / str(number), [file])
         assert job.run(dump, "--through", "1", state=export).code == 1
         assert sentence in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_the_job_needs_neither_the_command_line_nor_a_function() -> None:
-    """What it imports is the core, the stores, boto3 and PySpark: little has to be shipped."""
-    absent = ["click", "rich", "httpx", "websockets", "aws_lambda_powertools", "tidings.client"]
-    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import tidings.sync.emr"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

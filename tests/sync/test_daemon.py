@@ -5,10 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-import pytest
 from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.java
 
 
 def test_a_worker_has_all_it_needs_and_no_archive(spark: SparkSession) -> None:

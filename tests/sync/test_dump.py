@@ -18,8 +18,6 @@ from tidings.sync.bad_input import first as first_bad
 
 from tests.sync.lines import line, written
 
-pytestmark = pytest.mark.java
-
 # Pieces that ordinary lines are made of, and some that make a line anything but ordinary.
 TYPES = ["video", "Video", "a b", "v%", "v/w", "", "é", "t" * 128, "t" * 129, "\u0130", "a\\u0041"]
 IDS = [

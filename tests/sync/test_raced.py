@@ -1,30 +1,21 @@
-"""A sync that is raced, and many objects at once: all end as the rules say."""
+"""A sync that is raced."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from random import Random
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tidings.client.cli.main import main
-from tidings.core.model.operations import EVENTS, event_of, parse_line
-from tidings.core.state.rows import Row
-from tidings.core.sync.dump import moment_of
 from tidings.local.running import Twin
 from tidings.sync.progress import Phases
 
 from tests.oplog.feed import Feed, op
 from tests.sync.feeds import at
-from tests.sync.lines import line, row, written
-from tests.sync.test_diff import after, ordered, planned, reconciled
-
-pytestmark = pytest.mark.java
+from tests.sync.lines import line, written
 
 
 class Steps:
@@ -84,63 +75,3 @@ def test_what_is_posted_between_plan_and_apply_stands(
         "gone",
     }
     assert copied.keys() == {"a", "b", "m", "n", "gone"}
-
-
-OBJECTS = 300
-SECONDS = 9
-
-
-def case(random: Random) -> tuple[list[bytes], list[Row]]:
-    """Each object in the dump, once or twice, or not; in the state or not; at any times."""
-    dump, rows = [], []
-    for number in range(OBJECTS):
-        kind, name = random.choice(["video", "U/r%"]), f"é/%{number}"
-        texts = [
-            line(name, random.randint(0, SECONDS), type=kind, parents=random.choice([(), ("p",)]))
-            for _ in range(3)
-        ]
-        dump += texts[: random.choice([0, 1, 1, 2])]
-        if random.random() < 0.7:
-            rows.append(row(texts[2], random.choice(EVENTS), page=number + 1))
-    random.shuffle(dump)
-    return dump, rows
-
-
-def ruled(dump: list[bytes], rows: list[Row]) -> dict[str, tuple[bool, str, object]]:
-    """What the rules say of each object, in the words of docs/guides/SYNC.md."""
-    told = {each.key: each for each in map(row, dump)}
-    newest = max(moment_of(row(text).line) for text in dump)
-    found = {each.key: _said(each) for each in rows}
-    for key, (deleted, moment, parents) in list(found.items()):
-        if key not in told and not deleted and moment < newest:
-            found[key] = (True, moment, parents)
-    for key, each in told.items():
-        if key not in found or moment_of(each.line) > found[key][1]:
-            found[key] = _said(each)
-    return found
-
-
-def _said(each: Row) -> tuple[bool, str, object]:
-    return each.deleted, moment_of(each.line), parse_line(each.line).parents
-
-
-@settings(
-    max_examples=2,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(st.integers(0, 2**32))
-def test_O71_many_objects_end_as_the_rules_say(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int
-) -> None:
-    """By the real job, three hundred cases at once, as the core alone; a second plan is empty."""
-    dump, rows = case(Random(seed))
-    found, summary = planned(spark, tmp_path_factory.mktemp("plan"), dump, rows)
-    later = after(rows, found)
-    assert {each.key: _said(each) for each in later} == ruled(dump, rows)
-    assert ordered(found) == reconciled(dump, rows)
-    assert found == sorted(found, key=lambda each: EVENTS.index(event_of(each.line)))
-    assert summary.corrections == len(found) > OBJECTS // 10
-    again, _ = planned(spark, tmp_path_factory.mktemp("plan"), dump, later)
-    assert again == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
 from tidings.client.cli.main import main
 from tidings.local.running import Twin
 from tidings.sync import files, inputs
@@ -17,7 +17,8 @@ from tests.sync.buckets import holding
 from tests.sync.feeds import moments, told
 from tests.sync.lines import line
 
-pytestmark = pytest.mark.java
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def keys(address: str) -> list[str]:

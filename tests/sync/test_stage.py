@@ -24,7 +24,6 @@ from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.machine import BUCKET, ENVIRONMENT, Machine, machine
 from tests.sync_machine.test_machine import say
 
-pytestmark = pytest.mark.java
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
 KEPT = [f"k{number}" for number in range(20)]
 

@@ -134,5 +134,5 @@ def _eventually(look: Any, what: str) -> Any:
     until = time.monotonic() + DEADLINE_S
     while not (found := look()):
         assert time.monotonic() < until, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.1)
+        time.sleep(0.02)
     return found

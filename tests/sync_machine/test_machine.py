@@ -16,7 +16,7 @@ from tidings.core.model.operations import event_of, parse_line
 
 from infra.parts import sync_states
 from tests.sync_machine.jobs import Jobs, planned
-from tests.sync_machine.machine import BUCKET, Machine
+from tests.sync_machine.machine import BUCKET, Machine, wiring
 
 DUMP = "s3://syncs/dumps/main/today.json"
 REQUEST = {"feed": "main", "dump": DUMP}
@@ -36,6 +36,12 @@ def say(approved: bool) -> None:
         objects=boto3.client("s3"),
         machines=boto3.client("stepfunctions"),
     )
+
+
+def stops(jobs: Jobs) -> None:
+    """The next plan deletes, and a guard objects."""
+    jobs.parts = {"delete": [planned("delete", "a")]}
+    jobs.stopped = "too many objects would be deleted"
 
 
 def test_a_plan_is_applied_and_reported(stage: Machine, jobs: Jobs) -> None:
@@ -69,28 +75,17 @@ def test_the_job_is_told_what_was_asked(stage: Machine, jobs: Jobs) -> None:
     assert found[:4] == ["--feed", "main", "--dump", DUMP]
     assert found[found.index("--plan") + 1] == f"s3://{BUCKET}/plans/one/"
     assert found[found.index("--log-table") :][:6] == [
-        "--log-table",
-        "log",
-        "--state-table",
-        "state",
-        "--control-table",
-        "control",
+        *("--log-table", "log"),
+        *("--state-table", "state"),
+        *("--control-table", "control"),
     ]
-    assert (
-        found[-9:]
-        == [
-            "--types=video,user",
-            "--no-deletes",
-            "--expect",
-            "7",
-            "--skip-bad",
-            "2",
-            "--max-delete-share",
-            "0.25",
-            "--state",
-            "scan",
-        ][-9:]
-    )
+    assert found[-10:] == [
+        *("--types=video,user", "--no-deletes"),
+        *("--expect", "7"),
+        *("--skip-bad", "2"),
+        *("--max-delete-share", "0.25"),
+        *("--state", "scan"),
+    ]
 
 
 def test_nothing_to_do_ends_well(stage: Machine, jobs: Jobs) -> None:
@@ -143,8 +138,7 @@ def test_a_part_is_gone_on_with_until_it_is_complete(
 
 def test_a_stopped_plan_is_applied_once_somebody_says_so(stage: Machine, jobs: Jobs) -> None:
     """The message says what is planned and how to answer; until then nothing is applied."""
-    jobs.parts = {"delete": [planned("delete", "a")]}
-    jobs.stopped = "too many objects would be deleted"
+    stops(jobs)
     execution = stage.start(REQUEST)
 
     message = stage.asked()
@@ -161,8 +155,7 @@ def test_a_stopped_plan_is_applied_once_somebody_says_so(stage: Machine, jobs: J
 
 def test_a_stopped_plan_is_given_up_where_somebody_says_so(stage: Machine, jobs: Jobs) -> None:
     """No failure: somebody decided. A second answer finds nobody who waits."""
-    jobs.parts = {"delete": [planned("delete", "a")]}
-    jobs.stopped = "too many objects would be deleted"
+    stops(jobs)
     execution = stage.start(REQUEST)
     stage.asked()
 
@@ -178,9 +171,9 @@ def test_a_stopped_plan_is_given_up_where_somebody_says_so(stage: Machine, jobs:
 
 def test_no_answer_means_no(stage: Machine, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time for it; the definition's own, made short."""
-    jobs.parts = {"delete": [planned("delete", "a")]}
-    jobs.stopped = "too many objects would be deleted"
-    shortened(stage, monkeypatch)
+    stops(jobs)
+    monkeypatch.setattr(limits, "SYNC_APPROVAL_S", 1)
+    remade(stage)
 
     ended = stage.run(REQUEST)
 
@@ -201,8 +194,7 @@ def test_a_dump_that_is_not_whole_cannot_be_approved(stage: Machine, jobs: Jobs)
 
 def test_the_token_is_in_no_message(stage: Machine, jobs: Jobs) -> None:
     """Who reads mail cannot answer by it."""
-    jobs.parts = {"delete": [planned("delete", "a")]}
-    jobs.stopped = "too many objects would be deleted"
+    stops(jobs)
     execution = stage.start(REQUEST)
     message = stage.asked()
     (key,) = stage.keys("approvals/")
@@ -310,15 +302,8 @@ def test_a_large_state_is_exported(
     assert stage.keys("exports/one/")
 
 
-def shortened(stage: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SYNC_APPROVAL_S", 1)
-    remade(stage)
-
-
 def remade(stage: Machine) -> None:
     """The definition, with the limits as they are now."""
-    from tests.sync_machine.machine import wiring
-
     stage.client.update_state_machine(
         stateMachineArn=stage.arn,
         definition=json.dumps(sync_states.definition(wiring(stage.topic, "state"))),

@@ -46,14 +46,14 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 def whole(states: StateStore) -> list[str]:
     """Everything, as a copy reads it."""
-    found: list[str] = []
+    lines: list[str] = []
     for bucket in range(limits.BUCKETS):
         read = states.lines(FEED, bucket)
-        found += read.lines
+        lines += read.lines
         while read.after is not None:
             read = states.lines(FEED, bucket, read.after)
-            found += read.lines
-    return found
+            lines += read.lines
+    return lines
 
 
 def test_the_same_in_the_same_order(state: Slow) -> None:

@@ -145,8 +145,8 @@ def test_an_error_reaches_all_and_the_next_may_try_again() -> None:
     async def scene(log: Log, poller: TailPoller) -> None:
         log.fails = True
         waiting = [poller.wait(0, never(), timeout_s=LONG_S) for _ in range(3)]
-        found = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(each) for each in found] == [Unavailable] * 3
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in answers] == [Unavailable] * 3
         log.fails = False
         log.append(1)
         await poller.wait(0, never(), timeout_s=LONG_S)

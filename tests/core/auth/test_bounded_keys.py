@@ -115,7 +115,7 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         scene.project()
-        feeds = ChangeFeeds(scene.profiles, scene.registry, scene.state, scene.guard, FEEDS)
+        feeds = ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
         page = feeds.objects(FEED, "", "", shown(given))
         assert [json.loads(each)["id"] for each in page.objects] == ["a"]
         for name, count in (("a", 1), ("b", 0)):

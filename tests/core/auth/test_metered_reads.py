@@ -165,7 +165,7 @@ def test_who_leaves_is_let_go_whatever_the_rate(large: Scene) -> None:
 
 def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
     """Who asked for it gets it; requests behind it are refused until there is room."""
-    stores = large.profiles, large.registry, large.state, large.guard, FEEDS
+    stores = large.registry, large.state, large.guard, FEEDS
     feeds, given = ChangeFeeds(*stores, large.meter.charge_for), shown(key(large))
     assert feeds.objects(FEED, "", "", given).objects == []
     for _ in range(STATE // WINDOW):

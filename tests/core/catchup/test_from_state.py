@@ -224,7 +224,8 @@ def test_expired_tombstones_are_not_told(scene: Scene) -> None:
     later = NOW + TOMBSTONE_MS + 2000
     scene.tombstones = MemoryTombstones()
     scene.tombstones.remember(FEED, None, Remembered(2**50, 2**50, 0))
-    catch_up = replace(scene.catch_up, clock=lambda: later, tombstones=scene.tombstones)
+    reader = replace(scene.reader, clock=lambda: later)
+    catch_up = replace(scene.catch_up, reader=reader, tombstones=scene.tombstones)
     started = catch_up.start(FEED, Place(99, 0, SECOND))
 
     events: list[str] = []

@@ -108,4 +108,4 @@ def test_the_index_of_tags_goes_on(scene: Scene) -> None:
     """It tells where tags may be; what it has not summed up is read."""
     tags = MemoryTags()
     tags.write(FEED, [Summary(1, 3, b"\0")])
-    assert Indexer(tags, scene.reader, scene.clock, PAGE_MS).run(FEED) == 5
+    assert Indexer(tags, scene.reader, PAGE_MS).run(FEED) == 5

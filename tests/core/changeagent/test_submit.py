@@ -10,7 +10,7 @@ import pytest
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
-from tidings.core.changeagent.submit import Proposal, Proposer
+from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import (
     InvalidChange,
@@ -22,13 +22,14 @@ from tidings.core.errors import (
     UnknownFeed,
     WrongContentType,
 )
+from tidings.core.ingest.ingest import Request
 from tidings.core.model.objects import is_change
 
 from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, FEEDS, Scene
 from tests.fakes import MemoryOperatorDocuments
 
-GOOD = Proposal(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
+GOOD = Request(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
 
 
 class Proposing:
@@ -45,8 +46,6 @@ class Proposing:
             documents,
             self._ask,
             FEEDS,
-            scene.clock,
-            scene.new_id,
             scene.count,
             scene.tallies,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
@@ -55,7 +57,7 @@ class Indexed:
         self.scene, self.tags = Scene(), MemoryTags()
         for number in range(pages):
             self.scene.post(op(str(number)))
-        self.indexer = Indexer(self.tags, self.scene.reader, self.scene.clock, PAGE_MS)
+        self.indexer = Indexer(self.tags, self.scene.reader, PAGE_MS)
 
     def run(self) -> list[tuple[int, int]]:
         self.indexer.run(FEED)
@@ -91,7 +93,8 @@ def test_a_run_is_bounded_in_time() -> None:
     """The next one goes on."""
     indexed = Indexed(70)
     moments = iter([0, limits.INDEX_RUN_MS])
-    late = Indexer(indexed.tags, indexed.scene.reader, lambda: next(moments), PAGE_MS)
+    reader = replace(indexed.scene.reader, clock=lambda: next(moments))
+    late = Indexer(indexed.tags, reader, PAGE_MS)
 
     assert late.run(FEED) == 0
     assert indexed.tags.read(FEED, 0, 1) == []

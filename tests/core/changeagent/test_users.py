@@ -71,23 +71,23 @@ def test_success_is_remembered_and_failure_is_not() -> None:
     bcrypts = Checked()
     verifier = UserVerifier(bcrypts, b"key")
 
-    assert all(verifier.matches("secret", AS_2Y) for _ in range(3))
+    assert all(verifier.matches("secret", [AS_2Y]) for _ in range(3))
     assert bcrypts.times == 1
-    assert not verifier.matches("other", AS_2Y) and not verifier.matches("other", AS_2Y)
+    assert not verifier.matches("other", [AS_2Y]) and not verifier.matches("other", [AS_2Y])
     assert bcrypts.times == 3
-    assert verifier.matches("secret", HASH) and bcrypts.times == 4
+    assert verifier.matches("secret", [HASH]) and bcrypts.times == 4
 
 
 @pytest.mark.parametrize("password", ["", "\0", "sec\0ret", "secret\0", "x" * 300, "\ud800"])
 def test_what_can_be_nobodys_password_is_wrong(password: str) -> None:
     """And no fault of ours."""
-    assert not UserVerifier(matches, b"key").matches(password, HASH)
+    assert not UserVerifier(matches, b"key").matches(password, [HASH])
 
 
 def test_a_long_password_is_cut_as_htpasswd_cuts_it() -> None:
     """bcrypt has never looked at more than 72 bytes."""
     stored = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
-    assert UserVerifier(matches, b"key").matches("x" * 80, stored)
+    assert UserVerifier(matches, b"key").matches("x" * 80, [stored])
 
 
 def test_users_stand_before_passwords(scene: Scene) -> None:

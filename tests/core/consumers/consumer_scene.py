@@ -32,7 +32,7 @@ class ConsumerScene:
 
     def __post_init__(self) -> None:
         scene = self.scene
-        self.view = LogView(scene.log, scene.log, scene.reader, scene.followers)
+        self.view = LogView(scene.reader)
         self.book = Book(self.store)
         parts = self.book, self.view, self.store, scene.clock
         self.workers, self.watchers = Workers(*parts), Watchers(*parts)

@@ -20,7 +20,9 @@ def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
     """One that is years ahead may begin to look; who holds it has only to renew it."""
     scene.post(op())
     holder, diary = take(scene), Diary()
-    ahead = replace(scene.follower, clock=lambda: scene.now_ms + 10**12)
+    ahead = replace(
+        scene.follower, reader=replace(scene.reader, clock=lambda: scene.now_ms + 10**12)
+    )
     assert ahead.run(FEED, diary) == 0
 
     seen = scene.waker.observations.pop()[2]
@@ -142,7 +144,8 @@ def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew
     def meanwhile(feed: str, rows: Sequence[Row]) -> int:
         if not others:
             scene.post(op("x", tags=["two"]))
-            other = replace(scene.follower, clock=lambda: scene.now_ms + skew_ms)
+            reader = replace(scene.reader, clock=lambda: scene.now_ms + skew_ms)
+            other = replace(scene.follower, reader=reader)
             others.append(other.run(FEED, scene.projector))
         return write(feed, rows)
 

@@ -10,8 +10,8 @@ from tidings.core.maintenance.rebuild import Rebuilder, Repaired
 from tidings.core.state.differences import Difference
 from tidings.core.state.rows import Row, bucket_of
 
-from tests.core.following import caught_up, filled, trimmed
-from tests.core.maintenance.verified import BUCKETS, alter, rebuilt, remove, rows, told, verifier
+from tests.core.following import filled, trimmed
+from tests.core.maintenance.verified import BUCKETS, alter, named, rebuilt, remove, rows, verifier
 from tests.core.scene import FEED, NOW, Scene, line, op
 from tests.fakes import MemoryState
 
@@ -63,18 +63,8 @@ def test_each_kind_is_put_right(scene: Scene) -> None:
 
     assert rebuilt(scene) == Repaired(4, 0)
     assert rows(scene.state) == before
-    assert told(scene) == []
+    assert named(scene) == []
     assert rebuilt(scene) == Repaired(0, 0)
-
-
-def test_a_state_that_was_lost_comes_back_from_the_log(scene: Scene, state: Meanwhile) -> None:
-    """Every row, tombstones too; a copy of it has what it had."""
-    before, copied = rows(state), caught_up(scene, "0")
-    state._buckets.clear()
-
-    assert rebuilt(scene) == Repaired(3, 0)
-    assert rows(state) == before
-    assert caught_up(scene, "0") == copied
 
 
 def test_what_is_older_than_the_log_is_kept(scene: Scene) -> None:
@@ -115,12 +105,12 @@ def test_what_the_follower_writes_meanwhile_stands(
     state.before = meanwhile
     done = rebuilt(scene)
 
-    found = rows(state)
-    assert {row.page for row in found.values()} == {4}
+    written = rows(state)
+    assert {row.page for row in written.values()} == {4}
     assert done.moved >= 1
     state.before = lambda: None
     scene.project()
-    assert told(scene) == []
+    assert named(scene) == []
 
 
 @pytest.mark.parametrize("steps", range(4))

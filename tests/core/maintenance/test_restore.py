@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from tidings.core import limits
@@ -17,7 +16,7 @@ from tidings.core.maintenance.restore import Restorer, cut, taken_back
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.pages import Page, filler
 
-from tests.core.following import caught_up, names
+from tests.core.following import caught_up, held_after, names
 from tests.core.scene import FEED, PAGE_MS, Scene, op
 from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 
@@ -33,32 +32,29 @@ class Kept:
     def restorer(self, archive: MemoryArchive | None = None) -> Restorer:
         scene = self.scene
         return Restorer(
-            scene.log,
             scene.reader,
             scene.log,
-            scene.followers,
             scene.followers,
             self.consumers,
             scene.profiles,
             archive,
-            scene.clock,
             self.sleep or scene.wait,
             scene.new_id,
             PAGE_MS,
         )
 
     def post(self, *names_: str) -> list[Page]:
-        found = []
+        pages = []
         for name in names_:
             self.scene.now_ms += 1000
-            found.append(self.scene.post(op(name, "insert")))
-        return found
+            pages.append(self.scene.post(op(name, "insert")))
+        return pages
 
     def saved(self) -> MemoryLog:
         """The table as it is now."""
-        found = MemoryLog()
-        found._feeds = copy.deepcopy(self.scene.log._feeds)
-        return found
+        log = MemoryLog()
+        log._feeds = copy.deepcopy(self.scene.log._feeds)
+        return log
 
     def back(self, log: MemoryLog) -> None:
         """*log* as it was saved, with a state and followers that were never anywhere."""
@@ -74,18 +70,6 @@ def place() -> Kept:
     return Kept()
 
 
-def objects(place: Kept, cursor: str, held: set[str]) -> set[str]:
-    """What a consumer that holds *held* holds once it has caught up from *cursor*."""
-    held = set(held)
-    for event in caught_up(place.scene, cursor):
-        if event.name == "reset":
-            held.clear()
-        elif event.data:
-            name = json.loads(event.data)["id"]
-            held.discard(name) if event.name == "delete" else held.add(name)
-    return held
-
-
 def test_cursors_from_before_between_and_after_end_equal_to_the_state(place: Kept) -> None:
     """Who heard of what was lost forgets it; who did not misses nothing."""
     before = place.post("a", "b")
@@ -97,10 +81,10 @@ def test_cursors_from_before_between_and_after_end_equal_to_the_state(place: Kep
     place.scene.project()
     assert after[0].number > between[-1].number
     wanted = {"a", "b", "e", "f"}
-    assert objects(place, before[0].end.encode(), {"a"}) == wanted
-    assert objects(place, between[0].end.encode(), {"a", "b", "c"}) == wanted
-    assert objects(place, between[1].end.encode(), {"a", "b", "c", "d"}) == wanted
-    assert objects(place, after[0].end.encode(), {"a", "b", "e"}) == wanted
+    assert held_after(place.scene, before[0].end.encode(), {"a"}) == wanted
+    assert held_after(place.scene, between[0].end.encode(), {"a", "b", "c"}) == wanted
+    assert held_after(place.scene, between[1].end.encode(), {"a", "b", "c", "d"}) == wanted
+    assert held_after(place.scene, after[0].end.encode(), {"a", "b", "e"}) == wanted
     assert names(caught_up(place.scene, between[0].end.encode()))[0] == "reset"
     assert names(caught_up(place.scene, before[1].end.encode())) == ["insert e", "insert f"]
 
@@ -125,9 +109,7 @@ def test_numbers_go_on_above_whatever_was_known(place: Kept) -> None:
     restorer = place.restorer()
     assert restorer.plan(FEED, 2).last == 2
     assert restorer.plan(FEED, 9).last == 9
-    lease = place.scene.followers.take(FEED, "push", owner="x", now_ms=place.scene.now_ms)
-    assert lease is not None
-    place.scene.followers.release(replace(lease, checkpoint=12))
+    place.scene.stand("push", 12)
     assert restorer.plan(FEED, 2).last == 12
     standing = Consumer(FEED, "c", position=Place(15, PAGE_END, 1))
     place.consumers.write(FEED, "c", 0, Change(standing))
@@ -162,19 +144,17 @@ def test_pages_behind_a_hole_stay(place: Kept) -> None:
 def test_followers_and_consumers_are_taken_back(place: Kept) -> None:
     """None stands behind the log that is kept, and what they had begun comes again."""
     kept = place.post("a", "b")[-1]
-    for name, page in {"state": 7, "push": 1}.items():
-        lease = place.scene.followers.take(FEED, name, owner="x", now_ms=place.scene.now_ms)
-        assert lease is not None
-        place.scene.followers.release(replace(lease, checkpoint=page))
+    place.scene.stand("state", 7)
+    place.scene.stand("push", 1)
     ahead = Consumer(FEED, "ahead", position=Place(7, PAGE_END, 9), acked=(Span(8, 0, 1),))
     place.consumers.write(FEED, "ahead", 0, Change(ahead))
     restorer = place.restorer()
     done = restorer.restore(FEED, restorer.plan(FEED, 8))
     assert (done.followers, done.consumers, done.parts) == (("state",), ("ahead",), 0)
     assert place.scene.followers.checkpoints(FEED) == {"state": 2, "push": 1}
-    found = place.consumers.consumer(FEED, "ahead")
-    assert found is not None
-    assert (found.position, found.acked) == (kept.end, ())
+    consumer = place.consumers.consumer(FEED, "ahead")
+    assert consumer is not None
+    assert (consumer.position, consumer.acked) == (kept.end, ())
 
 
 KEPT = Place(4, PAGE_END, 77)

@@ -23,10 +23,7 @@ HOUR = 3_600_000
 def followed(scene: Scene, *followers: str) -> None:
     """These followers have handled everything."""
     for name in followers:
-        lease = scene.followers.take(FEED, name, owner="me", now_ms=scene.now_ms)
-        assert lease is not None
-        lease = scene.followers.save(lease, scene.log.head(FEED), now_ms=scene.now_ms)
-        assert scene.followers.release(lease)
+        scene.stand(name, scene.log.head(FEED))
 
 
 def aged(pages: int, *, records_min: int = 0) -> Scene:
@@ -51,12 +48,6 @@ def test_pages_are_given_up_by_age() -> None:
     assert scene.counted["FloorRaised"] == 9
 
 
-@pytest.mark.parametrize(("records_min", "floor"), [(0, 10), (2, 9), (5, 6), (10, 1), (99, 1)])
-def test_a_minimum_of_pages_stays_however_old(records_min: int, floor: int) -> None:
-    """And all of them where there are fewer."""
-    assert aged(10, records_min=records_min).trimmer.run(FEED) == floor
-
-
 @pytest.mark.parametrize("handled", [[], ["state"], ["push"]])
 def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
     """Also where it never ran: nothing is known of it, so it stands at the start."""
@@ -74,9 +65,7 @@ def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
 def test_other_followers_hold_the_floor_too() -> None:
     """Any checkpoint that is kept for the feed counts."""
     scene = aged(5)
-    lease = scene.followers.take(FEED, "relay", owner="me", now_ms=scene.now_ms)
-    assert lease is not None
-    scene.followers.save(lease, 3, now_ms=scene.now_ms)
+    scene.stand("relay", 3)
 
     assert scene.trimmer.run(FEED) == 4
 
@@ -102,11 +91,6 @@ def test_an_archive_that_was_turned_off_holds_nothing() -> None:
 
     assert replace(scene.trimmer, archives=True).run(FEED) == 4
     assert scene.trimmer.run(FEED) == 5
-
-
-def test_an_empty_feed() -> None:
-    """Nothing to give up."""
-    assert Scene(now_ms=NOW).trimmer.run(FEED) == 1
 
 
 @given(
@@ -174,9 +158,7 @@ def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
         scene.post(op(f"o{number}"))
     scene.project()
     scene.push()
-    lease = scene.followers.take(FEED, "archive", owner="x", now_ms=scene.now_ms)
-    assert lease is not None
-    scene.followers.release(replace(lease, checkpoint=3))
+    scene.stand("archive", 3)
     vanish(scene, 4, 5)
     scene.now_ms += 100 * HOUR
     trimmer = replace(scene.trimmer, archives=True)

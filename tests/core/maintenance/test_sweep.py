@@ -27,8 +27,7 @@ def sweep(scene: Scene) -> None:
 def test_late_followers_are_rung(scene: Scene) -> None:
     """Of each feed, those that lag; the lag is counted."""
     scene.post(op())
-    scene.post(op())
-    scene.project()
+    scene.projected(op())
     sweep(scene)
 
     assert scene.waker.woken == [(FEED, "push")]
@@ -38,8 +37,7 @@ def test_late_followers_are_rung(scene: Scene) -> None:
 def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
     """Where there is one and it has not got everything; its lag is a time, counted in seconds."""
     sweeper = replace(scene.sweeper, archives=True)
-    scene.post(op())
-    scene.project()
+    scene.projected(op())
     scene.push()
     scene.now_ms += 61_000
     sweep(scene)
@@ -133,13 +131,15 @@ def test_each_minute_another_feed_is_the_first(scene: Scene) -> None:
 
 
 def test_nothing_to_do(scene: Scene) -> None:
-    """Nobody is woken for nothing."""
-    scene.post(op())
-    scene.project()
+    """Nobody is woken for nothing; open and live connections need no repair."""
+    scene.connect("open")
+    scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
+    scene.projected(op())
     scene.push()
     sweep(scene)
 
     assert scene.waker.woken == [] and scene.waker.replays == []
+    assert scene.inbox.list(FEED) == []
 
 
 def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
@@ -168,8 +168,7 @@ def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
 
 def test_the_log_is_trimmed(scene: Scene) -> None:
     """Each feed's."""
-    scene.post(op())
-    scene.project()
+    scene.projected(op())
     scene.push()
     scene.now_ms += 10 * limits.RETENTION_MS_MIN
     sweep(scene)
@@ -201,24 +200,6 @@ def test_a_join_that_was_never_handed_over(scene: Scene) -> None:
     assert scene.events("c") == ["a"]
 
 
-def test_a_leave_that_was_never_handed_over(scene: Scene) -> None:
-    """The same for one that wants to go."""
-    scene.connections.open(Connection("c", NOW, State.LEAVING, FEED))
-    sweep(scene)
-    scene.push()
-
-    assert scene.connection("c").state is State.OPEN
-    assert scene.heard("c") == [{"reply": "unsubscribed"}]
-
-
-def test_a_leave_in_the_middle_of_a_catch_up(scene: Scene) -> None:
-    """Is the replay's to end."""
-    scene.connections.open(Connection("c", NOW, State.LEAVING, FEED, progress="{}"))
-    sweep(scene)
-
-    assert scene.waker.replays == ["c"] and scene.inbox.list(FEED) == []
-
-
 def test_connections_end_after_two_hours(scene: Scene) -> None:
     """API Gateway cuts them without a word sometimes; then they are forgotten here too."""
     scene.connect("old")
@@ -232,35 +213,6 @@ def test_connections_end_after_two_hours(scene: Scene) -> None:
     assert scene.connections.get("old") is None
     assert scene.connections.get("new") is not None
     assert scene.sockets.closed == ["old"]
-
-
-def test_open_and_live_connections_are_left_alone(scene: Scene) -> None:
-    """There is nothing to repair."""
-    scene.connect("open")
-    scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
-    sweep(scene)
-
-    assert scene.waker.woken == [] and scene.waker.replays == []
-    assert scene.inbox.list(FEED) == []
-
-
-def test_a_sweep_that_looked_too_early_does_no_harm(scene: Scene) -> None:
-    """It saw a connection leave; by the time it asks, the connection has subscribed anew."""
-    scene.connect("c")
-    scene.say("c", action="subscribe")
-    scene.push()
-    scene.say("c", action="unsubscribe")
-    seen = scene.connection("c")
-    scene.push()
-    scene.say("c", action="subscribe")
-    scene.push()
-
-    scene.sweeper._hand_over(seen)
-    scene.push()
-    scene.post(op("a"))
-    scene.push()
-
-    assert scene.events("c") == ["a"]
 
 
 def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None:

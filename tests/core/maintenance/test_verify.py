@@ -1,4 +1,8 @@
-"""Verifying: what differs between the state and the fold of the log is named, and nothing else."""
+"""
+Verifying: what differs between the state and the fold of the log is named, and nothing else.
+
+What is older than the log is compared by the archive, where there is one.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.segments import compacted, decode, encode
 from tidings.core.errors import LogIncomplete
 from tidings.core.followers.follower import STATE
+from tidings.core.maintenance.rebuild import Repaired
 from tidings.core.model.operations import event_of
 from tidings.core.model.pages import Page
 from tidings.core.state.differences import Kind
@@ -22,9 +29,10 @@ from tests.core.maintenance.verified import (
     alter,
     compared,
     differences,
+    named,
+    rebuilt,
     remove,
     rows,
-    told,
     verifier,
 )
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
@@ -62,11 +70,11 @@ def scene(state: Watched) -> Scene:
 def test_a_state_that_follows_its_log_agrees(scene: Scene) -> None:
     """Living objects and tombstones; what the follower has not handled yet is not asked for."""
     scene.post(op("d"), op("a"))
-    found = compared(scene)
+    results = compared(scene)
 
-    assert sum(each.agreeing for each in found) == 3
-    assert {each.checkpoint for each in found} == {3}
-    assert told(scene) == []
+    assert sum(each.agreeing for each in results) == 3
+    assert {each.checkpoint for each in results} == {3}
+    assert named(scene) == []
 
 
 def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
@@ -76,16 +84,17 @@ def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
     alter(scene, "video/c", line=line("c", "insert", parents=["p"]))
     scene.state.write(FEED, [Row("video/z", 2, 7, NOW, line("z"))])
 
-    assert told(scene) == [
+    assert named(scene) == [
         "alien video/z",
         "altered video/c",
         "missing video/a",
         "stale video/b",
     ]
-    found = {each.key: each for each in differences(scene)}
-    assert found["video/a"].found is None and found["video/a"].wanted is not None
-    assert (found["video/a"].wanted.page, found["video/a"].wanted.slot) == (2, 1)
-    assert found["video/z"].wanted is None
+    by_key = {each.key: each for each in differences(scene)}
+    missing = by_key["video/a"]
+    assert missing.found is None and missing.wanted is not None
+    assert (missing.wanted.page, missing.wanted.slot) == (2, 1)
+    assert by_key["video/z"].wanted is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +109,7 @@ def test_a_row_at_its_place_must_say_the_same(scene: Scene, fields: dict[str, ob
     """The line, the time of its page, and whether it expires: one that lives must not."""
     alter(scene, "video/c", **fields)
 
-    assert told(scene) == ["altered video/c"]
+    assert named(scene) == ["altered video/c"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +120,7 @@ def test_a_tombstone_must_not_go_too_soon(scene: Scene, expires_ms: int, right: 
     """When it goes depends on the retention as it was; that it is owed a week does not."""
     alter(scene, "video/b", expires_ms=expires_ms)
 
-    assert told(scene) == ([] if right else ["altered video/b"])
+    assert named(scene) == ([] if right else ["altered video/b"])
 
 
 @pytest.mark.parametrize("place", [(9, 0), (2, 1)])
@@ -121,7 +130,7 @@ def test_a_row_behind_the_log_is_alien(scene: Scene, place: tuple[int, int]) -> 
     scene.state.write(FEED, [Row("video/y", page, slot, NOW, line("y"))])
     alter(scene, "video/c", page=9)
 
-    assert told(scene) == ["alien video/c", "alien video/y"]
+    assert named(scene) == ["alien video/c", "alien video/y"]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +142,7 @@ def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any])
     trimmed(scene, 3)
     scene.state.write(FEED, [replace(Row("video/z", 1, 0, NOW, line("z")), **fields)])
 
-    assert [each for each in told(scene) if each.startswith("broken")] == [
+    assert [each for each in named(scene) if each.startswith("broken")] == [
         "broken video/c",
         "broken video/z",
     ]
@@ -145,18 +154,18 @@ def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> 
     other = (row.bucket + 1) % limits.BUCKETS
     state._buckets[FEED, other][row.key] = row
 
-    found = {each.kind: each.bucket for each in differences(scene)}
-    assert found == {Kind.MISSING: row.bucket, Kind.ALIEN: other}
+    buckets = {each.kind: each.bucket for each in differences(scene)}
+    assert buckets == {Kind.MISSING: row.bucket, Kind.ALIEN: other}
 
 
 def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
     """Nothing is said of them; where the log still names their object, they are stale."""
     trimmed(scene, 3)
     alter(scene, "video/b", page=1, slot=1)
-    found = compared(scene)
+    results = compared(scene)
 
-    assert sum(each.older for each in found) == 2
-    assert told(scene) == ["stale video/b"]
+    assert sum(each.older for each in results) == 2
+    assert named(scene) == ["stale video/b"]
     scene.project()
     alter(scene, "video/b", page=3, slot=0)
     assert sum(each.older for each in compared(scene)) == 2
@@ -165,11 +174,11 @@ def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
 def test_a_tombstone_may_have_expired(scene: Scene) -> None:
     """It may be there or not; before its time it must be there."""
     tombstone = remove(scene, "video/b")
-    assert told(scene) == ["missing video/b"]
+    assert named(scene) == ["missing video/b"]
     scene.now_ms = tombstone.expires_ms
-    assert told(scene) == []
+    assert named(scene) == []
     scene.state.write(FEED, [tombstone])
-    assert told(scene) == []
+    assert named(scene) == []
 
 
 def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: Watched) -> None:
@@ -192,9 +201,7 @@ def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> 
     made = verifier(scene)
     made.compare(bucket_of("video/c"))
     before = rows(scene.state)["video/a"]
-    scene.post(op("a"))
-    scene.project()
-    scene.post(op("a"))
+    scene.post_each("a", "a")
     scene.project()
     alter(scene, "video/a", page=4, slot=0, line=line("a"))
     assert made.compare(before.bucket).differences[0].kind is Kind.STALE
@@ -245,7 +252,7 @@ def test_a_follower_at_work_is_no_alarm(scene: Scene, state: Watched) -> None:
             scene.project()
 
     state.before = meanwhile
-    assert told(scene) == []
+    assert named(scene) == []
     assert steps > limits.BUCKETS * 1.5  # most buckets differ at first sight
 
 
@@ -254,7 +261,83 @@ def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: Watched) -> 
     remove(scene, "video/c")
     state.before = lambda: half_done(scene, [scene.post(op("a"))])
 
-    assert told(scene) == ["missing video/c"]
+    assert named(scene) == ["missing video/c"]
+
+
+@pytest.fixture
+def given_up(scene: Scene) -> Scene:
+    """a, b and c on three pages that the archive has and the log has not; d behind them."""
+    scene.archived()
+    trimmed(scene, 4)
+    scene.projected(op("d", "insert"))
+    return scene
+
+
+@pytest.fixture
+def archive(given_up: Scene) -> ArchiveReader:
+    return ArchiveReader(given_up.archive, given_up.count)
+
+
+def test_what_is_older_than_the_log_is_compared(given_up: Scene, archive: ArchiveReader) -> None:
+    """By the log alone nothing can be said of it."""
+    remove(given_up, "video/c")
+    alter(given_up, "video/a", slot=0)
+
+    assert named(given_up) == []
+    assert named(given_up, archive) == ["missing video/c", "stale video/a"]
+
+
+def test_it_is_put_right(given_up: Scene, archive: ArchiveReader) -> None:
+    """Then the state is the fold of all that ever was."""
+    before = rows(given_up.state)
+    for key in ("video/a", "video/c"):
+        remove(given_up, key)
+
+    assert rebuilt(given_up, archive) == Repaired(2, 0)
+    assert rows(given_up.state) == before
+    assert named(given_up, archive) == []
+
+
+def test_what_compaction_left_is_the_same_measure(given_up: Scene, archive: ArchiveReader) -> None:
+    """The latest operation of each object, at the slot that it had."""
+    for span in given_up.archive.list(FEED, 0, 9):
+        pages = decode(given_up.archive.get(FEED, span) or b"")
+        left = encode(compacted(pages, {(2, 0), (2, 1), (3, 0)}))
+        given_up.archive.put(FEED, *left)
+
+    assert named(given_up, archive) == []
+    remove(given_up, "video/a")
+    assert named(given_up, archive) == ["missing video/a"]
+
+
+def test_it_begins_behind_the_last_hole(given_up: Scene, archive: ArchiveReader) -> None:
+    """What is before it is older than what is known, and counted."""
+    given_up.post_each("e", "e")
+    given_up.project()
+    given_up.archived()
+    (first, _) = given_up.archive.list(FEED, 0, 9)
+    trimmed(given_up, 6)
+    assert verifier(given_up, archive=archive).floor == 1
+    given_up.archive.remove(FEED, first)
+
+    assert verifier(given_up, archive=archive).floor == 4
+    assert sum(each.older for each in compared(given_up, archive)) == 3
+
+
+def test_a_part_that_cannot_be_read_is_no_measure(given_up: Scene, archive: ArchiveReader) -> None:
+    """Nothing is called wrong because of it."""
+    (span,) = given_up.archive.list(FEED, 0, 9)
+    given_up.archive.put(FEED, span, b"rubbish")
+
+    with pytest.raises(LogIncomplete):
+        compared(given_up, archive)
+
+
+def test_without_a_floor_above_its_pages_the_archive_says_nothing(scene: Scene) -> None:
+    """The log has all of it."""
+    made = verifier(scene, archive=ArchiveReader(scene.archive, scene.count))
+
+    assert (made.floor, made.page) == (1, 3)
 
 
 _OPS = st.lists(

@@ -39,22 +39,22 @@ def verifier(
     return made
 
 
-def compared(scene: Scene) -> list[Compared]:
-    made = verifier(scene)
+def compared(scene: Scene, archive: ArchiveReader | None = None) -> list[Compared]:
+    made = verifier(scene, archive=archive)
     return [made.compare(bucket) for bucket in made.buckets]
 
 
-def differences(scene: Scene) -> list[Difference]:
-    return [each for found in compared(scene) for each in found.differences]
+def differences(scene: Scene, archive: ArchiveReader | None = None) -> list[Difference]:
+    return [each for result in compared(scene, archive) for each in result.differences]
 
 
-def told(scene: Scene) -> list[str]:
+def named(scene: Scene, archive: ArchiveReader | None = None) -> list[str]:
     """`stale video/a`, ..."""
-    return sorted(f"{each.kind.value} {each.key}" for each in differences(scene))
+    return sorted(f"{each.kind.value} {each.key}" for each in differences(scene, archive))
 
 
-def rebuilt(scene: Scene) -> Repaired:
-    rebuilder = Rebuilder(verifier(scene), scene.state)
+def rebuilt(scene: Scene, archive: ArchiveReader | None = None) -> Repaired:
+    rebuilder = Rebuilder(verifier(scene, archive=archive), scene.state)
     return sum((rebuilder.repair(bucket) for bucket in BUCKETS), Repaired(0, 0))
 
 

@@ -9,7 +9,7 @@ from tidings.core.model import feeds
 KNOWN = frozenset({"main", "other"})
 
 
-@pytest.mark.parametrize("name", ["main", "a", "0", "a.b-c_d", "9" * 63])
+@pytest.mark.parametrize("name", [feeds.DEFAULT_FEED, "main", "a", "0", "a.b-c_d", "9" * 63])
 def test_what_names_a_feed(name: str) -> None:
     """It comes back as it is."""
     assert feeds.check_name(name) == name
@@ -44,8 +44,3 @@ def test_unknown_feeds() -> None:
     assert feeds.check_known("other", KNOWN) == "other"
     with pytest.raises(UnknownFeed, match="feed: no such feed here"):
         feeds.check_known("third", KNOWN)
-
-
-def test_the_default_feed_has_a_name() -> None:
-    """One that keeps the rule."""
-    assert feeds.check_name(feeds.DEFAULT_FEED) == "main"

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from tidings.core import limits
+from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.copies import Copies
-from tidings.core.replication.election import Elector
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.replicate import Relayer
-from tidings.core.replication.selection import ALL, Selection
+from tidings.core.replication.selection import Selection
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Role, Source
 from tidings.core.replication.wire import Portion, Rows
 
+from tests.core.following import trimmed
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op
 from tests.fakes import MemoryCoordinator, MemoryRelays, MemoryUpstream
 
 MASTER = "https://master.example/feeds/main"
+
+
+class Unanswered:
+    """A port of which no call is answered."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*_: object) -> None:
+            raise Unavailable("no answer")
+
+        return call
+
+
+LOST: Any = Unanswered()  # a coordinator
 
 
 @dataclass
@@ -69,9 +82,8 @@ class Net:
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
     ) -> Portion:
-        return self._reached(url, after.page).pages(
-            url, after, selection, size=size, block_s=block_s
-        )
+        upstream = self._reached(url, after.page)
+        return upstream.pages(url, after, selection, size=size, block_s=block_s)
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         return self._reached(url, -1).rows(url, bucket, after, selection)
@@ -140,11 +152,6 @@ class Node:
             TOMBSTONE_MS,
         )
 
-    def elector(self) -> Elector:
-        assert self.source is not None
-        scene = self.scene
-        return Elector(FEED, self.source, self.coordinator, scene.clock, scene.count)
-
     @property
     def control(self) -> RelayControl:
         scene = self.scene
@@ -155,7 +162,6 @@ class Node:
             scene.reader,
             scene.log,
             scene.waker,
-            scene.clock,
             PAGE_MS,
             self.coordinator,
         )
@@ -164,6 +170,10 @@ class Node:
     def watch(self) -> ReplicaMonitor:
         scene = self.scene
         return ReplicaMonitor(self.relays, self.sources, scene.waker, scene.clock, scene.count)
+
+    def act(self, action: str, **fields: object) -> str:
+        """An operator acts on the feed; its status afterwards."""
+        return str(self.control.act(FEED, action, fields)["status"])
 
     def run(self, **parts: Any) -> int:
         """One run of the relay, and of the follower `state` behind it."""
@@ -176,18 +186,24 @@ class Node:
     def relay(self) -> Relay:
         return self.relays.relay(FEED)
 
+    def note(self, **fields: Any) -> None:
+        """The document of the relay says so."""
+        assert self.relays.write(self.relay, replace(self.relay, **fields))
+
     def post(self, *names: str, event: str = "update", **fields: Any) -> Page:
         """One page; the state has it, too."""
         page = self.scene.post(*(op(name, event, **fields) for name in names))
         self.scene.project()
         return page
 
+    def post_each(self, *names: str) -> None:
+        """A page for each of these objects."""
+        for name in names:
+            self.post(name)
+
     def trim(self, floor: int) -> None:
         """Pages below *floor* are gone."""
-        self.scene.log.raise_floor(FEED, floor)
-        log = self.scene.log._feeds[FEED]
-        log.pages = {number: page for number, page in log.pages.items() if number >= floor}
-        log.numbers = sorted(log.pages)
+        trimmed(self.scene, floor)
 
     def pages(self) -> list[tuple[int, str, int]]:
         """The log above its floor."""
@@ -247,14 +263,7 @@ class Cluster:
 
     def _member(self, number: int, leaders: int) -> Node:
         address = f"https://n{number}.example/feeds/main"
-        source = Source(
-            MASTER,
-            ALL,
-            role=Role.ELECTED,
-            address=address,
-            cluster="c",
-            leaders=leaders,
-        )
+        source = Source(MASTER, role=Role.ELECTED, address=address, cluster="c", leaders=leaders)
         node = Node(self.net, address, source)
         node.coordinator = self.coordinator
         return node
@@ -265,9 +274,15 @@ class Cluster:
         return [seat.address for seat in seats if seat.held(self.time.ms)]
 
 
-def pass_by(time: Time, ms: int = limits.RELAY_LEASE_MS) -> None:
-    """As much time goes by as a killed run holds its relay."""
-    time.ms += ms
+class Killed(BaseException):
+    """The function is no more."""
+
+
+def posted(*names: str, length: int = 1, **options: Any) -> Chain:
+    """A master with a page for each of these objects, which nobody has copied yet."""
+    chain = Chain(length, **options)
+    chain.master.post_each(*names)
+    return chain
 
 
 def chained(pages: int = 3, length: int = 1, **options: Any) -> Chain:
@@ -275,6 +290,7 @@ def chained(pages: int = 3, length: int = 1, **options: Any) -> Chain:
     chain = Chain(length, **options)
     for number in range(pages):
         chain.master.post(f"a{number}", f"b{number}")
+        chain.time.ms += 1_000
     chain.run()
     return chain
 

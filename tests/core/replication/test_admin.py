@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,35 +10,18 @@ from tidings.core.errors import (
     InvalidRelay,
     NotChained,
     NothingDone,
-    Unavailable,
     UnknownFeed,
 )
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication.admin import reset
-from tidings.core.replication.clusters import Member
 from tidings.core.replication.replica import RELAY, Condition, Copy, Relay, Wanted
 from tidings.core.replication.source import FallOff
 
-from tests.core.replication.relay_scene import MASTER, Chain, Cluster, Node
+from tests.core.replication.relay_scene import LOST, MASTER, Chain, Cluster, chained, posted
 from tests.core.scene import FEED
-from tests.fakes import MemoryCoordinator
 
 WHY = {"why": "a test"}
-
-
-def chained(pages: int = 3) -> Chain:
-    chain = Chain()
-    for number in range(pages):
-        chain.master.post(f"a{number}", f"b{number}")
-        chain.time.ms += 1_000
-    chain.run()
-    return chain
-
-
-def act(node: Node, action: str, **fields: object) -> str:
-    """The status behind it."""
-    return str(node.control.act(FEED, action, fields)["status"])
 
 
 def place(page: int, slot: int = PAGE_END, seconds: int = 9) -> str:
@@ -48,23 +30,24 @@ def place(page: int, slot: int = PAGE_END, seconds: int = 9) -> str:
 
 def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
     """Name, status, and where it stands, as a cursor that is good anywhere."""
-    told = chained().node.control.told(FEED)
-    assert (told["feed"], told["status"], told["page"]) == (FEED, "running", 3)
-    assert told["cursor"] == chained().node.relay.place.encode()
-    assert told["source"] == told["upstream"] == told["master"] == MASTER
-    assert told["role"] == "leader" and told["low_watermark"] == 1
+    node = chained().node
+    document = node.control.told(FEED)
+    assert (document["feed"], document["status"], document["page"]) == (FEED, "running", 3)
+    assert document["cursor"] == node.relay.place.encode()
+    assert document["source"] == document["upstream"] == document["master"] == MASTER
+    assert document["role"] == "leader" and document["low_watermark"] == 1
 
 
 def test_D34_the_ends_of_the_log_are_told_with_their_times() -> None:
     """First and last page that are here; none where there is none."""
     chain = chained()
-    told = chain.node.control.told(FEED)
+    document = chain.node.control.told(FEED)
     pages = chain.master.scene.log.read(FEED, 0)
-    assert told["min"]["page"] == 1 and told["max"]["page"] == 3
-    assert told["min"]["time"] == from_ms(pages[0].at_ms)
-    assert told["max"]["time"] == from_ms(pages[2].at_ms)
-    assert told["max"]["cursor"] == pages[2].end.encode()
-    assert (told["floor"], told["head"]) == (1, 3)
+    assert document["min"]["page"] == 1 and document["max"]["page"] == 3
+    assert document["min"]["time"] == from_ms(pages[0].at_ms)
+    assert document["max"]["time"] == from_ms(pages[2].at_ms)
+    assert document["max"]["cursor"] == pages[2].end.encode()
+    assert (document["floor"], document["head"]) == (1, 3)
     empty = Chain().node.control.told(FEED)
     assert empty["min"] is None and empty["max"] is None and empty["status"] == "new"
 
@@ -73,48 +56,41 @@ def test_D36_what_was_copied_is_counted() -> None:
     """Pages, operations, what was left out, what came again, and how far behind it is."""
     chain = chained()
     relay = chain.node.relay
-    ahead = replace(relay, upstream_head=5, counts=replace(relay.counts, filtered=4, repeated=2))
-    assert chain.node.relays.write(relay, ahead)
+    chain.node.note(upstream_head=5, counts=replace(relay.counts, filtered=4, repeated=2))
     chain.time.ms = relay.page_at_ms + 90_000
-    told = chain.node.control.told(FEED)
-    assert (told["pages"], told["operations"]) == (3, 6)
-    assert (told["filtered"], told["repeated"]) == (4, 2)
-    assert (told["lag_pages"], told["lag_ms"]) == (2, 90_000)
-    assert told["last_page_ms_ago"] == 90_000
+    document = chain.node.control.told(FEED)
+    assert (document["pages"], document["operations"]) == (3, 6)
+    assert (document["filtered"], document["repeated"]) == (4, 2)
+    assert (document["lag_pages"], document["lag_ms"]) == (2, 90_000)
+    assert document["last_page_ms_ago"] == 90_000
 
 
 def test_D37_reads_of_the_master_and_of_the_upstream_are_told_apart() -> None:
     """None where there was none yet."""
     node = chained().node
     now = node.scene.now_ms
-    seen = replace(node.relay, upstream_read_ms=now - 7, master_read_ms=now - 70)
-    assert node.relays.write(node.relay, seen)
-    told = node.control.told(FEED)
-    assert (told["upstream_read_ms_ago"], told["master_read_ms_ago"]) == (7, 70)
+    node.note(upstream_read_ms=now - 7, master_read_ms=now - 70)
+    document = node.control.told(FEED)
+    assert (document["upstream_read_ms_ago"], document["master_read_ms_ago"]) == (7, 70)
     assert Chain().node.control.told(FEED)["master_read_ms_ago"] is None
 
 
 def test_what_went_wrong_is_told() -> None:
     """With the next attempt, and how far a copy has come."""
     node = chained().node
-    broken = replace(
-        node.relay, failures=3, attempt_ms=5_000, error="it broke", copy=Copy(7, bucket=16)
-    )
-    assert node.relays.write(node.relay, broken)
-    told = node.control.told(FEED)
-    assert (told["failures"], told["error"]) == (3, "it broke")
-    assert told["next_attempt"] == from_ms(5_000)
-    assert told["copy"] == {"buckets_done": 16, "buckets": 64, "behind_page": 7, "empty": False}
+    node.note(failures=3, attempt_ms=5_000, error="it broke", copy=Copy(7, bucket=16))
+    document = node.control.told(FEED)
+    assert (document["failures"], document["error"]) == (3, "it broke")
+    assert document["next_attempt"] == from_ms(5_000)
+    assert document["copy"] == {"buckets_done": 16, "buckets": 64, "behind_page": 7, "empty": False}
 
 
 def test_D1_local_feeds_are_told_too() -> None:
     """Both kinds live in one deployment; by name."""
     chain = chained()
-    found = [chain.node.control.listed(feed) for feed in ("main", "other")]
-    assert [(each["feed"], each["role"]) for each in found] == [
-        ("main", "leader"),
-        ("other", "master"),
-    ]
+    listed = [chain.node.control.listed(feed) for feed in ("main", "other")]
+    roles = {each["feed"]: each["role"] for each in listed}
+    assert roles == {"main": "leader", "other": "master"}
     assert chain.master.control.told(FEED)["max"]["page"] == 3
     with pytest.raises(UnknownFeed):
         chain.node.control.told("nothing")
@@ -125,21 +101,16 @@ def test_D38_the_members_of_a_cluster_are_told_with_their_roles() -> None:
     cluster = Cluster(2)
     for node in cluster.nodes:
         node.run()
-    found = cluster.nodes[0].control.told(FEED)["members"]
-    assert [each["address"] for each in found] == [node.url for node in cluster.nodes]
-    assert [each["gone"] for each in found] == [True, False]
-    assert {each["role"] for each in found} == {"leader"}
+    members = cluster.nodes[0].control.told(FEED)["members"]
+    assert [each["address"] for each in members] == [node.url for node in cluster.nodes]
+    assert [each["gone"] for each in members] == [True, False]
+    assert {each["role"] for each in members} == {"leader"}
 
 
 def test_D41_without_the_coordinator_all_but_the_members_is_told() -> None:
     """Nobody knows them then."""
-
-    class Lost(MemoryCoordinator):
-        def members(self, cluster: str) -> Sequence[Member]:
-            raise Unavailable("no answer")
-
     node = Cluster(1).nodes[0]
-    node.coordinator = Lost()
+    node.coordinator = LOST
     assert node.control.told(FEED)["members"] is None
     assert chained().node.control.told(FEED)["members"] == []
 
@@ -147,27 +118,27 @@ def test_D41_without_the_coordinator_all_but_the_members_is_told() -> None:
 def test_D22_pause_and_resume() -> None:
     """What changes nothing is refused."""
     node = chained().node
-    assert act(node, "pause") == "paused"
+    assert node.act("pause") == "paused"
     with pytest.raises(NothingDone, match="is paused: there is nothing to pause"):
-        act(node, "pause")
+        node.act("pause")
     assert node.relay.wanted is Wanted.PAUSE
-    assert act(node, "resume") == "running"
+    assert node.act("resume") == "running"
     with pytest.raises(NothingDone):
-        act(node, "resume")
+        node.act("resume")
     assert node.scene.waker.woken[-1] == (FEED, RELAY)
 
 
 def test_D24_shutdown_and_start() -> None:
     """From the saved checkpoint; what is shut down is not resumed."""
     node = chained().node
-    assert act(node, "shutdown") == "shutdown"
+    assert node.act("shutdown") == "shutdown"
     for action in ("shutdown", "pause", "resume"):
         with pytest.raises(NothingDone):
-            act(node, action)
-    assert act(node, "start") == "running"
+            node.act(action)
+    assert node.act("start") == "running"
     assert node.relay.checkpoint == 3
     with pytest.raises(NothingDone):
-        act(node, "start")
+        node.act("start")
 
 
 @pytest.mark.parametrize(
@@ -176,8 +147,8 @@ def test_D24_shutdown_and_start() -> None:
 def test_what_stands_still_is_started(condition: Condition) -> None:
     """It tries again what stopped it."""
     node = chained().node
-    assert node.relays.write(node.relay, replace(node.relay, condition=condition, error="x"))
-    assert act(node, "start") == "running"
+    node.note(condition=condition, error="x")
+    assert node.act("start") == "running"
     assert node.relay.error == ""
 
 
@@ -206,7 +177,7 @@ def test_what_breaks_a_rule_is_refused_by_name(
     node = chained().node
     before = node.relay
     with pytest.raises(InvalidRelay) as refused:
-        node.control.act(FEED, action, fields)
+        node.act(action, **fields)
     assert refused.value.field == wrong
     assert node.relay == before
 
@@ -215,7 +186,7 @@ def test_a_local_feed_has_nothing_to_steer() -> None:
     """It is not chained."""
     chain = Chain()
     with pytest.raises(NotChained):
-        act(chain.master, "pause")
+        chain.master.act("pause")
     with pytest.raises(UnknownFeed):
         chain.node.control.act("nothing", "pause", {})
 
@@ -227,7 +198,7 @@ def test_D35_a_reset_empties_the_log_and_goes_on_behind_an_event() -> None:
     for number in range(3, 9):
         chain.master.post(f"a{number}")
     seconds = chain.master.pages()[5][2] // 1000
-    assert act(node, "reset", to=place(6, seconds=seconds), why="skip them") == "copying"
+    assert node.act("reset", to=place(6, seconds=seconds), why="skip them") == "copying"
     assert node.relay.why == "skip them"
     chain.run()
     assert [number for number, _, _ in node.pages()] == [7, 8, 9]
@@ -253,31 +224,17 @@ def test_D11_what_is_here_is_never_read_again() -> None:
     assert half == Copy(49, 0, empty=True)
 
 
-def test_a_reset_to_everything_copies_the_state_anew() -> None:
-    """Where the upstream has come further than we have."""
-    chain = chained()
-    chain.node.scene.state.write(FEED, [])
-    act(chain.node, "reset", to="everything", why="a test")
-    chain.master.post("c")
-    chain.run()
-    assert chain.node.living() == chain.master.living()
-    assert chain.node.relay.checkpoint == 4
-
-
 def test_a_reset_heals_what_waits_for_an_operator() -> None:
     """After another log took the upstream's place, as soon as that has passed us."""
-    chain = Chain(fall_off=FallOff.WAIT)
-    for name in "abc":
-        chain.master.post(name)
+    chain = posted(*"abc", fall_off=FallOff.WAIT)
     chain.run()
     other = Chain()
     other.time.ms = chain.time.ms
-    for name in "xyz":
-        other.master.post(name)
+    other.master.post_each(*"xyz")
     chain.net.places[MASTER] = other.master
     chain.run()
     assert chain.node.relay.condition is Condition.OTHER_LOG
-    act(chain.node, "reset", to="everything", why="restored from a copy")
+    chain.node.act("reset", to="everything", why="restored from a copy")
     chain.run()
     assert "must pass page 3" in chain.node.relay.error
     other.master.post("u")

@@ -14,19 +14,25 @@ from tidings.core.replication.replica import Copy, Relay
 from tidings.core.replication.selection import ALL
 from tidings.core.state.differences import Difference
 
-from tests.core.replication.relay_scene import MASTER, Chain
+from tests.core.replication.relay_scene import MASTER, Chain, Node, posted
 from tests.core.scene import FEED
 from tests.fakes import MemoryFollowers
 
 RELAY = Relay(FEED, id="r")
 
 
+def holding(node: Node) -> Bootstrapper:
+    """One that may write the state."""
+    made = node.bootstrapper()
+    assert made.hold(FEED)
+    return made
+
+
 def copied(chain: Chain, relay: Relay = RELAY, copy: Copy = Copy()) -> Copy:  # noqa: B008
     """All steps of a copy, and none twice."""
-    made = chain.node.bootstrapper()
-    assert made.hold(FEED)
+    made = holding(chain.node)
     while not copy.copied:
-        copy = made.step(relay, copy, MASTER, ALL).copy
+        copy, _ = made.step(relay, copy, MASTER, ALL)
     made.let_go(FEED)
     return copy
 
@@ -37,9 +43,7 @@ def objects(*names: str) -> set[str]:
 
 def test_rows_come_as_they_are_upstream() -> None:
     """Living and deleted ones, with their places and times."""
-    chain = Chain()
-    for number in range(300):
-        chain.master.post(f"o{number}")
+    chain = posted(*(f"o{number}" for number in range(300)))
     chain.master.post("o7", "o8", event="delete")
     copy = copied(chain)
 
@@ -69,9 +73,7 @@ def test_what_the_upstream_has_not_got_is_deleted_now() -> None:
 
 def test_what_is_as_it_should_be_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy that is made again costs reads alone."""
-    chain = Chain()
-    for number in range(20):
-        chain.master.post(f"o{number}")
+    chain = posted(*(f"o{number}" for number in range(20)))
     copied(chain)
     written: list[int] = []
     for name in ("write", "repair"):
@@ -88,22 +90,19 @@ def test_a_row_goes_back_where_the_upstream_says_so() -> None:
     for _ in range(5):
         chain.node.post("x", "y")
     chain.node.post("y", event="delete")
-    for name in ("x", "y", *"abcde"):
-        chain.master.post(name)
+    chain.master.post_each("x", "y", *"abcde")
     copied(chain)
 
-    wanted = ["video/x", "video/y"]
-    found = chain.node.scene.state.find(FEED, wanted)
-    assert found == chain.master.scene.state.find(FEED, wanted)
-    assert [row.page for row in found] == [1, 2]
+    keys = ["video/x", "video/y"]
+    rows = chain.node.scene.state.find(FEED, keys)
+    assert rows == chain.master.scene.state.find(FEED, keys)
+    assert [row.page for row in rows] == [1, 2]
 
 
 def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a holder that died had on its way lands between a look and a write."""
-    chain = Chain()
+    chain = posted("x", "x", "x")
     chain.node.post("x")
-    for _ in range(3):
-        chain.master.post("x")
     state, late = chain.node.scene.state, chain.node.scene.state.find(FEED, ["video/x"])
     repair = state.repair
 
@@ -123,13 +122,10 @@ def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("stop", [0, 1, 30, 63, 64])
 def test_a_copy_goes_on_where_it_was(stop: int) -> None:
     """By bucket; what was begun is done again."""
-    chain = Chain()
-    for number in range(100):
-        chain.master.post(f"o{number}")
-    copy, made = Copy(), chain.node.bootstrapper()
-    assert made.hold(FEED)
+    chain = posted(*(f"o{number}" for number in range(100)))
+    copy, made = Copy(), holding(chain.node)
     for _ in range(stop):
-        copy = made.step(RELAY, copy, MASTER, ALL).copy
+        copy, _ = made.step(RELAY, copy, MASTER, ALL)
     made.let_go(FEED)
     chain.master.post("o5", event="delete")
     done = copied(chain, copy=copy)
@@ -144,15 +140,12 @@ def test_a_bucket_of_many_replies_goes_on_within(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(limits, "BUCKETS", 1)
     monkeypatch.setattr(limits, "PORTION_BYTES", 300)
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 400)
-    chain = Chain()
+    chain = posted(*(f"o{number:02d}" for number in range(20)))
     chain.node.post(*(f"o{number:02d}x" for number in range(20)))
-    for number in range(20):
-        chain.master.post(f"o{number:02d}")
-    made = chain.node.bootstrapper()
-    assert made.hold(FEED)
+    made = holding(chain.node)
     copy, keys = Copy(), []
     while not copy.copied:
-        copy = made.step(replace(RELAY), copy, MASTER, ALL).copy
+        copy, _ = made.step(replace(RELAY), copy, MASTER, ALL)
         keys.append(copy.after)
     assert keys == [*sorted(keys[:-1]), ""] and len(keys) > 5
     assert chain.node.living() == chain.master.living()
@@ -160,41 +153,32 @@ def test_a_bucket_of_many_replies_goes_on_within(monkeypatch: pytest.MonkeyPatch
 
 def test_the_log_goes_on_behind_what_every_row_holds() -> None:
     """The smallest page of all replies, as when another upstream is read half way."""
-    chain = Chain(2)
-    for name in "abc":
-        chain.master.post(name)
+    chain = posted(*"abc", length=2)
     chain.nodes[0].run()
     behind = chain.nodes[0].url
     chain.master.post("d")
-    node = chain.nodes[1]
-    made = node.bootstrapper()
-    assert made.hold(FEED)
-    first = made.step(RELAY, Copy(), MASTER, ALL).copy
-    second = made.step(RELAY, first, behind, ALL).copy
-    third = made.step(RELAY, second, MASTER, ALL).copy
+    made = holding(chain.nodes[1])
+    first, _ = made.step(RELAY, Copy(), MASTER, ALL)
+    second, _ = made.step(RELAY, first, behind, ALL)
+    third, _ = made.step(RELAY, second, MASTER, ALL)
     assert (first.page, second.page, third.page) == (4, 3, 3)
 
 
 def test_who_stands_at_our_last_page_must_notice() -> None:
     """So the copy ends above it; until the upstream has come so far, it is waited for."""
-    chain = Chain()
-    for name in "abc":
-        chain.master.post(name)
+    chain = posted(*"abc")
     here = replace(RELAY, checkpoint=3)
-    made = chain.node.bootstrapper()
-    assert made.hold(FEED)
+    made = holding(chain.node)
     with pytest.raises(Unavailable, match="come to page 3; it must pass page 3"):
         made.step(here, Copy(), MASTER, ALL)
     chain.master.post("d")
-    assert made.step(here, Copy(), MASTER, ALL).copy.page == 4
+    assert made.step(here, Copy(), MASTER, ALL)[0].page == 4
 
 
 def test_nothing_is_copied_where_the_latest_is_wanted() -> None:
     """All that is here is deleted; the upstream is asked once, for its end."""
-    chain = Chain()
+    chain = posted(*"abc")
     chain.node.post("ours")
-    for name in "abc":
-        chain.master.post(name)
     copy = copied(chain, copy=Copy(empty=True))
     assert copy.page == 3 and chain.node.living() == {}
     assert len(chain.net.asked) == 1
@@ -205,12 +189,8 @@ def test_nothing_is_copied_where_the_latest_is_wanted() -> None:
 
 def test_the_floor_and_the_state_move_behind_the_copy() -> None:
     """The state follower goes on from there; nobody runs it meanwhile."""
-    chain = Chain()
-    node = chain.node
-    for name in "abc":
-        chain.master.post(name)
-    made = node.bootstrapper()
-    assert made.hold(FEED)
+    node = posted(*"abc").node
+    made = holding(node)
     assert node.scene.project() == 0
     copy = Copy(page=3, seconds=5, bucket=limits.BUCKETS)
     for _ in range(2):  # done again, it is the same
@@ -236,11 +216,8 @@ def test_while_the_state_is_followed_the_copy_waits() -> None:
 
 def test_who_was_frozen_writes_nothing() -> None:
     """Its lease is another's: the rows that it holds are old."""
-    chain = Chain()
-    for number in range(100):
-        chain.master.post(f"o{number}")
-    made: Bootstrapper = chain.node.bootstrapper()
-    assert made.hold(FEED)
+    chain = posted(*(f"o{number}" for number in range(100)))
+    made = holding(chain.node)
 
     def freeze() -> None:
         chain.time.ms += limits.LEASE_MS

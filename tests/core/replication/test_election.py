@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.errors import Unavailable
-from tidings.core.replication.clusters import LeaderLease, Member
+from tidings.core.replication.clusters import LeaderLease
 from tidings.core.replication.election import Elector, Turn, configured, leader_of, prior
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.source import Role, Source
 
-from tests.core.replication.relay_scene import MASTER
+from tests.core.replication.relay_scene import LOST, MASTER
 from tests.core.scene import FEED, NOW
 from tests.fakes import MemoryCoordinator
-
-
-class Lost:
-    """A coordinator that does not answer."""
-
-    def seats(self, cluster: str) -> Sequence[LeaderLease]:
-        raise Unavailable("no answer")
-
-    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
-        raise Unavailable("no answer")
-
-    def announce(self, member: Member) -> None:
-        raise Unavailable("no answer")
-
-    def members(self, cluster: str) -> Sequence[Member]:
-        raise Unavailable("no answer")
 
 
 class Candidates:
@@ -76,11 +58,11 @@ def test_D38_as_many_lead_as_there_are_seats(leaders: int) -> None:
     """Those who came first; the others read one of them."""
     cluster = Candidates(5, leaders)
     for _ in range(10):
-        found = cluster.turns(*range(5))
-        assert [turn.role for turn in found].count(Role.LEADER) == leaders
-    assert {turn.url for turn in found[:leaders]} == {MASTER}
-    assert {turn.url for turn in found[leaders:]} <= {address(number) for number in range(leaders)}
-    assert {turn.term for turn in found[:leaders]} == {1}
+        turns = cluster.turns(*range(5))
+        assert [turn.role for turn in turns].count(Role.LEADER) == leaders
+    assert {turn.url for turn in turns[:leaders]} == {MASTER}
+    assert {turn.url for turn in turns[leaders:]} <= {address(number) for number in range(leaders)}
+    assert {turn.term for turn in turns[:leaders]} == {1}
 
 
 def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
@@ -88,13 +70,13 @@ def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
     cluster = Candidates(3)
     cluster.turns(0, 1, 2)
     died = cluster.now
-    found = cluster.turns(1, 2)
-    while all(turn.role is Role.FOLLOWER for turn in found):
-        found = cluster.turns(1, 2)
+    turns = cluster.turns(1, 2)
+    while all(turn.role is Role.FOLLOWER for turn in turns):
+        turns = cluster.turns(1, 2)
 
     assert cluster.now - died <= limits.SEAT_MS + limits.SEAT_RENEW_MS
-    assert [turn.term for turn in found if turn.role is Role.LEADER] == [2]
-    assert [turn.url for turn in found if turn.role is Role.FOLLOWER] == [address(1)]
+    assert [turn.term for turn in turns if turn.role is Role.LEADER] == [2]
+    assert [turn.url for turn in turns if turn.role is Role.FOLLOWER] == [address(1)]
 
 
 def test_a_leader_that_comes_back_follows() -> None:
@@ -114,7 +96,7 @@ def test_D41_who_loses_the_coordinator_keeps_its_role() -> None:
     cluster = Candidates(2)
     before = cluster.turns(0, 1)
     for elector in cluster.electors:
-        elector.coordinator = Lost()
+        elector.coordinator = LOST
     for _ in range(20):
         assert cluster.turns(0, 1) == before
     assert cluster.counted["CoordinatorLost"] == 40
@@ -130,7 +112,7 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
     follower = Source(MASTER, role=Role.FOLLOWER, leader=address(0))
     assert configured(leader) == Turn(Role.LEADER, MASTER)
     assert configured(follower) == Turn(Role.FOLLOWER, address(0))
-    elector = Elector(FEED, follower, Lost(), lambda: NOW, lambda metric, value: None)
+    elector = Elector(FEED, follower, LOST, lambda: NOW, lambda metric, value: None)
     assert elector.turn(Relay(FEED)) == Turn(Role.FOLLOWER, address(0))
     elector.leave()
 
@@ -202,7 +184,7 @@ def test_who_leaves_is_followed_at_once() -> None:
     cluster.turns(0, 1)
     cluster.electors[0].leave()
     assert cluster.turns(1)[0] == Turn(Role.LEADER, MASTER, 2)
-    cluster.electors[0].coordinator = Lost()
+    cluster.electors[0].coordinator = LOST
     cluster.electors[0].leave()
     assert cluster.counted["CoordinatorLost"] == 1
 
@@ -213,10 +195,10 @@ def test_members_are_told_with_their_roles() -> None:
     cluster.relays[1] = replace(cluster.relays[1], checkpoint=7)
     for _ in range(25):
         cluster.turns(0, 1)
-    found = {each.address: each for each in cluster.coordinator.members("c")}
-    assert found[address(0)].role is Role.LEADER
-    assert (found[address(1)].role, found[address(1)].checkpoint) == (Role.FOLLOWER, 7)
-    assert all(cluster.now - each.heard_ms < limits.MEMBER_MS // 3 for each in found.values())
+    members = {each.address: each for each in cluster.coordinator.members("c")}
+    assert members[address(0)].role is Role.LEADER
+    assert (members[address(1)].role, members[address(1)].checkpoint) == (Role.FOLLOWER, 7)
+    assert all(cluster.now - each.heard_ms < limits.MEMBER_MS // 3 for each in members.values())
 
 
 def test_fewer_leaders_than_before() -> None:
@@ -224,8 +206,8 @@ def test_fewer_leaders_than_before() -> None:
     cluster = Candidates(3, leaders=2)
     cluster.turns(0, 1, 2)
     cluster.electors = [cluster.elector(number, 1) for number in range(3)]
-    found = cluster.turns(0, 1, 2)
-    assert [turn.role for turn in found] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
+    turns = cluster.turns(0, 1, 2)
+    assert [turn.role for turn in turns] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
 
 
 def test_followers_are_spread_over_the_leaders() -> None:
@@ -236,3 +218,5 @@ def test_followers_are_spread_over_the_leaders() -> None:
     assert min(chosen.values()) > 60
     assert leader_of(seats, address(0), NOW) != address(0)
     assert leader_of(seats, "x", NOW + 1) == ""
+    given_up = [replace(seat, address="") for seat in seats]
+    assert leader_of(given_up, "x", NOW) == "" and not any(seat.held(NOW) for seat in given_up)

@@ -19,30 +19,37 @@ STANDING = Standing(1, 9, 8, "", ("a",), NOW - 5)
 
 
 class Holding:
+    """A run that holds the relay."""
+
     def __init__(self) -> None:
         self.now, self.log = NOW, MemoryLog()
         self.store = MemoryRelays(self.log)
         self.hold = Hold(self.store, lambda: self.now, "one", Relay(FEED, id="r"))
+        assert self.hold.save(self.hold.relay)
 
     @property
     def stored(self) -> Relay:
         return self.store.relay(FEED)
 
 
-def test_what_is_saved_is_what_is_known() -> None:
-    """With the next version, an owner and a time."""
-    holding = Holding()
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+def test_what_is_saved_is_what_is_known(holding: Holding) -> None:
+    """With the next version, an owner and a time, until which it is held by somebody."""
     assert holding.hold.save(replace(holding.hold.relay, error="x"))
-    assert holding.stored == holding.hold.relay
-    assert (holding.stored.version, holding.stored.owner) == (1, "one")
-    assert holding.stored.lease_until_ms == NOW + limits.RELAY_LEASE_MS
+    stored, until_ms = holding.stored, NOW + limits.RELAY_LEASE_MS
+    assert stored == holding.hold.relay
+    assert (stored.version, stored.owner, stored.lease_until_ms) == (2, "one", until_ms)
+    assert stored.held(until_ms - 1) and not stored.held(until_ms)
+    assert not replace(stored, owner="").held(NOW)
     assert holding.hold.look()
 
 
-def test_who_was_overtaken_knows_so() -> None:
+def test_who_was_overtaken_knows_so(holding: Holding) -> None:
     """Nothing was written; it looks again and finds who has it now."""
-    holding = Holding()
-    holding.hold.save(holding.hold.relay)
     taken = replace(holding.stored, owner="two")
     assert holding.store.write(holding.stored, taken)
     assert not holding.hold.append(replace(holding.hold.relay, checkpoint=1), [page(1, line())])
@@ -51,21 +58,17 @@ def test_who_was_overtaken_knows_so() -> None:
     assert holding.hold.relay == holding.stored
 
 
-def test_an_operator_is_heard_where_time_has_passed() -> None:
+def test_an_operator_is_heard_where_time_has_passed(holding: Holding) -> None:
     """Its word is in the document; the relay stays ours."""
-    holding = Holding()
-    holding.hold.save(holding.hold.relay)
     assert holding.store.write(holding.stored, replace(holding.stored, why="a test"))
     assert holding.hold.look() and holding.hold.relay.why == ""
     holding.hold.doubt()
     assert holding.hold.look() and holding.hold.relay.why == "a test"
 
 
-def test_what_was_seen_is_stored_with_the_next_write() -> None:
+def test_what_was_seen_is_stored_with_the_next_write(holding: Holding) -> None:
     """Pages that came again, too; once."""
-    holding = Holding()
     hold = holding.hold
-    hold.save(hold.relay)
     hold.see(STANDING, URL)
     hold.repeated += 3
     assert hold.has_news
@@ -78,9 +81,8 @@ def test_what_was_seen_is_stored_with_the_next_write() -> None:
     assert not hold.has_news
 
 
-def test_D37_the_master_is_read_when_it_is_the_upstream() -> None:
+def test_D37_the_master_is_read_when_it_is_the_upstream(holding: Holding) -> None:
     """Else its own time counts; it never goes back, and never lies ahead."""
-    holding = Holding()
     hold = holding.hold
     for standing, expected in [
         (replace(STANDING, master="m"), NOW - 5),
@@ -93,10 +95,8 @@ def test_D37_the_master_is_read_when_it_is_the_upstream() -> None:
         assert (holding.stored.master_read_ms, holding.stored.upstream_read_ms) == (expected, NOW)
 
 
-def test_a_quiet_hold_is_kept_now_and_then() -> None:
+def test_a_quiet_hold_is_kept_now_and_then(holding: Holding) -> None:
     """Each write costs a unit."""
-    holding = Holding()
-    holding.hold.save(holding.hold.relay)
     for _ in range(30):
         holding.now += 1_000
         holding.hold.keep()
@@ -104,20 +104,18 @@ def test_a_quiet_hold_is_kept_now_and_then() -> None:
     assert holding.stored.lease_until_ms > holding.now
 
 
-def test_who_lets_go_leaves_it_to_anybody() -> None:
+def test_who_lets_go_leaves_it_to_anybody(holding: Holding) -> None:
     """With what was seen."""
-    holding = Holding()
-    holding.hold.save(holding.hold.relay)
     holding.hold.see(STANDING, URL)
     holding.hold.let_go()
     assert not holding.stored.held(NOW)
     assert holding.stored.upstream_head == 9
 
 
-def test_after_a_write_that_nobody_answered_for_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_write_that_nobody_answered_for_it_looks(
+    holding: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may have happened."""
-    holding = Holding()
-    holding.hold.save(holding.hold.relay)
     write = holding.store.write
 
     def lost(before: Relay, after: Relay) -> bool:

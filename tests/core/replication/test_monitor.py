@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tidings.core.errors import BrokenRelay
 from tidings.core.replication.replica import RELAY, Condition, Relay, Wanted
 
-from tests.core.replication.relay_scene import Chain
+from tests.core.replication.relay_scene import Chain, chained
 from tests.core.scene import FEED
 from tests.fakes import MemoryRelays
 
@@ -22,9 +20,7 @@ class Unreadable(MemoryRelays):
 
 def test_each_chained_feed_is_rung_and_told() -> None:
     """Also while nothing runs: what is counted is in the document."""
-    chain = Chain()
-    chain.master.post("a")
-    chain.run()
+    chain = chained(1)
     node = chain.node
     node.scene.counted.clear()
     chain.time.ms += 60_000
@@ -40,8 +36,7 @@ def test_each_chained_feed_is_rung_and_told() -> None:
 def test_D15_one_that_stands_still_is_counted_each_minute() -> None:
     """Its alarm stays until an operator acts."""
     node = Chain().node
-    stands = Relay(FEED, condition=Condition.FELL_OFF, upstream_head=9, checkpoint=4)
-    assert node.relays.write(Relay(FEED), stands)
+    node.note(condition=Condition.FELL_OFF, upstream_head=9, checkpoint=4)
 
     for _ in range(2):
         node.watch.run(FEED)
@@ -53,8 +48,7 @@ def test_D37_the_master_and_the_upstream_are_told_apart() -> None:
     """A leader that does not reach the master is heard all the same."""
     node = Chain().node
     now = node.scene.now_ms
-    seen = Relay(FEED, upstream_read_ms=now - 1_000, master_read_ms=now - 500_000)
-    assert node.relays.write(Relay(FEED), seen)
+    node.note(upstream_read_ms=now - 1_000, master_read_ms=now - 500_000)
 
     node.watch.run(FEED)
     assert node.scene.counted["RelayUpstreamAge"] == 1
@@ -91,8 +85,7 @@ def test_what_was_stopped_on_purpose_rings_no_alarm() -> None:
     chain = Chain()
     node = chain.node
     node.watch.run(FEED)
-    paused = Relay(FEED, wanted=Wanted.PAUSE, condition=Condition.CYCLE)
-    assert node.relays.write(Relay(FEED), replace(paused, upstream_head=9))
+    node.note(wanted=Wanted.PAUSE, condition=Condition.CYCLE, upstream_head=9)
     node.watch.run(FEED)
     assert not node.scene.counted
     chain.master.watch.run(FEED)

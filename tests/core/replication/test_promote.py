@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tidings.core.errors import (
     BrokenRelay,
@@ -19,21 +17,16 @@ from tidings.core.replication.selection import ALL, Mod, Selection
 from tidings.core.replication.stores import RelayStore
 from tidings.core.replication.write_guard import WriteGuard
 
-from tests.core.replication.relay_scene import Chain, Node, chained
+from tests.core.replication.relay_scene import Chain, chained
 from tests.core.scene import FEED
 
 OTHER = "https://other.example/feeds/main"
 
 
-def act(node: Node, action: str, **fields: object) -> str:
-    """The status behind it."""
-    return str(node.control.act(FEED, action, fields)["status"])
-
-
-def yielded() -> Chain:
+def yielded(length: int = 1) -> Chain:
     """A master that yielded to the feed that copies it, which has heard so."""
-    chain = chained()
-    assert act(chain.master, "yield", to=chain.node.url) == "yielded"
+    chain = chained(length=length)
+    assert chain.master.act("yield", to=chain.node.url) == "yielded"
     chain.master.scene.project()
     chain.run()
     return chain
@@ -43,24 +36,21 @@ def test_who_yielded_refuses_producers_and_names_the_successor() -> None:
     """Whoever was in flight may finish; the end is a page that holds nothing."""
     chain = chained()
     in_flight = chain.master.scene.log.take(FEED)
-    act(chain.master, "yield", to=chain.node.url)
+    chain.master.act("yield", to=chain.node.url)
     with pytest.raises(Yielded) as refused:
         chain.master.post("late")
     assert refused.value.body()["master"] == chain.node.url
     assert str(refused.value) == f"feed: is continued by {chain.node.url}: post there"
-    told = chain.master.control.told(FEED)
-    assert (told["role"], told["successor"], told["head"]) == (
-        "master",
-        chain.node.url,
-        in_flight + 1,
-    )
+    document = chain.master.control.told(FEED)
+    assert (document["role"], document["successor"]) == ("master", chain.node.url)
+    assert document["head"] == in_flight + 1
 
 
 def test_an_upstream_ends_when_every_number_was_told() -> None:
     """A writer that has one may still write its page."""
     chain = chained()
     chain.master.scene.log.take(FEED)
-    act(chain.master, "yield", to=chain.node.url)
+    chain.master.act("yield", to=chain.node.url)
     chain.master.scene.project()
     behind = chain.node.relay.place, ALL, 10_000
     assert not chain.master.portioner.pages(FEED, *behind).standing.ended
@@ -74,23 +64,21 @@ def test_a_copy_that_is_whole_is_promoted_and_goes_on_with_the_next_number() -> 
     """Its log is the master's, and then its own."""
     chain = yielded()
     last = chain.node.pages()[-1][0]
-    assert act(chain.node, "promote") == "master"
+    assert chain.node.act("promote") == "master"
     chain.time.ms += LOOK_MS
     WriteGuard(chain.node.copies).check(FEED)
     assert chain.node.post("new").number == last + 1
     chain.run()
     assert chain.node.relay.checkpoint == last  # it reads nobody any more
-    told = chain.node.control.told(FEED)
-    assert (told["role"], told["status"], told["head"]) == ("master", "master", last + 1)
+    document = chain.node.control.told(FEED)
+    assert document["role"] == document["status"] == "master"
+    assert document["head"] == last + 1
 
 
 def test_who_copies_the_copy_follows_it_still() -> None:
     """The promoted feed is its master then."""
-    chain = chained(length=2)
-    act(chain.master, "yield", to=chain.node.url)
-    chain.master.scene.project()
-    chain.run()
-    act(chain.node, "promote")
+    chain = yielded(length=2)
+    chain.node.act("promote")
     chain.time.ms += LOOK_MS
     chain.node.post("new")
     chain.node.scene.project()
@@ -105,10 +93,10 @@ def test_what_may_lack_pages_is_promoted_for_a_reason_alone(why: str | None) -> 
     node = chained().node
     if why is None:
         with pytest.raises(NotWhole, match="has not yielded"):
-            act(node, "promote")
+            node.act("promote")
         assert node.relay.wanted is Wanted.RUN
     else:
-        assert act(node, "promote", why=why) == "master"
+        assert node.act("promote", why=why) == "master"
         assert node.relay.why == why
 
 
@@ -116,50 +104,50 @@ def test_a_part_and_half_a_copy_are_refused() -> None:
     """A state that is being copied is none, whatever the reason."""
     part = chained(selection=Selection(share=Mod(2, frozenset({0})))).node
     with pytest.raises(NotWhole, match="a part"):
-        act(part, "promote")
+        part.act("promote")
     half = yielded().node
-    half.relays.write(half.relay, replace(half.relay, copy=Copy()))
+    half.note(copy=Copy())
     with pytest.raises(NotWhole, match="still copying"):
-        act(half, "promote", why="now")
+        half.act("promote", why="now")
 
 
 def test_a_move_is_taken_back_for_a_reason() -> None:
     """Then the old master goes on, and whoever copies it too."""
     chain = yielded()
     with pytest.raises(InvalidRelay):
-        act(chain.master, "promote")
-    assert act(chain.master, "promote", why="not yet") == "master"
+        chain.master.act("promote")
+    assert chain.master.act("promote", why="not yet") == "master"
     chain.master.post("again")
     chain.master.scene.project()
     chain.run()
     assert chain.node.pages() == chain.master.pages()
     with pytest.raises(NotWhole):
-        act(chain.node, "promote")
+        chain.node.act("promote")
 
 
 def test_each_step_is_done_once_and_where_it_belongs() -> None:
     """What would change nothing is refused."""
     chain = yielded()
     with pytest.raises(NothingDone, match="has yielded"):
-        act(chain.master, "yield", to=chain.node.url)
-    assert act(chain.master, "yield", to=OTHER) == "yielded"
+        chain.master.act("yield", to=chain.node.url)
+    assert chain.master.act("yield", to=OTHER) == "yielded"
     with pytest.raises(InvalidRelay, match="is a copy"):
-        act(chain.node, "yield", to=OTHER)
+        chain.node.act("yield", to=OTHER)
     for to in (None, "b.example", 7):
         with pytest.raises(InvalidRelay):
-            act(chain.master, "yield", to=to)
-    act(chain.node, "promote")
+            chain.master.act("yield", to=to)
+    chain.node.act("promote")
     with pytest.raises(NothingDone, match="takes posts"):
-        act(chain.node, "promote")
+        chain.node.act("promote")
     with pytest.raises(NotChained):
-        act(chain.node, "pause")
+        chain.node.act("pause")
 
 
 def test_a_promoted_feed_becomes_a_copy_again_by_a_reset() -> None:
     """As whoever gives up a log."""
     chain = yielded()
-    act(chain.node, "promote")
-    assert act(chain.node, "reset", to="everything", why="wrong one") == "copying"
+    chain.node.act("promote")
+    assert chain.node.act("reset", to="everything", why="wrong one") == "copying"
     assert chain.node.relay.wanted is Wanted.RUN
 
 
@@ -168,7 +156,7 @@ def test_a_promotion_is_seen_within_a_second() -> None:
     node = yielded().node
     copies = node.copies
     assert FEED in copies and dict(copies) == node.sources and len(copies) == 1
-    act(node, "promote")
+    node.act("promote")
     assert FEED in copies
     node.scene.now_ms += LOOK_MS
     assert FEED not in copies and dict(copies) == {}
@@ -183,6 +171,6 @@ def unreadable() -> RelayStore:
 def test_the_end_of_a_log_waits_for_nobody() -> None:
     """A copy is told at once, and asks again a second later."""
     chain = yielded()
-    asked = len(chain.net.asked)
+    requests = len(chain.net.asked)
     chain.run()
-    assert len(chain.net.asked) - asked > 100  # in the minutes of a run: see `SEAT_RENEW_MS`
+    assert len(chain.net.asked) - requests > 100  # in the minutes of a run: see `SEAT_RENEW_MS`

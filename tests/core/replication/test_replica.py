@@ -81,14 +81,6 @@ def test_a_start_forgets_what_stopped_it_and_not_where_it_stands() -> None:
     assert restarted(replace(stopped, copy=Copy())).condition is Condition.COPYING
 
 
-def test_a_relay_is_held_until_its_time() -> None:
-    """By somebody."""
-    held = Relay("main", owner="one", lease_until_ms=NOW)
-    assert held.held(NOW - 1)
-    assert not held.held(NOW)
-    assert not replace(held, owner="").held(NOW - 1)
-
-
 def test_a_copy_knows_whether_it_has_begun_and_ended() -> None:
     """Within a bucket, too."""
     assert not Copy().begun

@@ -12,7 +12,7 @@ from tidings.core.replication.replica import Condition
 from tidings.core.replication.selection import Mod, Selection
 from tidings.core.replication.source import Source
 
-from tests.core.replication.relay_scene import MASTER, Chain, chained, same
+from tests.core.replication.relay_scene import MASTER, Chain, chained, posted, same
 from tests.core.scene import FEED
 
 
@@ -68,9 +68,7 @@ def test_D9_the_low_watermark_is_explicit() -> None:
     """The first page that ever was here, behind a copy the one behind it."""
     chain = chained(4)
     assert chain.node.relay.low_watermark == 1
-    late = Chain()
-    for name in "abcd":
-        late.master.post(name)
+    late = posted(*"abcd")
     late.master.trim(4)
     late.run()
     assert late.node.relay.low_watermark == 5
@@ -124,9 +122,7 @@ def test_D43_what_is_left_out_is_counted_and_leaves_no_hole(wrong: str) -> None:
 
 def test_D12_an_upstream_that_is_down_is_asked_until_it_is_there() -> None:
     """Then everything is copied."""
-    chain = Chain()
-    for name in "abc":
-        chain.master.post(name)
+    chain = posted(*"abc")
     chain.net.down.add(MASTER)
     for _ in range(3):
         chain.run()
@@ -198,8 +194,7 @@ def test_D25_a_page_above_the_size_of_a_reply_is_asked_for_alone(
 ) -> None:
     """The upstream tells how large it is."""
     monkeypatch.setattr(limits, "PORTION_BYTES_MIN", 2_000)
-    chain = Chain()
-    chain.master.post("small")
+    chain = posted("small")
     chain.master.post(*(f"large-{number}" for number in range(60)))
     chain.master.post("small again")
     chain.run()

@@ -14,7 +14,7 @@ from tidings.core.replication.replica import Relay
 from tidings.core.replication.replicate import Relayer
 from tidings.core.state.rows import project
 
-from tests.core.replication.relay_scene import Chain
+from tests.core.replication.relay_scene import Chain, Killed
 from tests.core.scene import FEED, TOMBSTONE_MS
 
 NAMES = st.sampled_from("abcdef")
@@ -29,10 +29,6 @@ ACTIONS = st.one_of(
 )
 # How many effects go well, then what happens at the next one, before it is done or behind it.
 FAULTS = st.tuples(st.integers(0, 12), st.sampled_from(("kill", "lose", "meddle")), st.booleans())
-
-
-class Killed(BaseException):
-    """The function is no more."""
 
 
 class Faults:
@@ -56,10 +52,10 @@ class Faults:
         self._next = next(self._planned, None)
         if before:
             self._strike(kind)
-        found = call()
+        answer = call()
         if not before:
             self._strike(kind)
-        return found
+        return answer
 
     def _strike(self, kind: str) -> None:
         if kind == "kill":
@@ -100,7 +96,7 @@ class History:
         else:
             fields = {"to": "everything", "why": "a test"} if action == "reset" else {}
             with suppress(NothingDone):
-                node.control.act(FEED, action, fields)
+                node.act(action, **fields)
         self.check()
 
     def run(self) -> None:

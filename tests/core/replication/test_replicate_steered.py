@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.model.filters import Filter
 from tidings.core.replication.replica import Condition, Wanted
 from tidings.core.replication.source import FallOff, Role, Source
 
-from tests.core.replication.relay_scene import MASTER, Chain, Cluster, Node, chained, same
+from tests.core.following import caught_up, names
+from tests.core.replication.relay_scene import MASTER, Chain, Cluster, Node, chained, posted, same
 from tests.core.scene import FEED, op
 
 
@@ -20,19 +20,19 @@ def test_D22_a_pause_stops_reading_and_nothing_is_lost() -> None:
 
     def pause() -> None:
         if node.relay.wanted is Wanted.RUN:
-            node.control.act(FEED, "pause", {})
+            node.act("pause")
             chain.master.post("meanwhile")
 
     chain.net.meanwhile = pause
     chain.run()
-    asked = len(chain.net.asked)
+    requests = len(chain.net.asked)
     chain.run()
-    assert len(chain.net.asked) == asked
+    assert len(chain.net.asked) == requests
     assert node.relay.status == "paused"
     assert len(node.pages()) == 2
 
     chain.net.meanwhile = lambda: None
-    node.control.act(FEED, "resume", {})
+    node.act("resume")
     chain.run()
     assert same(chain)
     assert node.relay.counts.repeated == 0
@@ -41,12 +41,12 @@ def test_D22_a_pause_stops_reading_and_nothing_is_lost() -> None:
 def test_D24_what_was_shut_down_starts_from_what_is_saved() -> None:
     """Nothing is asked for meanwhile."""
     chain = chained(2)
-    chain.node.control.act(FEED, "shutdown", {})
+    chain.node.act("shutdown")
     chain.master.post("c")
     chain.net.asked.clear()
     chain.run()
     assert chain.net.asked == []
-    chain.node.control.act(FEED, "start", {})
+    chain.node.act("start")
     chain.run()
     assert chain.net.asked[0] == (MASTER, 2)
     assert same(chain)
@@ -74,7 +74,7 @@ def test_D15_who_waits_says_so_until_an_operator_comes() -> None:
     chain.run()
     assert chain.net.asked == []
 
-    chain.node.control.act(FEED, "reset", {"to": "everything", "why": "it fell off"})
+    chain.node.act("reset", to="everything", why="it fell off")
     chain.run()
     assert chain.node.living() == chain.master.living()
 
@@ -113,33 +113,19 @@ def test_a_reader_that_fell_off_with_its_feed_is_told_everything() -> None:
     page = node.scene.reader.at(FEED, 3)
     assert page is not None
     chain.master.post("a0", event="delete")
-    for name in "uvwxyz":
-        chain.master.post(name)
+    chain.master.post_each(*"uvwxyz")
     chain.master.trim(9)
     chain.run()
 
-    progress = node.scene.catch_up.start(FEED, page.end)
-    told: dict[str, str] = {}
-    while True:
-        step = node.scene.catch_up.step(FEED, progress, Filter())
-        told |= {
-            event.data.split('"id":"')[1].split('"')[0]: event.name
-            for event in step.events
-            if event.data
-        }
-        progress = step.progress
-        if step.at_frontier:
-            break
-    assert told["a0"] == "delete"
-    assert set("uvwxyz") <= set(told)
+    events = names(caught_up(node.scene, page.end.encode()))
+    assert {"delete a0", *(f"insert {name}" for name in "uvwxyz")} <= set(events)
 
 
 def test_D41_roles_can_be_configured() -> None:
     """Without a coordinator: a leader reads the master, a follower its leader."""
-    chain = Chain()
+    chain = posted("a")
     address = "https://follower.example/feeds/main"
     follower = Node(chain.net, address, Source(MASTER, role=Role.FOLLOWER, leader=chain.node.url))
-    chain.master.post("a")
     chain.run()
     follower.run()
     assert follower.pages() == chain.master.pages()
@@ -151,8 +137,7 @@ def test_D40_a_follower_that_becomes_leader_goes_on_where_it_stands() -> None:
     """And back: the same log, no page twice, nothing asked for again."""
     cluster = Cluster(2)
     one, two = cluster.nodes
-    for name in "abc":
-        cluster.master.post(name)
+    cluster.master.post_each(*"abc")
     one.run()
     cluster.time.ms = one.relay.upstream_read_ms
     two.run()
@@ -180,9 +165,7 @@ def test_members_that_read_each_other_do_not_stand_still() -> None:
     one.run()
     cluster.time.ms += limits.SEAT_MS
     two.run()
-    relay = two.relay
-    looped = replace(relay, via=(one.relay.id, relay.id))
-    assert two.relays.write(relay, looped)
+    two.note(via=(one.relay.id, two.relay.id))
     cluster.time.ms = two.relay.upstream_read_ms
     one.run()
     assert not one.relay.stands
@@ -195,7 +178,7 @@ def test_a_paused_leader_keeps_its_seat() -> None:
     cluster = Cluster(1)
     node = cluster.nodes[0]
     node.run()
-    node.control.act(FEED, "pause", {})
+    node.act("pause")
     cluster.net.asked.clear()
     renewed: list[int] = []
 
@@ -205,7 +188,7 @@ def test_a_paused_leader_keeps_its_seat() -> None:
 
     replace(node.relayer(), sleep=look).run(FEED)
     assert cluster.net.asked == [] and set(renewed[1:]) == {1}
-    node.control.act(FEED, "shutdown", {})
+    node.act("shutdown")
     node.run()
     assert cluster.leaders() == []
 

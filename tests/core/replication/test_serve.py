@@ -1,23 +1,31 @@
-"""Telling pages and rows to feeds that copy this one."""
+"""Telling pages and rows to feeds that copy this one: what they ask, and what they get."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.errors import InvalidCursor, LogFellOff, OtherLog
+from tidings.core.errors import (
+    InvalidCursor,
+    InvalidFilter,
+    InvalidPortion,
+    LogFellOff,
+    OtherLog,
+    Rejected,
+)
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.filters import parse
-from tidings.core.model.objects import object_key
 from tidings.core.model.pages import Page, Pages, filler
 from tidings.core.replication import serve
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.selection import ALL, Mod, Selection, parse_share
-from tidings.core.replication.serve import Portioner
+from tidings.core.replication.serve import PagesAsked, Portioner, RowsAsked
 from tidings.core.replication.source import Source
 from tidings.core.replication.wire import Standing, heard, heard_rows, tell, tell_rows
 from tidings.core.state.rows import bucket_of
@@ -37,7 +45,7 @@ def teller(scene: Scene) -> Portioner:
     return Portioner(scene.catch_up, {})
 
 
-def told(
+def copied(
     teller: Portioner, after: Place = START, selection: Selection = ALL, size: int = SIZE
 ) -> list[Page]:
     """The pages as a copy hears them."""
@@ -55,28 +63,26 @@ def test_D2_pages_are_told_as_they_are(scene: Scene, teller: Portioner) -> None:
     """Numbers, commit times and the bytes of every entry, so that ids are the same everywhere."""
     posted = [scene.post(op("a", data="ä€𝄞\\n")), scene.post(op("b"), op("c", "delete"))]
 
-    found = told(teller)
+    received = copied(teller)
 
-    assert [(page.number, page.at_ms, page.lines) for page in found] == [
+    assert [(page.number, page.at_ms, page.lines) for page in received] == [
         (page.number, page.at_ms, page.lines) for page in posted
     ]
-    assert [page.id_prefix for page in found] == [page.id_prefix for page in posted]
-    assert all(page.slots is None for page in found)
+    assert [page.id_prefix for page in received] == [page.id_prefix for page in posted]
+    assert all(page.slots is None for page in received)
 
 
 def test_D4_the_first_page_lies_behind_the_checkpoint(scene: Scene, teller: Portioner) -> None:
     """Never the page itself again, whether its second is told or not."""
-    pages = [scene.post(op(name)) for name in "abc"]
+    pages = scene.post_each(*"abc")
 
     for place in (pages[1].end, replace(pages[1].end, seconds=0)):
-        assert [page.number for page in told(teller, place)] == [3]
+        assert [page.number for page in copied(teller, place)] == [3]
 
 
 def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: Portioner) -> None:
     """Also where pages below the floor are still there; the error says where the log begins."""
-    first = scene.post(op("a"))
-    for name in "bcd":
-        scene.post(op(name))
+    first, *_ = scene.post_each(*"abcd")
     scene.log.raise_floor(FEED, 3)
 
     for place in (START, first.end):
@@ -99,19 +105,19 @@ def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Portione
         return read(feed, after, limit, eventual=eventual)
 
     scene.log.read = raised  # type: ignore[method-assign]
-    assert [page.number for page in told(teller, first.end)] == [second.number]
+    assert [page.number for page in copied(teller, first.end)] == [second.number]
     with pytest.raises(LogFellOff):
         teller.pages(FEED, START, ALL, SIZE)
 
 
 def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: Portioner) -> None:
     """Who has it has all that is gone; within a page nobody can stand."""
-    pages = [scene.post(op(name)) for name in "abc"]
+    pages = scene.post_each(*"abc")
     scene.log.raise_floor(FEED, 3)
     scene.log.expire(NOW + 2 * PAGE_MS)
 
     scene.log.put(FEED, pages[2])
-    assert [page.number for page in told(teller, pages[1].end)] == [3]
+    assert [page.number for page in copied(teller, pages[1].end)] == [3]
     with pytest.raises(InvalidCursor, match="the end of a page"):
         serve.parse_pages({"after": [f"{pages[1].id_prefix}000000"]})
 
@@ -123,13 +129,14 @@ def test_D18_an_empty_page_is_told(scene: Scene, teller: Portioner) -> None:
     scene.log.put(FEED, empty)
     scene.post(op("b"))
 
-    assert [(page.number, len(page.lines)) for page in told(teller, first.end)] == [(2, 0), (3, 1)]
-    assert [page.number for page in told(teller, empty.end)] == [3]
+    hole, behind = copied(teller, first.end)
+    assert (hole.number, hole.lines, behind.number) == (2, [], 3)
+    assert [page.number for page in copied(teller, empty.end)] == [3]
 
 
 def test_D19_at_the_end_there_is_nothing(scene: Scene, teller: Portioner) -> None:
     """Without an error; an empty feed is the same."""
-    assert told(teller) == []
+    assert copied(teller) == []
     last = scene.post(op("a"))
 
     assert teller.pages(FEED, last.end, ALL, SIZE).pages == ()
@@ -142,10 +149,9 @@ def test_D21_an_upstream_that_is_behind_has_no_news(scene: Scene, teller: Portio
     ahead = Place(3, PAGE_END, NOW // 1000)
 
     assert teller.pages(FEED, ahead, ALL, SIZE).standing.head < 3
-    assert told(teller, ahead) == []
-    for name in "bcd":
-        scene.post(op(name))
-    assert [page.number for page in told(teller, ahead)] == [4]
+    assert copied(teller, ahead) == []
+    scene.post_each(*"bcd")
+    assert [page.number for page in copied(teller, ahead)] == [4]
 
 
 def test_another_log_is_told_apart(scene: Scene, teller: Portioner) -> None:
@@ -159,18 +165,18 @@ def test_another_log_is_told_apart(scene: Scene, teller: Portioner) -> None:
 def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: Portioner) -> None:
     """The page before is read with those behind it the first time, and then no more."""
     page = scene.post(op("a"))
-    asked: list[int] = []
+    reads: list[int] = []
     read = scene.log.read
 
     def noted(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
         if not eventual:
-            asked.append(after)
+            reads.append(after)
         return read(feed, after, limit, eventual=eventual)
 
     scene.log.read = noted  # type: ignore[method-assign]
     for _ in range(3):
-        assert told(teller, page.end) == []
-    assert asked == [0, 1, 1]
+        assert copied(teller, page.end) == []
+    assert reads == [0, 1, 1]
 
 
 def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: Portioner) -> None:
@@ -206,10 +212,10 @@ def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> No
     teller = Portioner(scene.catch_up, {})
     after, numbers = START, [0]
 
-    while found := (portion := teller.pages(FEED, after, ALL, size)).pages:
+    while received := (portion := teller.pages(FEED, after, ALL, size)).pages:
         assert len(tell(portion).encode()) <= size
-        numbers += [page.number for page in found]
-        after = found[-1].end
+        numbers += [page.number for page in received]
+        after = received[-1].end
 
     assert all(low + 1 == high for low, high in pairwise(numbers))
     assert (numbers[-1] == len(pages)) == (portion.pending == 0)
@@ -220,10 +226,10 @@ def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: Portione
     for _ in range(limits.PORTION_PAGES_MAX + 2):
         scene.post(op())
 
-    first = told(teller)
+    first = copied(teller)
 
     assert len(first) == limits.PORTION_PAGES_MAX
-    assert len(told(teller, first[-1].end)) == 2
+    assert len(copied(teller, first[-1].end)) == 2
 
 
 def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: Portioner) -> None:
@@ -232,7 +238,7 @@ def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: Portioner) -> 
     scene.log.put(FEED, large)
     scene.log.put(FEED, replace(large, number=2, body="{}"))
 
-    assert [page.number for page in told(teller, large.end)] == [2]
+    assert [page.number for page in copied(teller, large.end)] == [2]
 
 
 def test_D14_a_selection_keeps_the_numbers_of_pages(scene: Scene, teller: Portioner) -> None:
@@ -244,7 +250,7 @@ def test_D14_a_selection_keeps_the_numbers_of_pages(scene: Scene, teller: Portio
 
     assert [(page.number, page.slots) for page in portion.pages] == [(1, (0, 2)), (2, ())]
     assert portion.filtered == 2
-    assert [page.slots for page in told(teller, START, VIDEOS)] == [(0, 2), ()]
+    assert [page.slots for page in copied(teller, START, VIDEOS)] == [(0, 2), ()]
 
 
 @given(st.lists(st.text("abc/%", min_size=1, max_size=3), min_size=1, max_size=9))
@@ -253,36 +259,33 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
     scene = Scene()
     scene.post(*map(op, names))
     teller = Portioner(scene.catch_up, {})
-    divisions = [
-        ["mod:3:0", "mod:3:1+2"],
-        ["range:00000000-7fffffff", "range:80000000-ffffffff"],
-    ]
+    remainders = ["mod:3:0", "mod:3:1+2"]
+    ranges = ["range:00000000-7fffffff", "range:80000000-ffffffff"]
 
-    for shares in divisions:
-        found = [teller.pages(FEED, START, Selection(share=parse_share(s)), SIZE) for s in shares]
-        slots = sorted(slot for portion in found for slot, _ in portion.pages[0].entries())
+    for shares in (remainders, ranges):
+        selections = [Selection(share=parse_share(share)) for share in shares]
+        portions = [teller.pages(FEED, START, each, SIZE) for each in selections]
+        slots = sorted(slot for portion in portions for slot, _ in portion.pages[0].entries())
         assert slots == list(range(len(names)))
-        assert sum(portion.filtered for portion in found) == len(names)
+        assert sum(portion.filtered for portion in portions) == len(names)
 
 
 def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portioner) -> None:
     """Where it is known what left, which is as far as the state has come."""
     scene.keep_departures()
-    scene.post(op("a", parents=["user/ann"]), op("b"))
-    scene.project()
+    scene.projected(op("a", parents=["user/ann"]), op("b"))
     scene.post(op("a"), op("b", parents=["user/bob"]))
 
-    assert [page.number for page in told(teller, START, ANNS)] == [1]
+    assert [page.number for page in copied(teller, START, ANNS)] == [1]
     scene.project()
-    first, second = told(teller, START, ANNS)
+    first, second = copied(teller, START, ANNS)
     assert [slot for slot, _ in first.entries()] == [0]
     assert [(slot, line[:18]) for slot, line in second.entries()] == [(0, '{"event":"delete",')]
 
 
 def test_D34_where_a_feed_stands(scene: Scene, teller: Portioner) -> None:
     """The first page, the last one that can be read, and how far its state is."""
-    for name in "ab":
-        scene.post(op(name))
+    scene.post_each("a", "b")
     scene.project()
     scene.post(op("c"))
 
@@ -293,38 +296,34 @@ def test_D34_where_a_feed_stands(scene: Scene, teller: Portioner) -> None:
 def test_D34_where_a_copy_stands(scene: Scene) -> None:
     """It tells its master, and all that it came through, so that nobody is fed by himself."""
     scene.post(op())
-    known = {"checkpoint": 1, "master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
+    known: dict[str, Any] = {"master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
 
-    assert chained(scene, **known).standing(FEED) == Standing(
-        1, 1, 0, MASTER, ("m", "ours"), NOW - 5
-    )
+    assert chained(scene, checkpoint=1, **known).standing(FEED) == Standing(1, 1, 0, **known)
     assert chained(scene, id="ours").standing(FEED) == Standing(1, 0, 0, UPSTREAM, ("ours",))
 
 
 def rows_of(teller: Portioner, key: str, selection: Selection = ALL) -> list[str]:
     """Those of its bucket, as a copy hears them."""
-    found = teller.rows(FEED, bucket_of(key), None, selection)
-    assert found.after is None
-    return [row.key for row in heard_rows(tell_rows(found)).rows]
+    rows = teller.rows(FEED, bucket_of(key), None, selection)
+    assert rows.after is None
+    return [row.key for row in heard_rows(tell_rows(rows)).rows]
 
 
 def test_rows_with_what_was_deleted(scene: Scene, teller: Portioner) -> None:
     """As they are in the state, under the standing from before they were read."""
     scene.post(op("a"), op("b"))
-    scene.post(op("a", "delete"))
-    scene.project()
+    scene.projected(op("a", "delete"))
 
-    found = teller.rows(FEED, bucket_of("video/a"), None, ALL)
+    rows = teller.rows(FEED, bucket_of("video/a"), None, ALL)
 
-    assert found.rows == tuple(scene.state.read(FEED, bucket_of("video/a")))
-    assert [row.deleted for row in found.rows if row.key == "video/a"] == [True]
-    assert found.standing.state == 2
+    assert rows.rows == tuple(scene.state.read(FEED, bucket_of("video/a")))
+    assert [row.deleted for row in rows.rows if row.key == "video/a"] == [True]
+    assert rows.standing.state == 2
 
 
 def test_rows_of_a_selection(scene: Scene, teller: Portioner) -> None:
     """By type, share and parent; what is deleted may have had any parent."""
-    scene.post(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
-    scene.project()
+    scene.projected(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
 
     def kept(selection: Selection) -> set[str]:
         keys = ("video/a", "video/b", "video/c", "user/d")
@@ -351,19 +350,64 @@ def test_rows_go_on_where_they_are_many(scene: Scene, teller: Portioner) -> None
     for selection, count in ((ALL, len(in_one)), (Selection(parse("user", None)), 0)):
         keys, after, replies = [], None, 0
         while replies == 0 or after is not None:
-            found = teller.rows(FEED, 7, after, selection)
-            keys += [row.key for row in found.rows]
-            after, replies = found.after, replies + 1
-            assert len(tell_rows(found).encode()) < limits.PORTION_BYTES_MAX
+            rows = teller.rows(FEED, 7, after, selection)
+            keys += [row.key for row in rows.rows]
+            after, replies = rows.after, replies + 1
+            assert len(tell_rows(rows).encode()) < limits.PORTION_BYTES_MAX
         assert len(set(keys)) == len(keys) == count
         assert replies > 1
 
 
-def test_keys_are_those_of_the_state() -> None:
-    """A share is by the key of an object, and so the same for its pages and its row."""
-    scene = Scene()
-    page = scene.post(op("a/b", type="x/y"))
-    scene.project()
-    from tidings.core.model.operations import parse_line
+def test_what_is_asked() -> None:
+    """Everything may be left out, but for the bucket; more than is allowed is less to wait."""
+    place = Place(7, PAGE_END, NOW // 1000)
+    query = {"after": place.encode(), "types": "a,b", "share": "mod:2:1", "size": "9", "block": "3"}
+    selection = Selection(parse("a,b", None), Mod(2, frozenset({1})))
 
-    assert list(scene.rows()) == [object_key(parse_line(page.lines[0]))]
+    assert serve.parse_pages({}) == PagesAsked()
+    assert serve.parse_pages(several(query)) == PagesAsked(place, selection, 9, 3)
+    assert serve.parse_pages({"block": ["999"]}).block_s == limits.PORTION_BLOCK_S_MAX
+    assert serve.parse_pages({"parents": ["p"]}).selection.filter.leave
+    assert serve.parse_rows({"bucket": ["0"]}) == RowsAsked(0)
+    query = {"bucket": "63", "after": "video/ä", "parents": "p"}
+    assert serve.parse_rows(several(query)) == RowsAsked(
+        63, "video/ä", Selection(parse(None, "p", "true"))
+    )
+
+
+REFUSED: dict[str, tuple[Callable[..., object], dict[str, str], type[Rejected]]] = {
+    "a word as the place": (serve.parse_pages, {"after": "now"}, InvalidCursor),
+    "no place": (serve.parse_pages, {"after": "x"}, InvalidCursor),
+    "an id of a row": (serve.parse_pages, {"after": f"{0:018x}800001"}, InvalidCursor),
+    "no size": (serve.parse_pages, {"size": "0"}, InvalidPortion),
+    "a size that is too large": (serve.parse_pages, {"size": "4194305"}, InvalidPortion),
+    "a negative size": (serve.parse_pages, {"size": "-1"}, InvalidPortion),
+    "no time": (serve.parse_pages, {"block": "soon"}, InvalidPortion),
+    "no share": (serve.parse_pages, {"share": "mod:2:2"}, InvalidFilter),
+    "too many types": (
+        serve.parse_pages,
+        {"types": ",".join(map(str, range(101)))},
+        InvalidFilter,
+    ),
+    "no bucket": (serve.parse_rows, {}, InvalidPortion),
+    "a bucket that is none": (serve.parse_rows, {"bucket": "64"}, InvalidPortion),
+    "a key that is too long": (
+        serve.parse_rows,
+        {"bucket": "1", "after": "ä" * 513},
+        InvalidPortion,
+    ),
+}
+
+
+@pytest.mark.parametrize(("parse_it", "query", "error"), REFUSED.values(), ids=list(REFUSED))
+def test_what_is_refused(
+    parse_it: Callable[..., object], query: dict[str, str], error: type[Rejected]
+) -> None:
+    """By the name of the parameter and its rule."""
+    with pytest.raises(error) as refused:
+        parse_it(several(query))
+    assert refused.value.field in query or refused.value.field == "bucket"
+
+
+def several(query: Mapping[str, str]) -> dict[str, list[str]]:
+    return {name: [value] for name, value in query.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,10 +55,10 @@ def test_slots_are_told() -> None:
     some, none = page(1, "a", "b", slots=(0, 7)), page(2, slots=())
     packed = Page(3, encode([line()] * 900), "id", NOW)
 
-    found = heard(tell(Portion(STANDING, (some, none, packed))))
+    received = heard(tell(Portion(STANDING, (some, none, packed))))
 
     assert isinstance(packed.body, bytes)
-    assert found.pages == (some, none, Page(3, packed.text, "", NOW))
+    assert received.pages == (some, none, Page(3, packed.text, "", NOW))
 
 
 @given(
@@ -66,27 +68,21 @@ def test_rows_are_heard_as_they_were_told(
     standing: Standing, rows: list[Row], after: str | None
 ) -> None:
     """With their places and times, and where their bucket goes on."""
-    found = Rows(standing, tuple(rows), after)
+    reply = Rows(standing, tuple(rows), after)
 
-    assert heard_rows(tell_rows(found)) == found
+    assert heard_rows(tell_rows(reply)) == reply
 
 
 TOLD = tell(Portion(STANDING, (page(1, "a"), page(2, "b"))))
 ROWS = tell_rows(Rows(STANDING, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in range(2))))
 
 
-def test_a_portion_that_ends_early_is_none() -> None:
-    """Wherever it is cut, between two pages too."""
-    for length in range(len(TOLD)):
+@pytest.mark.parametrize(("read", "text"), [(heard, TOLD), (heard_rows, ROWS)])
+def test_what_ends_early_is_none(read: Callable[[str], object], text: str) -> None:
+    """Wherever it is cut, between two pages too; objects that live would be taken for deleted."""
+    for length in range(len(text)):
         with pytest.raises(BrokenPortion):
-            heard(TOLD[:length])
-
-
-def test_rows_that_end_early_are_none() -> None:
-    """Or objects that live would be taken for deleted."""
-    for length in range(len(ROWS)):
-        with pytest.raises(BrokenPortion):
-            heard_rows(ROWS[:length])
+            read(text[:length])
 
 
 FOREIGN = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tidings.core.auth.guessing_limit import Misses
-from tidings.core.changeagent.submit import Proposal, Proposer
+from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import Chained
@@ -20,10 +20,10 @@ from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.replication.source import Source
 from tidings.core.replication.write_guard import ALL_LOCAL, WriteGuard
 from tidings.core.sync import corrections
-from tidings.core.sync.apply import Corrector
 from tidings.core.sync.corrections import NOWHERE, correction
 
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
+from tests.core.sync.test_apply import corrector
 from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
 
 UPSTREAM = "https://b.example/feeds/main"
@@ -39,13 +39,13 @@ def copy(scene: Scene) -> Scene:
     return scene
 
 
-def told(known: str) -> Callable[[str], str]:
+def knows(known: str) -> Callable[[str], str]:
     return lambda _feed: known
 
 
 def test_the_masters_address_is_told() -> None:
     """The one that the relay has heard, else the one that is read."""
-    for known, address in ((None, UPSTREAM), (told(""), UPSTREAM), (told(MASTER), MASTER)):
+    for known, address in ((None, UPSTREAM), (knows(""), UPSTREAM), (knows(MASTER), MASTER)):
         with pytest.raises(Chained) as refused:
             replace(COPIES, master=known).check(FEED)
         assert refused.value.body()["master"] == address
@@ -85,9 +85,9 @@ def _propose(scene: Scene) -> None:
         UserVerifier(lambda *_: False, b"key"),
         Misses(lambda: 0, 50),
     )
-    rest = FEEDS, scene.clock, scene.new_id, scene.count, scene.tallies
+    rest = FEEDS, scene.count, scene.tallies
     proposer = Proposer(scene.appender, gate, operator_documents, ask, *rest)
-    proposer.accept(Proposal(FEED, b'{"data":1}', JSON_TYPE))
+    proposer.accept(Request(FEED, b'{"data":1}', JSON_TYPE))
 
 
 def _capture(scene: Scene) -> None:
@@ -99,22 +99,7 @@ def _capture(scene: Scene) -> None:
 
 def _correct(scene: Scene) -> None:
     wanted = corrections.encode(correction(line("a", "insert"), NOWHERE)).encode()
-    made = Corrector(
-        scene.log,
-        scene.state,
-        scene.followers,
-        scene.reader,
-        scene.filler,
-        scene.clock,
-        scene.wait,
-        scene.new_id,
-        scene.count,
-        FEEDS,
-        PAGE_MS,
-        scene.tombstones,
-        COPIES,
-    )
-    made.apply(FEED, 0, [wanted])
+    replace(corrector(scene), writable=COPIES).apply(FEED, 0, [wanted])
 
 
 WRITERS = (_append, _append_once, _ingest, _propose, _capture, _correct)

@@ -10,26 +10,7 @@ from tidings.core.errors import InvalidSetting
 from tidings.core.settings.feed import Profile, check_compat, check_object_url, checked
 from tidings.core.settings.lookups import RecentProfiles
 
-from tests.fakes import MemoryProfiles
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 1_000
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def stored() -> MemoryProfiles:
-    return MemoryProfiles()
+from tests.core.scene import Scene
 
 
 def test_a_profile_does_not_show_its_hashes() -> None:
@@ -89,36 +70,36 @@ def test_a_profile_is_checked_field_by_field(wrong: Profile) -> None:
         checked(wrong)
 
 
-def test_a_change_is_seen_when_the_profile_is_too_old(stored: MemoryProfiles, clock: Clock) -> None:
+def test_a_change_is_seen_when_the_profile_is_too_old(scene: Scene) -> None:
     """Not before, so that a busy process reads it once in five seconds; not later either."""
-    recent = RecentProfiles(stored, clock)
+    recent = RecentProfiles(scene.profiles, scene.clock)
     assert recent.profile("main") == Profile()
-    stored.save("main", Profile(leave=True))
-    clock.now += limits.PROFILE_AGE_MS - 1
+    scene.profiles.save("main", Profile(leave=True))
+    scene.now_ms += limits.PROFILE_AGE_MS - 1
     assert recent.profile("main") == Profile()
-    clock.now += 1
+    scene.now_ms += 1
     assert recent.profile("main") == Profile(leave=True, version=1)
 
 
-def test_a_clock_set_back_keeps_nothing_alive(stored: MemoryProfiles, clock: Clock) -> None:
+def test_a_clock_set_back_keeps_nothing_alive(scene: Scene) -> None:
     """A removed password would otherwise count until the clock has caught up."""
-    recent = RecentProfiles(stored, clock)
+    recent = RecentProfiles(scene.profiles, scene.clock)
     recent.profile("main")
-    stored.save("main", Profile(leave=True))
-    clock.now -= 60_000
+    scene.profiles.save("main", Profile(leave=True))
+    scene.now_ms -= 60_000
     assert recent.profile("main").leave
 
 
-def test_feeds_are_remembered_each_for_itself(stored: MemoryProfiles, clock: Clock) -> None:
+def test_feeds_are_remembered_each_for_itself(scene: Scene) -> None:
     """One feed's profile is never another's."""
-    recent = RecentProfiles(stored, clock)
-    stored.save("b", Profile(leave=True))
+    recent = RecentProfiles(scene.profiles, scene.clock)
+    scene.profiles.save("b", Profile(leave=True))
     assert (recent.profile("a").leave, recent.profile("b").leave) == (False, True)
 
 
-def test_who_saves_sees_it_at_once(stored: MemoryProfiles, clock: Clock) -> None:
+def test_who_saves_sees_it_at_once(scene: Scene) -> None:
     """And a save from an old version is refused all the same."""
-    recent = RecentProfiles(stored, clock)
+    recent = RecentProfiles(scene.profiles, scene.clock)
     old = recent.profile("main")
     assert recent.save("main", replace(old, compat="oplog"))
     assert recent.profile("main").compat == "oplog"

@@ -60,14 +60,14 @@ def test_of_very_many_the_oldest_are_forgotten() -> None:
     The sweep has let theirs go, and of streams all go that were let in before then; a profile must
     fit an item, and be read by everybody.
     """
-    standing: tuple[Ended, ...] = ()
-    for n in range(2 * limits.ENDED_MAX):
+    standing = tuple(Ended(f"k{n}", NOW + n) for n in range(limits.ENDED_MAX))
+    for n in (limits.ENDED_MAX, limits.ENDED_MAX + 1):
         standing = noted(standing, Ended(f"k{n}", NOW + n))
     forgotten, *kept = standing
     assert len(standing) == limits.ENDED_MAX
-    assert [each.key for each in kept] == [f"k{n}" for n in range(1001, 2000)]
-    last_forgotten = NOW + 1000
-    assert (forgotten.key, forgotten.noted_ms) == (FORGOTTEN, NOW + 1999)
+    assert [each.key for each in kept] == [f"k{n}" for n in range(3, 1002)]
+    last_forgotten = NOW + 2
+    assert (forgotten.key, forgotten.noted_ms) == (FORGOTTEN, NOW + 1001)
     endings = endings_of(Profile(ended=standing))
     later = last_forgotten + 10 * limits.CLOCK_SKEW_MS_MAX
     assert may_be_forgotten(endings, last_forgotten + limits.KEY_AGE_MS, later)

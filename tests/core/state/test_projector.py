@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.followers.follower import STATE
 from tidings.core.state.removed_parents import depart
 from tidings.core.state.rows import project
 from tidings.core.state.tombstones import Remembered
 
-from tests.core.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
+from tests.core.scene import FEED, PAGE_MS, TOMBSTONE_MS, Scene, line, op
 
 KEYS = [f"video/{name}" for name in "abcd"]
 
@@ -54,23 +53,6 @@ def test_pages_seen_again_change_nothing(batches: list[list[dict[str, str]]], ba
     assert scene.rows() == before
 
 
-def test_deleted_objects_leave_a_tombstone(scene: Scene) -> None:
-    """With the time at which it may go."""
-    scene.projector.handle(FEED, [page(1, line("a", "delete"))])
-
-    (row,) = [row for bucket in range(64) for row in scene.state.read(FEED, bucket)]
-    assert row.deleted and row.expires_ms == NOW + TOMBSTONE_MS
-
-
-def test_fillers_write_nothing(scene: Scene) -> None:
-    """Not even an empty batch."""
-    scene.projector.prepare(FEED, 0)
-    scene.projector.handle(FEED, [page(1), page(2)])
-
-    assert scene.rows() == {}
-    assert scene.projector.name == STATE
-
-
 class Dying:
     """Stands for a store; the process dies within the call number *at*, before or after it."""
 
@@ -103,8 +85,7 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     """
     scene = Scene()
     scene.keep_departures()
-    scene.post(op("a", parents=["p", "q"]), op("b", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p", "q"]), op("b", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b", parents=[]))
     scene.post(op("a", parents=["p"]))
 
@@ -118,8 +99,8 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     scene.project()
 
     assert calls == ["find", "write", "write"][:at]
-    found = scene.departures.read(FEED, 1, 9)
-    assert {each.page: each.left for each in found} == {
+    pages = scene.departures.read(FEED, 1, 9)
+    assert {each.page: each.left for each in pages} == {
         1: {},
         2: {0: ("p",), 1: ("p",)},
         3: {0: ("q",)},
@@ -130,8 +111,7 @@ def test_rows_half_written_hide_nothing() -> None:
     """Some rows are there, others are not: what they overwrote is known for all of them."""
     scene = Scene()
     scene.keep_departures()
-    scene.post(*(op(name, parents=["p"]) for name in "abcd"))
-    scene.project()
+    scene.projected(*(op(name, parents=["p"]) for name in "abcd"))
     scene.post(*(op(name, parents=[]) for name in "abcd"))
     (last,) = pages = scene.log.read(FEED, 1)
     scene.departures.write(
@@ -163,14 +143,11 @@ def test_a_tombstone_may_be_gone_a_minute_early(scene: Scene) -> None:
 
 def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
     """From the page on that is handled first with the setting on, they are known."""
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
     scene.keep_departures()
-    scene.post(op("a", parents=["q"]))
-    scene.project()
+    scene.projected(op("a", parents=["q"]))
     scene.keep_departures(leave=False)
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
 
     assert [(each.page, each.left) for each in scene.departures.read(FEED, 1, 9)] == [
         (2, {0: ("p",)})
@@ -179,8 +156,7 @@ def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
 
 def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Scene) -> None:
     """A run that kept none wrote its rows and died; then they are to be kept: too late for it."""
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b"))
     scene.projector.handle(FEED, scene.log.read(FEED, 1))
     scene.keep_departures()
@@ -197,8 +173,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
         states=Dying(scene.state, calls, 99, before=True),
         departures=Dying(scene.departures, calls, 99, before=True),
     )
-    scene.post(op("a", parents=["p"]))
-    scene.project()
+    scene.projected(op("a", parents=["p"]))
 
     assert calls == ["write"]
     assert scene.waker.woken == []
@@ -207,8 +182,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
 def test_who_waits_for_departures_is_woken(scene: Scene) -> None:
     """Behind the checkpoint, once a turn; a run that handles nothing wakes nobody."""
     scene.keep_departures()
-    scene.post(op("a"))
-    scene.project()
+    scene.projected(op("a"))
     scene.project()
 
     assert scene.waker.woken == [(FEED, "push")]
@@ -223,11 +197,3 @@ def test_feeds_have_states_of_their_own(scene: Scene) -> None:
 
     assert scene.rows("main") == {"video/a": line("a")}
     assert scene.rows("other") == {"video/a": line("a", "delete")}
-
-
-def test_keys_are_those_of_the_objects(scene: Scene) -> None:
-    """A type with a slash in it, too."""
-    scene.post(op("c", type="a/b"), op("b/c", type="a"))
-    scene.project()
-
-    assert set(scene.rows()) == {"a%2Fb/c", "a/b/c"}

@@ -12,7 +12,7 @@ from tidings.core.model.pages import Page
 from tidings.core.state.removed_parents import Left, RemovedParents, depart, encode
 from tidings.core.state.rows import Row, project
 
-from tests.core.scene import NOW, PAGE_MS, TOMBSTONE_MS, line, page
+from tests.core.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
 
 EVENTS = st.sampled_from(["insert", "update", "delete"])
 LINES = st.builds(
@@ -23,7 +23,7 @@ LOGS = st.lists(st.lists(LINES, max_size=3), min_size=1, max_size=6).map(
 )
 
 
-def found(
+def left_by(
     pages: Sequence[Page], standing: Sequence[Row] = (), forgotten_ms: int = 0
 ) -> dict[int, Left]:
     """What each page is found to take away; pages that are left as they are, are missing."""
@@ -58,7 +58,7 @@ def test_however_the_log_is_cut_into_runs(pages: list[Page], cut: int) -> None:
     """What a run finds, from the rows before it, is what the whole log says."""
     expected = brute_force(pages)
 
-    assert found(pages[:cut]) | found(pages[cut:], rows(pages[:cut])) == expected
+    assert left_by(pages[:cut]) | left_by(pages[cut:], rows(pages[:cut])) == expected
 
 
 @given(LOGS, st.integers(0, 6), st.integers(0, 6))
@@ -75,7 +75,7 @@ def test_a_run_that_is_repeated_never_says_anything_else(
 
     for count in range(len(written) + 1):
         standing = [*{**before, **{row.key: row for row in written[:count]}}.values()]
-        again = found(pages[began:], standing)
+        again = left_by(pages[began:], standing)
         assert again.items() <= expected.items()
         assert all(number in again for number in expected if number > max(began, reached))
 
@@ -85,47 +85,16 @@ def test_a_tombstone_that_has_expired_hides_nothing() -> None:
     pages = [page(1, line("a", parents=["p"])), page(2, line("a", "delete"), line("b"))]
     gone_by = pages[1].at_ms
 
-    assert found(pages[1:], rows(pages[:1])) == {2: {0: ("p",)}}
-    assert found(pages[1:], forgotten_ms=gone_by) == {}
-    assert found(pages[1:], forgotten_ms=gone_by - 1) == {2: {}}
+    assert left_by(pages[1:], rows(pages[:1])) == {2: {0: ("p",)}}
+    assert left_by(pages[1:], forgotten_ms=gone_by) == {}
+    assert left_by(pages[1:], forgotten_ms=gone_by - 1) == {2: {}}
 
 
 def test_what_an_old_run_knows_itself_is_known() -> None:
     """Only the first operation of an object without a row is in doubt."""
     pages = [page(1, line("a", parents=["p"])), page(2, line("a"))]
 
-    assert found(pages, forgotten_ms=pages[0].at_ms + 10**9) == {2: {0: ("p",)}}
-
-
-def test_parents_that_stay_are_not_left() -> None:
-    """Only what the object had and has no more, by slot."""
-    pages = [
-        page(1, line("a", parents=["p", "q"]), line("b", parents=["p"])),
-        page(2, line("b", parents=["p"]), line("a", parents=["q", "r"])),
-    ]
-
-    assert found(pages) == {1: {}, 2: {1: ("p",)}}
-
-
-def test_a_deletion_leaves_what_it_does_not_name() -> None:
-    """Who knows the object by a parent that the deletion lacks hears of it by that."""
-    pages = [page(1, line("a", parents=["p", "q"])), page(2, line("a", "delete", parents=["q"]))]
-
-    assert found(pages)[2] == {0: ("p",)}
-
-
-def test_a_deleted_object_has_nothing_to_leave() -> None:
-    """Everybody was told that it is gone; that it comes back elsewhere concerns the others."""
-    deleted = page(1, line("a", "delete", parents=["p"]))
-    back = page(2, line("a", "insert", parents=["q"]))
-
-    assert found([deleted, back])[2] == {}
-    assert found([back], rows([deleted])) == {2: {}}
-
-
-def test_fillers_have_no_departures() -> None:
-    """There is nothing in them to know."""
-    assert found([page(1), page(2)]) == {}
+    assert left_by(pages, forgotten_ms=pages[0].at_ms + 10**9) == {2: {0: ("p",)}}
 
 
 def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
@@ -143,3 +112,24 @@ def test_departures_expire_with_their_page() -> None:
     (departures,) = depart([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
 
     assert departures == RemovedParents(1, "{}", NOW + PAGE_MS)
+
+
+def test_settled_is_what_the_state_has_handled(scene: Scene) -> None:
+    """Whether or not there was anything to write down."""
+    assert scene.departure_reader.until(FEED) == 0
+
+    scene.post(op("a"))
+    assert scene.departure_reader.until(FEED) == 0
+
+    scene.project()
+    assert scene.departure_reader.until(FEED) == 1
+
+
+def test_unknown_pages_are_not_in_it(scene: Scene) -> None:
+    """A page that is known to leave nothing is."""
+    scene.departures.write(FEED, [RemovedParents(1, '{"0":["p"]}'), RemovedParents(3, "{}")])
+
+    left = scene.departure_reader.left(FEED, [page(1), page(2), page(3)])
+
+    assert left == {1: {0: ("p",)}, 3: {}}
+    assert scene.departure_reader.left(FEED, []) == {}

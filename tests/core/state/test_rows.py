@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tidings.core import limits
 from tidings.core.model.objects import object_key
 from tidings.core.model.operations import Operation, parse_line
 from tidings.core.state.rows import bucket_of, project
@@ -40,25 +39,10 @@ def test_O61_oplogs_collision() -> None:
     assert object_key(Operation("update", "a", "b/c", ())) == "a/b/c"
 
 
-def test_the_longest_key_fits_a_sort_key() -> None:
-    """DynamoDB takes 1,024 bytes; every character of the type may be escaped."""
-    longest = Operation(
-        "update", "/" * limits.TYPE_BYTES_MAX, "\u20ac" * (limits.ID_BYTES_MAX // 3), ()
-    )
-
-    assert len(object_key(longest).encode()) <= 1024
-
-
 @pytest.mark.parametrize(("key", "bucket"), [("video/x1", 53), ("\u00e4/\u20ac", 3), ("", 0)])
 def test_buckets_are_the_same_for_ever(key: str, bucket: int) -> None:
     """A change of these numbers would lose every row that is stored."""
     assert bucket_of(key) == bucket
-
-
-@given(st.text(st.characters(codec="utf-8")))
-def test_a_bucket_exists(key: str) -> None:
-    """For every key that can be stored."""
-    assert 0 <= bucket_of(key) < limits.BUCKETS
 
 
 @given(st.lists(st.lists(LINES, max_size=5), max_size=5))

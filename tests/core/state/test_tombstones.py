@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.model.cursors import Place, parse
-from tidings.core.model.filters import EVERYTHING
+from tidings.core.model.cursors import Place
 from tidings.core.state import tombstones
 from tidings.core.state.tombstones import Remembered
 
+from tests.core.following import held_after
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, op
 from tests.core.sync.test_apply import correct, corrector, part
 from tests.fakes import MemoryTombstones
@@ -27,52 +27,29 @@ def redeployed(scene: Scene, life_ms: int) -> None:
     scene.projector = replace(scene.projector, tombstone_ms=life_ms)
 
 
-def known(scene: Scene, cursor: str) -> set[str]:
-    """What a consumer that knew x at *cursor* holds once it has caught up."""
-    progress, objects = scene.catch_up.start(FEED, parse(cursor)), {"x"}
-    while True:
-        step = scene.catch_up.step(FEED, progress, EVERYTHING)
-        for event in step.events:
-            if event.name == "reset":
-                objects.clear()
-            name = "x" if '"id":"x"' in event.data else "y"
-            if event.name == "delete":
-                objects.discard(name)
-            elif event.data:
-                objects.add(name)
-        progress = step.progress
-        if step.at_frontier:
-            return objects
-
-
 @pytest.mark.parametrize("lives", [(21 * DAY,), (TOMBSTONE_MS + DAY, TOMBSTONE_MS, 21 * DAY)])
 def test_a_deletion_is_told_after_the_retention_grew(scene: Scene, lives: tuple[int, ...]) -> None:
     """Its tombstone expired by the retention of then; who is told, is told all anew."""
-    cursor = scene.post(op("x")).end.encode()
-    scene.project()
+    cursor = scene.projected(op("x")).end.encode()
     scene.now_ms += 600_000
-    scene.post(op("x", "delete"))
-    scene.project()
+    scene.projected(op("x", "delete"))
     for life_ms in lives:
         redeployed(scene, life_ms)
-        scene.post(op("y"), op("z", "delete"))
-        scene.project()
+        scene.projected(op("y"), op("z", "delete"))
         scene.now_ms += 8 * DAY // len(lives)
     scene.push()
     scene.trimmer.run(FEED)
     scene.log.expire(scene.now_ms)
     scene.state.expire(scene.now_ms)
 
-    assert known(scene, cursor) == {"y"}
+    assert held_after(scene, cursor, {"x"}) == {"y"}
 
 
 def test_a_plan_grows_too_old_by_the_tombstones_there_are(scene: Scene) -> None:
     """Half of the life that they were written with, not of the one they would have now."""
-    scene.post(op("z", "delete"))
-    scene.project()
+    scene.projected(op("z", "delete"))
     redeployed(scene, 40 * DAY)
-    scene.post(op("y", "delete"))
-    scene.project()
+    scene.projected(op("y", "delete"))
     scene.now_ms += 8 * DAY
 
     with pytest.raises(PlanTooOld):
@@ -91,9 +68,9 @@ def test_a_plan_grows_too_old_by_the_tombstones_there_are(scene: Scene) -> None:
 )
 def test_known_since(at_ms: int, since_ms: int) -> None:
     """From 7 to 21 days at NOW: first the earlier life counts, then the change, then the new."""
-    found = Remembered(7 * DAY, 7 * DAY, 0).then(21 * DAY, NOW)
+    remembered = Remembered(7 * DAY, 7 * DAY, 0).then(21 * DAY, NOW)
 
-    assert found.known_since(at_ms) == since_ms
+    assert remembered.known_since(at_ms) == since_ms
 
 
 _CHANGES = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), min_size=1, max_size=8)
@@ -120,14 +97,11 @@ def test_no_deletion_that_is_gone_counts_as_known(
 
 def test_a_note_is_written_once(scene: Scene) -> None:
     """Before the first tombstone under a setting, and before the first page of a feed."""
-    scene.post(op("a"))
-    scene.project()
+    scene.projected(op("a"))
     assert scene.tombstones.remembered(FEED) == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0)
-    scene.post(op("a", "delete"))
-    scene.project()
+    scene.projected(op("a", "delete"))
     redeployed(scene, DAY)
-    scene.post(op("b"))
-    scene.project()
+    scene.projected(op("b"))
     assert scene.tombstones.remembered(FEED) == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0)
 
 
@@ -165,18 +139,16 @@ def test_two_functions_with_other_settings(scene: Scene) -> None:
     """Whoever writes next notes its own; those before count with the lesser of both."""
     for life_ms in (21 * DAY, TOMBSTONE_MS, 21 * DAY, TOMBSTONE_MS):
         redeployed(scene, life_ms)
-        scene.post(op("x", "delete"))
-        scene.project()
-    found = scene.tombstones.remembered(FEED)
+        scene.projected(op("x", "delete"))
+    remembered = scene.tombstones.remembered(FEED)
 
-    assert found == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, NOW + SKEW)
+    assert remembered == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, NOW + SKEW)
 
 
 def test_half_a_minute_is_not_known(scene: Scene) -> None:
     """A cursor from before what is known gets `reset`."""
     scene.tombstones.remember(FEED, None, Remembered(21 * DAY, DAY, NOW))
-    scene.post(op("x"))
-    scene.project()
+    scene.projected(op("x"))
     scene.now_ms = NOW + DAY + 3 * 3600_000
     seconds = (NOW + 2 * 3600_000) // 1000
 

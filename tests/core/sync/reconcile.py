@@ -34,9 +34,9 @@ def reconcile(
     if watermark is None or not dumped:
         watermark = Newest(newest)
     known = {row.key: row for row in rows}
-    found = [_correct(dumped.get(key), known.get(key), watermark) for key in known | dumped]
-    asked = [each for each in found if each is not None]
-    return sorted(asked, key=lambda each: (EVENTS.index(event_of(each.line)), each.key))
+    verdicts = [_correct(dumped.get(key), known.get(key), watermark) for key in known | dumped]
+    corrections = [each for each in verdicts if each is not None]
+    return sorted(corrections, key=lambda each: (EVENTS.index(event_of(each.line)), each.key))
 
 
 def _correct(line: str | None, row: Row | None, watermark: Watermark) -> Correction | None:

@@ -18,7 +18,7 @@ from tidings.core.sync.corrections import NOWHERE, Correction, Position, correct
 from tidings.core.sync.diff import dump_line
 
 from tests.core.following import caught_up, names, trimmed
-from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op
+from tests.core.scene import FEED, FEEDS, NOW, TOMBSTONE_MS, Scene, line, op
 from tests.core.sync.reconcile import reconcile
 from tests.fakes import MemoryLog
 
@@ -26,20 +26,7 @@ LATER = "2031-01-01T00:00:00Z"
 
 
 def corrector(scene: Scene) -> Corrector:
-    return Corrector(
-        scene.log,
-        scene.state,
-        scene.followers,
-        scene.reader,
-        scene.filler,
-        scene.clock,
-        scene.wait,
-        scene.new_id,
-        scene.count,
-        FEEDS,
-        PAGE_MS,
-        scene.tombstones,
-    )
+    return Corrector(scene.state, scene.filler, scene.wait, scene.new_id, FEEDS, scene.tombstones)
 
 
 def part(*wanted: Correction) -> list[bytes]:
@@ -68,6 +55,10 @@ def outcome(applied: int, moved: int = 0, done: int = 0, **others: Any) -> Outco
 
 def bodies(scene: Scene) -> list[list[str]]:
     return [page.lines for page in scene.log.read(FEED, 0)]
+
+
+A, B = correct("a", Position(1, 0)), correct("b", Position(1, 1))
+A_DELETED = line("a", "delete")
 
 
 class Meanwhile(MemoryLog):
@@ -114,16 +105,15 @@ def log() -> Meanwhile:
 def scene(log: Meanwhile) -> Scene:
     """Objects a and b in the state, c behind it in the log."""
     scene = Scene(log=log)
-    scene.post(op("a", "insert"), op("b", "insert"))
-    scene.project()
+    scene.projected(op("a", "insert"), op("b", "insert"))
     return scene
 
 
 def test_O73_a_plan_is_applied_exactly(scene: Scene) -> None:
     """All of it and nothing mixed up, in its order; received, counted, known to the state."""
-    asked = plan(scene, "b", "c")
+    wanted = plan(scene, "b", "c")
 
-    assert corrector(scene).apply(FEED, through(scene), asked) == outcome(3)
+    assert corrector(scene).apply(FEED, through(scene), wanted) == outcome(3)
 
     assert bodies(scene)[1:] == [
         [correct("c", event="insert").line, correct("b").line, line("a", "delete")]
@@ -139,66 +129,60 @@ def test_O70_what_is_created_is_replicated(scene: Scene) -> None:
     corrector(scene).apply(FEED, through(scene), plan(scene, "b", "c"))
     scene.project()
 
-    told = names(caught_up(scene, "0"))
-    assert sorted(told) == ["insert b", "insert c", "live", "reset"]
+    events = names(caught_up(scene, "0"))
+    assert sorted(events) == ["insert b", "insert c", "live", "reset"]
 
 
 def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
     """Neither the same plan, whether the state knows of it yet or not, nor a new one."""
-    asked, at = plan(scene, "b", "c"), through(scene)
-    corrector(scene).apply(FEED, at, asked)
+    wanted, at = plan(scene, "b", "c"), through(scene)
+    corrector(scene).apply(FEED, at, wanted)
     head = scene.log.head(FEED)
 
-    assert corrector(scene).apply(FEED, at, asked) == outcome(0, done=3)
+    assert corrector(scene).apply(FEED, at, wanted) == outcome(0, done=3)
     scene.project()
-    assert corrector(scene).apply(FEED, at, asked) == outcome(0, done=3)
+    assert corrector(scene).apply(FEED, at, wanted) == outcome(0, done=3)
     assert plan(scene, "b", "c") == []
     assert scene.log.head(FEED) == head
 
 
 def test_what_moved_before_is_left_alone(scene: Scene) -> None:
     """Whether the state knows of it or the log alone; no number is taken for nothing."""
-    asked = part(correct("a", Position(1, 0)), correct("b", Position(1, 1)), correct("c"))
-    scene.post(op("a", "delete"))
-    scene.project()
+    wanted = part(A, B, correct("c"))
+    scene.projected(op("a", "delete"))
     scene.post(op("b"), op("c", "insert"))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(0, moved=3)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(0, moved=3)
 
     assert scene.log.head(FEED) == 3
     assert scene.counted["CorrectionsMoved"] == 3
 
 
-def test_what_moves_between_the_look_and_the_number_is_left_alone(
-    scene: Scene, log: Meanwhile
+@pytest.mark.parametrize(
+    ("moment", "wanted", "expected", "pages"),
+    [
+        ("before_take", [A, B], outcome(1, moved=1), [[A_DELETED], [B.line]]),
+        ("before_take", [A], outcome(0, moved=1), [[A_DELETED], []]),
+        ("before_put", [A], outcome(1), [[A.line], [A_DELETED]]),
+    ],
+    ids=["some moved before the number", "all moved before the number", "after the number"],
+)
+def test_what_moves_between_the_look_and_the_page(
+    scene: Scene,
+    log: Meanwhile,
+    moment: str,
+    wanted: list[Correction],
+    expected: Outcome,
+    pages: list[list[str]],
 ) -> None:
-    """The log below the number is read before anything is put there."""
-    log.before_take.append(lambda: scene.post(op("a", "delete")))
-    asked = part(correct("a", Position(1, 0)), correct("b", Position(1, 1)))
+    """
+    Before the number it is left alone; where all moved, a filler gives the number back. What
+    comes behind the number comes behind the correction, and wins.
+    """
+    getattr(log, moment).append(lambda *_: scene.post(op("a", "delete")))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(1, moved=1)
-
-    assert bodies(scene)[1:] == [[line("a", "delete")], [correct("b").line]]
-
-
-def test_where_all_moved_the_number_is_given_back(scene: Scene, log: Meanwhile) -> None:
-    """As a filler, so that nobody waits for it."""
-    log.before_take.append(lambda: scene.post(op("a", "delete")))
-
-    assert corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0)))) == outcome(0, 1)
-
-    assert bodies(scene)[1:] == [[line("a", "delete")], []]
-
-
-def test_what_comes_after_the_number_comes_after_the_correction(
-    scene: Scene, log: Meanwhile
-) -> None:
-    """It wins, and did not need to know of it."""
-    log.before_put.append(lambda _: scene.post(op("a", "delete")))
-
-    assert corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0)))) == outcome(1)
-
-    assert bodies(scene)[1:] == [[correct("a").line], [line("a", "delete")]]
+    assert corrector(scene).apply(FEED, 1, part(*wanted)) == expected
+    assert bodies(scene)[1:] == pages
 
 
 def test_overtaken_it_looks_again(scene: Scene, log: Meanwhile) -> None:
@@ -209,28 +193,25 @@ def test_overtaken_it_looks_again(scene: Scene, log: Meanwhile) -> None:
         scene.post(op("a", "delete"))
 
     log.before_put.append(overtake)
-    asked = part(correct("a", Position(1, 0)), correct("b", Position(1, 1)))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(1, moved=1)
+    assert corrector(scene).apply(FEED, 1, part(A, B)) == outcome(1, moved=1)
 
-    assert bodies(scene)[1:] == [[], [line("a", "delete")], [correct("b").line]]
+    assert bodies(scene)[1:] == [[], [A_DELETED], [B.line]]
     assert scene.log.taken(FEED).operations == 2 + 2 + 1  # its own are counted once
 
 
 def test_a_writer_in_flight_is_waited_for(scene: Scene, log: Meanwhile) -> None:
     """It may be writing an operation on the object below our number."""
-    number = scene.log.take(FEED)
-    late = Page(number, line("a", "delete"), "late", NOW)
-    waited = corrector(scene)
+    late = Page(scene.log.take(FEED), A_DELETED, "late", NOW)
 
     def waiting(ms: int) -> None:
         scene.wait(ms)
         if len(scene.waits) == 3:
             log.put(FEED, late)
 
-    found = replace(waited, sleep=waiting).apply(FEED, 1, part(correct("a", Position(1, 0))))
+    patient = replace(corrector(scene), sleep=waiting)
 
-    assert found == outcome(0, moved=1)
+    assert patient.apply(FEED, 1, part(A)) == outcome(0, moved=1)
     assert scene.waits == [limits.CORRECT_POLL_MS] * 3
 
 
@@ -239,10 +220,9 @@ def test_a_writer_that_died_holds_nobody_up(scene: Scene) -> None:
     scene.log.take(FEED)
     began = scene.now_ms
 
-    found = corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0))))
+    assert corrector(scene).apply(FEED, 1, part(A)) == outcome(1)
 
-    assert found == outcome(1)
-    assert bodies(scene)[1:] == [[], [], [correct("a").line]]
+    assert bodies(scene)[1:] == [[], [], [A.line]]
     given_back = next(page for page in scene.log.read(FEED, 2))
     assert given_back.at_ms - began < limits.HOLE_GRACE_MS
     assert scene.counted["HolesFilled"] == 1
@@ -269,14 +249,14 @@ def test_a_row_that_went_back_for_a_moment_does_not_hide_the_log(scene: Scene) -
     scene.post(op("a", "delete"))
     scene.state.write(FEED, [Row("video/a", 1, 0, NOW, line("a", "insert"))])
 
-    assert corrector(scene).apply(FEED, 1, part(correct("a", Position(1, 0)))) == outcome(0, 1)
+    assert corrector(scene).apply(FEED, 1, part(A)) == outcome(0, 1)
 
 
 def test_an_object_that_comes_twice_is_corrected_once(scene: Scene) -> None:
     """The second time it has moved, by the first."""
-    asked = part(correct("a", Position(1, 0)), correct("a", Position(1, 0), "delete"))
+    wanted = part(A, correct("a", Position(1, 0), "delete"))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(1, moved=1)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(1, moved=1)
 
 
 def test_a_large_part_becomes_many_pages(scene: Scene) -> None:
@@ -295,19 +275,19 @@ def test_a_large_part_becomes_many_pages(scene: Scene) -> None:
 def test_sections_bound_what_is_held(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the part; each looks at the log anew."""
     monkeypatch.setattr(limits, "CORRECT_SECTION", 2)
-    asked = part(*(correct(f"s{at}") for at in range(5)))
+    wanted = part(*(correct(f"s{at}") for at in range(5)))
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(5)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(5)
 
     assert [len(lines) for lines in bodies(scene)[1:]] == [2, 2, 1]
 
 
 def test_on_a_quiet_feed_a_batch_costs_a_number_and_a_page(scene: Scene, log: Meanwhile) -> None:
     """The log is read when the section begins, and again only where somebody else wrote."""
-    asked = part(*(correct(f"s{at}") for at in range(2_500)))
+    wanted = part(*(correct(f"s{at}") for at in range(2_500)))
     log.asked.clear()
 
-    corrector(scene).apply(FEED, 1, asked)
+    corrector(scene).apply(FEED, 1, wanted)
 
     begins = log.asked.index("take")
     assert log.asked[begins:] == ["take", "put"] * 3
@@ -330,14 +310,14 @@ def test_a_long_log_is_read_before_a_number_is_taken(
 
 def test_a_run_yields_and_is_continued(scene: Scene, log: Meanwhile) -> None:
     """Behind the batches that were applied, without doing them again."""
-    asked = part(*(correct(f"s{at}") for at in range(1_500)))
+    wanted = part(*(correct(f"s{at}") for at in range(1_500)))
 
     def slowly(page: Page) -> None:
         scene.now_ms += limits.CORRECT_RUN_MS
 
     log.before_put.append(slowly)
-    first = corrector(scene).apply(FEED, 1, asked)
-    second = corrector(scene).apply(FEED, 1, asked, first.behind)
+    first = corrector(scene).apply(FEED, 1, wanted)
+    second = corrector(scene).apply(FEED, 1, wanted, first.behind)
 
     assert first == outcome(1_000, complete=False)
     assert second == outcome(500, behind=1_500)
@@ -349,19 +329,18 @@ def test_a_run_that_died_is_repeated(scene: Scene, log: Meanwhile) -> None:
     def die(page: Page) -> None:
         raise Unavailable("no answer")
 
-    asked = part(*(correct(f"s{at}") for at in range(1_500)))
+    wanted = part(*(correct(f"s{at}") for at in range(1_500)))
     log.before_put.extend([die, lambda page: None])
     with pytest.raises(Unavailable):
-        corrector(scene).apply(FEED, 1, asked)
+        corrector(scene).apply(FEED, 1, wanted)
 
-    assert corrector(scene).apply(FEED, 1, asked) == outcome(500, done=1_000)
+    assert corrector(scene).apply(FEED, 1, wanted) == outcome(500, done=1_000)
     assert [len(lines) for lines in bodies(scene)[1:]] == [1_000, 0, 0, 500]
 
 
 def test_a_plan_from_before_the_log_is_too_old(scene: Scene) -> None:
     """Deletions since then may be forgotten: a correction could bring an object back."""
-    for name in "cde":
-        scene.post(op(name))
+    scene.post_each(*"cde")
     scene.project()
     trimmed(scene, 3)
 

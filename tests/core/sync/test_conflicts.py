@@ -79,13 +79,3 @@ def test_others_are_not_remembered() -> None:
     where.see_pages([page(1, *(line(f"x{at}") for at in range(100)))])
 
     assert where._at == {}
-
-
-def test_verdicts_are_counted() -> None:
-    """Of a whole batch."""
-    where = Conflicts([wanted(NOWHERE), correction(line("b"), NOWHERE)], page=0)
-    where.see_pages([page(1, line("b", "delete"))])
-
-    found = where.verdicts([wanted(NOWHERE), correction(line("b"), NOWHERE)])
-
-    assert found == {Verdict.STANDS: 1, Verdict.MOVED: 1}

@@ -56,12 +56,12 @@ def test_a_correction_is_read_back_as_it_was(page: int, slot: int, name: str) ->
 
 def test_a_correction_is_brought_into_the_log_s_form() -> None:
     """Key order, case and spelling are those of the program that wrote it, never the log's."""
-    found = corrections.decode(
+    decoded = corrections.decode(
         b'{"at":"000000000A00000B", "id":"x1","type":"Video","event":"DELETE",'
         b'"timestamp":"2026-11-20T18:19:10.940123+01:00"}'
     )
 
-    assert found == Correction(
+    assert decoded == Correction(
         "video/x1",
         '{"event":"delete","timestamp":"2026-11-20T17:19:10.94Z","parents":[],'
         '"type":"video","id":"x1"}',

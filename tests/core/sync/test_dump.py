@@ -17,10 +17,10 @@ LINE = b'{"type":"Video","id":"x1","parents":["user/a"],"timestamp":"2026-01-02T
 
 def test_an_object_is_described() -> None:
     """By its key, its time, and its operation, whose event is still to be decided."""
-    found = read_line(LINE)
-    assert isinstance(found, Described)
-    assert (found.key, found.moment) == ("video/x1", "2026-01-02T03:04:05.06")
-    assert json.loads(found.line)["parents"] == ["user/a"]
+    described = read_line(LINE)
+    assert isinstance(described, Described)
+    assert (described.key, described.moment) == ("video/x1", "2026-01-02T03:04:05.06")
+    assert json.loads(described.line)["parents"] == ["user/a"]
 
 
 def test_blank_lines_mean_nothing() -> None:

@@ -21,29 +21,29 @@ JUDGED = {
 }
 
 
-def told(failed: str | None = None, **state: Any) -> dict[str, Any]:
+def reported(failed: str | None = None, **state: Any) -> dict[str, Any]:
     return report(WHO, {"sync": SYNC, "judged": JUDGED} | state, failed)
 
 
 def test_the_question_says_what_is_planned_and_how_to_answer() -> None:
     """With the commands as they are to be typed."""
-    asked = question(WHO, SYNC, JUDGED | {"stopped": "30 of 40 objects would be deleted"})
+    message = question(WHO, SYNC, JUDGED | {"stopped": "30 of 40 objects would be deleted"})
 
-    assert asked["subject"] == "tidings prod: sync of main waits for your answer"
-    assert "1,000 creates, 2 updates, 3 deletes, 4 untouched." in asked["message"]
-    assert "  tidings sync approve 20261121-1 --stage prod\n" in asked["message"]
-    assert "  tidings sync reject 20261121-1 --stage prod\n" in asked["message"]
-    assert "Within 3 days" in asked["message"]
+    assert message["subject"] == "tidings prod: sync of main waits for your answer"
+    assert "1,000 creates, 2 updates, 3 deletes, 4 untouched." in message["message"]
+    assert "  tidings sync approve 20261121-1 --stage prod\n" in message["message"]
+    assert "  tidings sync reject 20261121-1 --stage prod\n" in message["message"]
+    assert "Within 3 days" in message["message"]
 
 
 def test_a_report_counts() -> None:
     """For people in the message, for programs beside it."""
-    found = told()
+    message = reported()
 
-    assert found["outcome"] == "done"
-    assert (found["creates"], found["applied"], found["moved"]) == (1000, 1004, 1)
-    assert "1,004 applied, 1 moved meanwhile" in found["message"]
-    assert "error" not in found
+    assert message["outcome"] == "done"
+    assert (message["creates"], message["applied"], message["moved"]) == (1000, 1004, 1)
+    assert "1,004 applied, 1 moved meanwhile" in message["message"]
+    assert "error" not in message
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_answer_decides_the_outcome(answer: dict[str, bool], outcome: str) -
     """Of a plan that was stopped."""
     stopped = JUDGED | {"next": "ask", "outcome": "stopped", "stopped": "too many"}
 
-    assert told(judged=stopped, answer=answer)["outcome"] == outcome
+    assert reported(judged=stopped, answer=answer)["outcome"] == outcome
 
 
 @pytest.mark.parametrize(
@@ -80,38 +80,38 @@ def test_a_failure_is_told_by_name_and_sentence(
     error: dict[str, str], failed: str | None, name: str, cause: str
 ) -> None:
     """Never by a name of Step Functions' own, which a machine may not fail by."""
-    found = told(failed, error=error)
+    message = reported(failed, error=error)
 
-    assert (found["outcome"], found["error"], found["cause"]) == ("failed", name, cause)
-    assert found["subject"] == "tidings prod: sync of main failed"
+    assert (message["outcome"], message["error"], message["cause"]) == ("failed", name, cause)
+    assert message["subject"] == "tidings prod: sync of main failed"
 
 
 def test_a_failure_before_anything_is_known_is_told_as_well() -> None:
     """The request itself was wrong."""
     error = {"Error": "InvalidSync", "Cause": "dump: is missing"}
 
-    found = report(WHO, {"request": {}, "error": error}, None)
+    message = report(WHO, {"request": {}, "error": error}, None)
 
-    assert found["subject"] == "tidings prod: sync failed"
-    assert "Dump: is missing." in found["message"]
+    assert message["subject"] == "tidings prod: sync failed"
+    assert "Dump: is missing." in message["message"]
 
 
 def test_long_causes_and_subjects_are_cut() -> None:
     """SNS takes a hundred characters for a subject; stacks help nobody."""
     error = {"Error": "KeyError", "Cause": "x" * 10_000}
 
-    found = told(error=error, sync=SYNC | {"feed": "f" * 200})
+    message = reported(error=error, sync=SYNC | {"feed": "f" * 200})
 
-    assert len(found["subject"]) < 100
-    assert len(found["cause"]) == limits.SYNC_CAUSE_CHARS
+    assert len(message["subject"]) < 100
+    assert len(message["cause"]) == limits.SYNC_CAUSE_CHARS
 
 
 def test_parts_that_were_refused_are_counted() -> None:
     """The first one is named, with what to do."""
     refused = {"key": "plans/1/1-insert/part-0.gz", "error": "PlanTooOld", "parts": 3}
 
-    found = told(judged=JUDGED | {"refused": refused})
+    message = reported(judged=JUDGED | {"refused": refused})
 
-    assert found["error"] == "PlanTooOld"
-    assert "3 parts of the plan" in found["cause"] and refused["key"] in found["cause"]
-    assert "Sync again." in found["cause"]
+    assert message["error"] == "PlanTooOld"
+    assert "3 parts of the plan" in message["cause"] and refused["key"] in message["cause"]
+    assert "Sync again." in message["cause"]

@@ -118,11 +118,11 @@ def test_an_upload_is_a_dump_or_a_part_of_one(key: str, dump: str | None) -> Non
 
 def test_groups_are_applied_one_after_the_other() -> None:
     """Inserts before deletes; what has no correction has no group."""
-    found = judged("plans/1/", SUMMARY, dry_run=False)
+    following = judged("plans/1/", SUMMARY, dry_run=False)
 
-    assert found["next"] == workflow.APPLY
-    assert found["groups"] == ["plans/1/1-insert/part-", "plans/1/3-delete/part-"]
-    assert found["through"] == 7
+    assert following["next"] == workflow.APPLY
+    assert following["groups"] == ["plans/1/1-insert/part-", "plans/1/3-delete/part-"]
+    assert following["through"] == 7
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_what_follows_a_plan(
     changes: dict[str, Any], dry_run: bool, following: str, outcome: str
 ) -> None:
     """Only what may be approved is asked for, and never for a dry run."""
-    found = judged("plans/1/", SUMMARY | changes, dry_run=dry_run)
+    decided = judged("plans/1/", SUMMARY | changes, dry_run=dry_run)
 
-    assert (found["next"], found["outcome"]) == (following, outcome)
+    assert (decided["next"], decided["outcome"]) == (following, outcome)
 
 
 def test_a_job_that_leaves_no_plan_failed() -> None:
@@ -169,11 +169,11 @@ def test_nothing_follows_a_part_that_was_refused() -> None:
     part = {"applied": 2, "moved": 0, "done": 0}
     refused = {**part, "refused": {"key": "k", "error": "PlanTooOld"}}
 
-    found = total(judged("plans/1/", SUMMARY, dry_run=False), [part, refused, refused])
+    following = total(judged("plans/1/", SUMMARY, dry_run=False), [part, refused, refused])
 
-    assert found["groups"] == []
-    assert found["refused"] == {"key": "k", "error": "PlanTooOld", "parts": 2}
-    assert found["applied"]["applied"] == 6
+    assert following["groups"] == []
+    assert following["refused"] == {"key": "k", "error": "PlanTooOld", "parts": 2}
+    assert following["applied"]["applied"] == 6
 
 
 def test_an_export_takes_the_place_of_the_scan() -> None:
@@ -181,9 +181,9 @@ def test_an_export_takes_the_place_of_the_scan() -> None:
     sync = workflow.checked(read({"dump": DUMP}), "1", "syncs", TABLES)
     arn = "arn:aws:dynamodb:eu-west-1:1:table/state/export/0123-abc"
 
-    found = workflow.exported(sync, "1", "syncs", arn, 42)["arguments"]
+    arguments = workflow.exported(sync, "1", "syncs", arn, 42)["arguments"]
 
-    assert found[-6:] == [
+    assert arguments[-6:] == [
         "--state",
         "scan",
         "--state",

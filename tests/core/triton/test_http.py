@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,18 +15,18 @@ from tests.core.scene import FEED, FEEDS, NOW, Scene, op
 
 
 def feeds(scene: Scene) -> ChangeFeeds:
-    return ChangeFeeds(scene.profiles, scene.registry, scene.state, scene.guard, FEEDS)
+    return ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
 
 
-def told(scene: Scene, kind: str = "") -> list[str]:
+def listed(scene: Scene, kind: str = "") -> list[str]:
     """Every page, one after the other."""
-    found: list[str] = []
+    objects: list[str] = []
     after: str | None = ""
     while after is not None:
         page = feeds(scene).objects(FEED, kind, after, None)
-        found += page.objects
+        objects += page.objects
         after = page.after
-    return found
+    return objects
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
@@ -43,13 +42,12 @@ def test_every_object_is_told_once(
         op(f"{number}", type=kind) for kind in types for number in range(40)
     ]
     scene.post(*operations)
-    scene.post(op("3", "delete", type="vm"), op("new", type="vm"))
-    scene.project()
-    assert len(told(scene)) == len(set(told(scene))) == 160
-    assert len(told(scene, "vm")) == 40
-    assert len(told(scene, "vm/x")) == 40
-    assert all('"type":"vm"' in each for each in told(scene, "vm"))
-    assert told(scene, "other") == []
+    scene.projected(op("3", "delete", type="vm"), op("new", type="vm"))
+    assert len(listed(scene)) == len(set(listed(scene))) == 160
+    assert len(listed(scene, "vm")) == 40
+    assert len(listed(scene, "vm/x")) == 40
+    assert all('"type":"vm"' in each for each in listed(scene, "vm"))
+    assert listed(scene, "other") == []
 
 
 @pytest.mark.parametrize("after", ["x", "64/a", "-1/a", "1", "٣/a", "1000/"])
@@ -62,26 +60,23 @@ def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
 def test_one_object_is_told_by_its_id(scene: Scene) -> None:
     """The latest of it; none where it never was, or is no more. An id alone could be any type's."""
     scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))
-    scene.post(op("b", type="vm", data=2))
-    scene.project()
-    asked = feeds(scene)
-    assert [
-        asked.one(FEED, "v/m", "a/1", None).after,
-        len(asked.objects(FEED, "", "", None).objects),
-    ] == [None, 2]
-    assert '"data":2' in asked.one(FEED, "vm", "b", None).objects[0]
-    assert asked.one(FEED, "vm", "gone", None).objects == []
-    assert asked.one(FEED, "v", "m/a/1", None).objects == []
+    scene.projected(op("b", type="vm", data=2))
+    changefeeds = feeds(scene)
+    assert changefeeds.one(FEED, "v/m", "a/1", None).after is None
+    assert len(changefeeds.objects(FEED, "", "", None).objects) == 2
+    assert '"data":2' in changefeeds.one(FEED, "vm", "b", None).objects[0]
+    assert changefeeds.one(FEED, "vm", "gone", None).objects == []
+    assert changefeeds.one(FEED, "v", "m/a/1", None).objects == []
     with pytest.raises(InvalidFilter, match="type"):
-        asked.one(FEED, "", "b", None)
+        changefeeds.one(FEED, "", "b", None)
     with pytest.raises(UnknownFeed):
-        asked.one("none", "vm", "b", None)
+        changefeeds.one("none", "vm", "b", None)
 
 
 def test_who_listens_and_what_there_is_takes_the_read_password(scene: Scene) -> None:
     """The resources do not; an unknown feed is unknown first."""
     stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
-    scene.profiles.save(FEED, replace(scene.profiles.profile(FEED), read_passwords=(stored,)))
+    scene.configure(read_passwords=(stored,))
     with pytest.raises(WrongPassword):
         feeds(scene).stats(FEED, None)
     with pytest.raises(WrongPassword):

@@ -34,8 +34,8 @@ def item(**more: Any) -> dict[str, Any]:
 def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
     """With whatever it carries, and the time at which its page was committed."""
     written = line_of(item(**more, published="no"), VM, now_ms=NOW)
-    found = json.loads(told(written, concerned(written, VM), NOW + 1))
-    assert found == item(**more, published=str(NOW + 1))
+    received = json.loads(told(written, concerned(written, VM), NOW + 1))
+    assert received == item(**more, published=str(NOW + 1))
 
 
 @pytest.mark.parametrize(

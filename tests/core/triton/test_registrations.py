@@ -60,6 +60,6 @@ def test_a_text_that_is_too_long_is_not_read() -> None:
 def test_a_service_is_shown_as_it_was_said(service: object) -> None:
     """It is not validated; only people read it."""
     text = json.dumps({"instance": "", "service": service, "changeKind": KIND})
-    found = parse(text, Listener(V1, "main"), VM).listener
-    shown = Registered("c", found.instance, found.service, Kind("vm", ("nic",))).document()
+    listener = parse(text, Listener(V1, "main"), VM).listener
+    shown = Registered("c", listener.instance, listener.service, Kind("vm", ("nic",))).document()
     assert shown == {"instance": "", "service": service, "changeKind": KIND}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,60 +34,67 @@ PAGES = st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4).map(
 )
 
 
-def filed(watches: Sequence[Subscription]) -> MemorySubscriptions:
-    """The index with *watches* in it."""
-    index = MemorySubscriptions()
-    for watch in watches:
-        index.add(FEED, watch)
-    return index
+class Filed(MemorySubscriptions):
+    """The index with *watches* in it, and what is read of it."""
+
+    def __init__(self, watches: Sequence[Subscription] = ()) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+        self.reads_of_all = 0
+        for watch in watches:
+            self.add(FEED, watch)
+
+    def plan(self, pages: Sequence[Page], lefts: Mapping[int, Left] | None = None) -> fanout.Plan:
+        return fanout.plan(pages, fanout.Index.of(self._find, self._all), lefts)
+
+    def _find(self, key: str) -> Sequence[Subscription]:
+        self.keys.append(key)
+        return self.find(FEED, key)
+
+    def _all(self) -> Sequence[Subscription]:
+        self.reads_of_all += 1
+        return self.all(FEED)
 
 
-def lookup(watches: MemorySubscriptions) -> fanout.Index:
-    return fanout.Index.of(partial(watches.find, FEED), partial(watches.all, FEED))
-
-
-def sent(plan: fanout.Plan) -> dict[str, list[str]]:
-    """The event ids each connection gets, from its messages."""
+def sent(plan: fanout.Plan) -> dict[str, list[dict[str, Any]]]:
+    """The events each connection gets, from its messages."""
     return {
-        connection_id: [item["id"] for text in batch for item in json.loads(text)["events"]]
+        connection_id: [event for text in batch for event in json.loads(text)["events"]]
         for ids, batch in plan.messages()
         for connection_id in ids
     }
 
 
-def told(plan: fanout.Plan) -> dict[str, list[str]]:
+def ids(plan: fanout.Plan) -> dict[str, list[str]]:
+    return {name: [event["id"] for event in events] for name, events in sent(plan).items()}
+
+
+def named(plan: fanout.Plan) -> dict[str, list[str]]:
     """Name and object of each event a connection gets."""
     return {
-        connection_id: [
-            f"{item['event']} {item['data']['id']}"
-            for text in batch
-            for item in json.loads(text)["events"]
-        ]
-        for ids, batch in plan.messages()
-        for connection_id in ids
+        name: [f"{event['event']} {event['data']['id']}" for event in events]
+        for name, events in sent(plan).items()
     }
 
 
 def brute_force(pages: Sequence[Page], watches: Sequence[Subscription]) -> dict[str, list[str]]:
     """Every operation against every subscription."""
-    found: dict[str, list[str]] = {}
+    expected: dict[str, list[str]] = {}
     for each in pages:
         for slot, kept in enumerate(each.lines):
             for watch in watches:
                 if watch.since < each.number and watch.filter.matches(parse_line(kept)):
-                    ids = found.setdefault(watch.connection_id, [])
-                    ids.append(f"{each.id_prefix}{slot:06x}")
-    return found
+                    event_id = f"{each.id_prefix}{slot:06x}"
+                    expected.setdefault(watch.connection_id, []).append(event_id)
+    return expected
 
 
 @given(PAGES, WATCHES)
 def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Subscription]) -> None:
     """Each subscription gets what it matches, once, in log order, and nothing it has already."""
-    index = filed(watches)
+    plan = Filed(watches).plan(pages)
 
-    plan = fanout.plan(pages, lookup(index))
-
-    assert sent(plan) == brute_force(pages, watches)
+    assert ids(plan) == brute_force(pages, watches)
     assert {name: plan.watches[name] for name in plan.wanted} == {
         watch.connection_id: watch for watch in watches if watch.connection_id in plan.wanted
     }
@@ -97,26 +103,20 @@ def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Sub
 @given(PAGES, WATCHES)
 def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Subscription]) -> None:
     """Read at once they are filed here as the store files them; nothing else is found."""
-    index = filed(watches)
     lefts = {each.number: {slot: ("a", "c") for slot in range(4)} for each in pages}
 
-    found = fanout.plan(pages, fanout.Index.of_few(index.all(FEED)), lefts)
+    plan = fanout.plan(pages, fanout.Index.of_few(watches), lefts)
 
-    assert told(found) == told(fanout.plan(pages, lookup(index), lefts))
+    assert named(plan) == named(Filed(watches).plan(pages, lefts))
 
 
 @given(PAGES, WATCHES)
 def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Subscription]) -> None:
     """So a batch costs what is different in it."""
-    index, asked = filed(watches), Counter[str]()
+    index = Filed(watches)
+    index.plan(pages)
 
-    def find(key: str) -> Sequence[Subscription]:
-        asked[key] += 1
-        return index.find(FEED, key)
-
-    fanout.plan(pages, fanout.Index.of(find, tuple))
-
-    assert set(asked.values()) <= {1}
+    assert len(index.keys) == len(set(index.keys))
 
 
 @given(PAGES, WATCHES)
@@ -124,30 +124,19 @@ def test_many_keys_are_not_looked_up_one_by_one(
     pages: list[Page], watches: list[Subscription]
 ) -> None:
     """Beyond the bound everybody is read, once, and the plan stays the same."""
-    index, asked, read = filed(watches), Counter[str](), Counter[str]()
-
-    def find(key: str) -> Sequence[Subscription]:
-        asked[key] += 1
-        return index.find(FEED, key)
-
-    def everybody() -> Sequence[Subscription]:
-        read["all"] += 1
-        return index.all(FEED)
-
+    index = Filed(watches)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "LOOK_UPS_MAX", 2)
-        found = fanout.plan(pages, fanout.Index.of(find, everybody))
+        plan = index.plan(pages)
 
-    assert sent(found) == sent(fanout.plan(pages, lookup(index)))
-    assert asked.total() <= 2 and read["all"] <= 1
+    assert ids(plan) == brute_force(pages, watches)
+    assert len(index.keys) <= 2 and index.reads_of_all <= 1
 
 
 @given(PAGES, WATCHES)
 def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Subscription]) -> None:
     """And connections that want the same get the same messages, built once."""
-    index = filed(watches)
-
-    plan = fanout.plan(pages, lookup(index))
+    plan = Filed(watches).plan(pages)
 
     wanted = {at for indexes in plan.wanted.values() for at in indexes}
     assert wanted == set(range(len(plan.events)))
@@ -157,33 +146,27 @@ def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Subs
 def test_the_cursor_is_behind_all_pages() -> None:
     """Of those without a match, too: nothing of them is missing."""
     pages = [page(1, line("a")), page(2, line("b")), page(3)]
-    index = filed([Subscription("c", EVERYTHING, 0)])
+    plan = Filed([Subscription("c", EVERYTHING, 0)]).plan(pages)
 
-    plan = fanout.plan(pages, lookup(index))
-
-    ((ids, messages),) = plan.messages()
-    assert ids == ["c"]
+    ((names, messages),) = plan.messages()
+    assert names == ["c"]
     assert json.loads(messages[-1])["cursor"] == plan.cursor == pages[-1].end.encode()
 
 
 def test_nobody_is_asked_for_a_filler() -> None:
     """It holds nothing."""
-    index = fanout.Index.of(lambda key: 1 / 0, lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+    index = Filed()
 
-    assert fanout.plan([page(1)], index, {}).wanted == {}
+    assert index.plan([page(1)], {}).wanted == {}
+    assert (index.keys, index.reads_of_all) == ([], 0)
 
 
 def test_what_is_filed_for_everything_is_asked_for_every_operation() -> None:
     """The key of those who want all."""
-    asked: list[str] = []
+    index = Filed()
+    index.plan([page(1, line("x", type="t", parents=["p", "p"]))])
 
-    def find(key: str) -> Sequence[Subscription]:
-        asked.append(key)
-        return ()
-
-    fanout.plan([page(1, line("x", type="t", parents=["p", "p"]))], fanout.Index.of(find, tuple))
-
-    assert asked == [ALL_KEY, "t/t", "p/p"]
+    assert index.keys == [ALL_KEY, "t/t", "p/p"]
 
 
 LEFTS = st.dictionaries(
@@ -219,23 +202,16 @@ def test_leaves_are_what_brute_force_finds(
                 if name and watch.since < each.number:
                     expected.setdefault(watch.connection_id, []).append(f"{name} {operation.id}")
 
-    assert told(fanout.plan(pages, lookup(filed(watches)), lefts)) == expected
+    assert named(Filed(watches).plan(pages, lefts)) == expected
 
 
 def test_everybody_is_looked_at_only_where_a_page_is_unknown() -> None:
     """Else a leave costs what an operation costs: a look-up of each parent it took away."""
     pages = [page(1, line("a"), line("b"))]
-    asked: list[str] = []
+    index = Filed()
 
-    def find(key: str) -> Sequence[Subscription]:
-        asked.append(key)
-        return ()
+    index.plan(pages, {1: {1: ("q",)}})
+    assert (index.keys, index.reads_of_all) == ([ALL_KEY, "t/video", "p/q"], 0)
 
-    everybody: list[int] = []
-    index = fanout.Index.of(find, lambda: everybody.append(1) or ())  # type: ignore[func-returns-value]
-
-    fanout.plan(pages, index, {1: {1: ("q",)}})
-    assert (asked, everybody) == ([ALL_KEY, "t/video", "p/q"], [])
-
-    fanout.plan(pages, index, {})
-    assert everybody == [1]
+    index.plan(pages, {})
+    assert index.reads_of_all == 1

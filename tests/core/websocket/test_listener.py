@@ -32,8 +32,7 @@ def vm(name: str = "x1", *subs: str) -> dict[str, object]:
 
 @pytest.fixture
 def declared(scene: Scene) -> Scene:
-    standing = scene.profiles.profile(FEED)
-    assert scene.profiles.save(FEED, replace(standing, resources=(VM,), max_age_s=3600))
+    scene.configure(resources=(VM,), max_age_s=3600)
     return scene
 
 
@@ -48,16 +47,13 @@ def items(scene: Scene, name: str = "c") -> list[str]:
 
 def test_it_starts_where_the_state_stands(declared: Scene) -> None:
     """What a bootstrap from the state cannot hold yet comes as an item: nothing is lost."""
-    declared.post(vm("projected"))
-    declared.project()
+    declared.projected(vm("projected"))
     declared.push()
-    declared.post(vm("not projected"))
-    declared.push()
+    declared.pushed(vm("not projected"))
     listen(declared)
     declared.push()
     assert items(declared) == ["not projected"]
-    declared.post(vm("later"))
-    declared.push()
+    declared.pushed(vm("later"))
     assert items(declared) == ["not projected", "later"]
 
 
@@ -89,8 +85,7 @@ def test_an_answer_that_is_not_taken_ends_it(declared: Scene, away: str) -> None
     getattr(declared.sockets, away).add("c")
     listen(declared)
     declared.sockets.busy.clear()
-    declared.post(vm())
-    declared.push()
+    declared.pushed(vm())
     assert declared.sockets.sent["c"] == []
     assert declared.connections.get("c") is None
     assert declared.registry.registered(FEED) == []
@@ -103,8 +98,7 @@ def test_the_earlier_of_an_instance_is_cut(declared: Scene) -> None:
     declared.push()
     listen(declared, "second")
     declared.push()
-    declared.post(vm())
-    declared.push()
+    declared.pushed(vm())
     assert declared.sockets.closed == ["first"]
     assert declared.connections.get("first") is None
     assert (items(declared, "first"), items(declared, "second")) == ([], ["x1"])
@@ -114,8 +108,7 @@ def test_the_earlier_of_an_instance_is_cut(declared: Scene) -> None:
 def test_a_password_is_asked_for(declared: Scene) -> None:
     """In the payload; a wrong one ends the connection with the reason."""
     stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
-    standing = declared.profiles.profile(FEED)
-    declared.profiles.save(FEED, replace(standing, read_passwords=(stored,)))
+    declared.configure(read_passwords=(stored,))
     declared.connections.open(Connection("c", NOW, listener=Listener(1, FEED)))
     declared.say("c", **REGISTRATION)
     assert declared.sockets.sent["c"][0].startswith("password: must be the read password")
@@ -131,13 +124,11 @@ def test_other_clients_are_as_they_were(declared: Scene) -> None:
     declared.connect("own")
     declared.say("own", action="subscribe")
     declared.push()
-    declared.post(vm("x1", "nic", "alias"), op("y"))
-    declared.push()
+    declared.pushed(vm("x1", "nic", "alias"), op("y"))
     assert declared.events("own") == ["x1", "y"]
     assert items(declared) == ["x1"]
     declared.now_ms += limits.TELL_EVERY_MS
-    declared.post(op("z"))
-    declared.push()
+    declared.pushed(op("z"))
     assert items(declared) == ["x1"]
 
 
@@ -146,8 +137,7 @@ def test_F31_what_is_older_than_max_age_goes(declared: Scene) -> None:
     for name in ("old", "undelivered", "young"):
         if name == "young":
             declared.now_ms += 3600 * 1000 + 1
-        declared.post(vm(name))
-        declared.project()
+        declared.projected(vm(name))
         if name == "old":
             declared.push()
     assert declared.trimmer.run(FEED) == 2  # as far as the push follower is

@@ -42,7 +42,7 @@ def test_subscribe_alone() -> None:
 
 def test_subscribe_in_full() -> None:
     """Each field means what the protocol says; others are ignored."""
-    found = parse(
+    message = parse(
         action="subscribe",
         feed="other",
         types=["video", ""],
@@ -51,7 +51,7 @@ def test_subscribe_in_full() -> None:
     )
 
     wanted = Filter(frozenset({"video"}), frozenset({"user/u1"}))
-    assert found == Message(Act.SUBSCRIBE, "other", wanted, "0", cursors.Since(0))
+    assert message == Message(Act.SUBSCRIBE, "other", wanted, "0", cursors.Since(0))
 
 
 def test_null_filters_are_none_and_empty_ones_match_nothing() -> None:
@@ -106,7 +106,8 @@ def test_what_is_refused(message: dict[str, Any], error: type[Rejected], text: s
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ping", "null", "[]", '"ping"', "{", '{"action":NaN}', "[" * 30_000, "\ud800"]
+    "text",
+    ["", "ping", "null", "[]", '"ping"', "{", '{"action":NaN}', "[" * 30_000, "\ud800", '"\\"'],
 )
 def test_what_is_no_message(text: str) -> None:
     """Not JSON, or not an object."""
@@ -147,9 +148,9 @@ def test_any_text_is_a_message_or_rejected(text: str) -> None:
 
 def test_a_password_is_read_and_never_shown() -> None:
     """Not by the value itself, and not by an error about anything around it."""
-    found = parse(action="subscribe", password="a secret")
-    assert found.password == "a secret"
-    assert "a secret" not in repr(found)
+    message = parse(action="subscribe", password="a secret")
+    assert message.password == "a secret"
+    assert "a secret" not in repr(message)
     assert parse(action="subscribe").password is None
     for text in ('{"password":"a secret"', '["a secret"]', '{"password":["a secret"]}'):
         with pytest.raises(Rejected) as refused:

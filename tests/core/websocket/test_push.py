@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tidings.core import limits
 from tidings.core.errors import FellOff
-from tidings.core.followers.follower import PUSH
 from tidings.core.model import cursors
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.feed import Profile
@@ -37,10 +36,16 @@ def joining(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: i
     return Change(name, True, wanted, since, token="t")
 
 
+def join(scene: Scene, **fields: Any) -> None:
+    """A connection joins, and the follower takes it up or not."""
+    scene.inbox.post(FEED, joining(scene, **fields))
+    scene.push()
+
+
 def cursor(scene: Scene, name: str) -> int:
     """The page of the last cursor the client was sent."""
-    found = [message["cursor"] for message in scene.heard(name) if "cursor" in message]
-    place = cursors.parse(found[-1])
+    sent = [message["cursor"] for message in scene.heard(name) if "cursor" in message]
+    place = cursors.parse(sent[-1])
     assert isinstance(place, cursors.Place)
     return place.page
 
@@ -49,37 +54,34 @@ def test_a_live_connection_gets_what_it_wants(scene: Scene) -> None:
     """In log order, with the cursor behind all that was looked at."""
     live(scene, wanted=VIDEOS)
     scene.post(op("a"), op("u", type="user"), op("b"))
-    scene.post(op("v", type="user"))
-    scene.push()
+    scene.pushed(op("v", type="user"))
 
     assert scene.events("c") == ["a", "b"]
     assert cursor(scene, "c") == 2
 
 
-def asked(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reads_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the index of subscriptions is asked from now on."""
-    found: list[str] = []
+    reads: list[str] = []
 
     def watched(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
         def asking(*given: Any) -> Any:
-            found.append(name)
+            reads.append(name)
             return ask(*given)
 
         return asking
 
     for name in ("find", "few"):
         monkeypatch.setattr(scene.watches, name, watched(name, getattr(scene.watches, name)))
-    return found
+    return reads
 
 
 def test_few_subscriptions_are_read_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many names a turn holds: nothing is looked up for a feed that nobody follows."""
-    reads = asked(scene, monkeypatch)
-    scene.post(*(op(f"x{number}", parents=[f"user/{number}"]) for number in range(50)))
-    scene.push()
+    reads = reads_of(scene, monkeypatch)
+    scene.pushed(*(op(f"x{number}", parents=[f"user/{number}"]) for number in range(50)))
     live(scene, wanted=VIDEOS)
-    scene.post(op("a"))
-    scene.push()
+    scene.pushed(op("a"))
 
     assert reads == ["few", "few"]
     assert scene.events("c") == ["a"]
@@ -92,56 +94,28 @@ def test_a_crowded_feed_is_looked_up_and_asked_again_later(
     monkeypatch.setattr(limits, "FEW_WATCHES", 1)
     live(scene, "c", wanted=VIDEOS)
     live(scene, "d", wanted=VIDEOS)
-    reads = asked(scene, monkeypatch)
-    found = []
+    reads = reads_of(scene, monkeypatch)
+    looks = []
     for passed_ms in (0, limits.CROWDED_MS - 1, 1):
         scene.now_ms += passed_ms
-        scene.post(op(f"a{passed_ms}"))
-        scene.push()
-        found.append(reads.count("few"))
+        scene.pushed(op(f"a{passed_ms}"))
+        looks.append(reads.count("few"))
 
-    assert found == [1, 1, 2]
+    assert looks == [1, 1, 2]
     assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.CROWDED_MS - 1}", "a1"]
-
-
-def test_what_it_has_already_is_not_sent(scene: Scene) -> None:
-    """A watch begins behind its page."""
-    live(scene, since=1)
-    scene.post(op("a"))
-    scene.post(op("b"))
-    scene.push()
-
-    assert scene.events("c") == ["b"]
 
 
 def test_a_joining_connection_gets_what_lies_between(scene: Scene) -> None:
     """From the log, what its replay did not see and we have sent to others; then it is live."""
-    for name in "abc":
-        scene.post(op(name))
+    scene.post_each(*"abc")
     scene.push()
-    scene.inbox.post(FEED, joining(scene, since=1))
-
-    scene.push()
+    join(scene, since=1)
 
     assert scene.events("c") == ["b", "c"]
     assert scene.connection("c").state is State.LIVE
     assert scene.inbox.list(FEED) == []
-    scene.post(op("d"))
-    scene.push()
+    scene.pushed(op("d"))
     assert scene.events("c") == ["b", "c", "d"]
-
-
-def test_a_joining_connection_ahead_of_us_gets_nothing_twice(scene: Scene) -> None:
-    """Its replay came further than our checkpoint."""
-    scene.post(op("a"))
-    scene.post(op("b"))
-    scene.inbox.post(FEED, joining(scene, since=2))
-    scene.push()
-    assert scene.events("c") == []
-
-    scene.post(op("d"))
-    scene.push()
-    assert scene.events("c") == ["d"]
 
 
 @pytest.mark.parametrize("reads", [2, 3])
@@ -151,11 +125,9 @@ def test_who_joins_far_behind_is_cut(
     """A turn has no time for more reads: the client resumes from the last cursor it got."""
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1)
     monkeypatch.setattr(limits, "JOIN_READS_MAX", reads)
-    for name in "abc":
-        scene.post(op(name))
+    scene.post_each(*"abc")
     scene.push()
-    scene.inbox.post(FEED, joining(scene))
-    scene.push()
+    join(scene)
 
     assert scene.events("c") == list("abc")[:reads]
     assert cursor(scene, "c") == reads
@@ -167,10 +139,8 @@ def test_who_joins_far_behind_is_cut(
 def test_the_missed_pages_are_filtered_too(scene: Scene) -> None:
     """And the cursor moves over what did not match."""
     scene.post(op("a"), op("u", type="user"))
-    scene.post(op("v", type="user"))
-    scene.push()
-    scene.inbox.post(FEED, joining(scene, wanted=VIDEOS))
-    scene.push()
+    scene.pushed(op("v", type="user"))
+    join(scene, wanted=VIDEOS)
 
     assert scene.events("c") == ["a"]
     assert cursor(scene, "c") == 2
@@ -192,8 +162,7 @@ def test_a_change_that_came_too_late_joins_nobody(scene: Scene, state: State) ->
 
 def test_a_late_change_does_not_join_with_an_old_filter(scene: Scene) -> None:
     """It left and subscribed anew meanwhile: what the connection says counts."""
-    for name in "abc":
-        scene.post(op(name))
+    scene.post_each(*"abc")
     scene.push()
     joining(scene, wanted=VIDEOS, since=2)
     scene.inbox.post(FEED, Change("c", True, Filter(types=frozenset({"user"})), 0, "old"))
@@ -217,8 +186,7 @@ def test_a_late_change_does_not_end_a_new_subscription(scene: Scene) -> None:
     """The sweep asked for it before the connection was let go; it is live again since."""
     live(scene)
     scene.inbox.post(FEED, Change("c", False, EVERYTHING, 0, "old"))
-    scene.post(op("a"))
-    scene.push()
+    scene.pushed(op("a"))
 
     assert scene.events("c") == ["a"]
     assert scene.connection("c").state is State.LIVE
@@ -230,8 +198,7 @@ def test_leaving(scene: Scene) -> None:
     left = scene.connection("c").changed(state=State.LEAVING)
     assert scene.connections.update(scene.connection("c"), left)
     scene.inbox.post(FEED, Change("c", False, EVERYTHING, 0, "t"))
-    scene.post(op("a"))
-    scene.push()
+    scene.pushed(op("a"))
 
     assert scene.heard("c") == [{"reply": "unsubscribed"}]
     assert scene.watches.all(FEED) == []
@@ -269,49 +236,19 @@ def test_it_leaves_while_it_is_taken_up() -> None:
             return super().send(connection_id, frame)
 
     scene = Scene(sockets=Leaving())
-    scene.post(op("a"))
-    scene.push()
-    scene.inbox.post(FEED, joining(scene))
-    scene.push()
+    scene.pushed(op("a"))
+    join(scene)
 
     assert scene.connection("c").state is State.LEAVING
     assert scene.watches.all(FEED) == []
 
 
-def test_who_is_gone_costs_one_message(scene: Scene) -> None:
-    """It is forgotten with its watch; the others are served."""
-    live(scene, "gone")
-    live(scene, "here")
-    scene.sockets.gone.add("gone")
-    scene.post(op("a"))
-    scene.push()
-
-    assert scene.events("here") == ["a"]
-    assert [watch.connection_id for watch in scene.watches.all(FEED)] == ["here"]
-    assert scene.connections.get("gone") is None
-
-
-def test_who_does_not_read_is_cut(scene: Scene) -> None:
-    """Never skipped: it comes back and resumes from its cursor."""
-    live(scene)
-    scene.sockets.busy.add("c")
-    scene.post(op("a"))
-    scene.push()
-
-    assert scene.sockets.closed == ["c"]
-    assert scene.watches.all(FEED) == [] and scene.connections.get("c") is None
-
-
 def test_who_waited_too_long_is_cut(scene: Scene) -> None:
     """What it misses has left the log: it comes back and starts from its cursor."""
-    scene.post(op("a"))
-    scene.post(op("b"))
+    scene.post_each("a", "b")
     scene.push()
-    scene.log.raise_floor(FEED, 3)
-    scene.log._feeds[FEED].pages.clear()
-    scene.log._feeds[FEED].numbers.clear()
-    scene.inbox.post(FEED, joining(scene))
-    scene.push()
+    trimmed(scene, 3)
+    join(scene)
 
     assert scene.sockets.closed == ["c"]
     assert scene.watches.all(FEED) == []
@@ -320,28 +257,20 @@ def test_who_waited_too_long_is_cut(scene: Scene) -> None:
 def test_idle_connections_hear_the_cursor_now_and_then(scene: Scene) -> None:
     """So that a rare filter never falls out of the log; but not with each page."""
     live(scene, wanted=Filter(types=frozenset({"rare"})))
-    scene.post(op("a"))
-    scene.push()
-    told = len(scene.heard("c"))
-    assert told == 1 and cursor(scene, "c") == 1
-
+    scene.pushed(op("a"))
     for _ in range(3):
-        scene.post(op("a"))
-        scene.push()
-    assert len(scene.heard("c")) == told
+        scene.pushed(op("a"))
+    assert len(scene.heard("c")) == 1 and cursor(scene, "c") == 1
 
     scene.now_ms += limits.TELL_EVERY_MS
-    scene.post(op("a"))
-    scene.push()
-    assert scene.heard("c")[told:] == [{"events": [], "cursor": scene.heard("c")[-1]["cursor"]}]
-    assert cursor(scene, "c") == 5
+    page = scene.pushed(op("a"))
+    assert scene.heard("c")[1:] == [{"events": [], "cursor": page.end.encode()}]
 
 
 def test_nobody_is_told_a_cursor_before_its_own(scene: Scene) -> None:
     """A subscription that begins behind these pages has a better one."""
     live(scene, since=7)
-    scene.post(op("a"))
-    scene.push()
+    scene.pushed(op("a"))
 
     assert scene.heard("c") == []
 
@@ -349,8 +278,7 @@ def test_nobody_is_told_a_cursor_before_its_own(scene: Scene) -> None:
 def test_many_operations_travel_together(scene: Scene) -> None:
     """In few messages, each within the bound; only the last one has the cursor."""
     live(scene)
-    scene.post(*(op(f"x{number}", data="x" * 1000) for number in range(500)))
-    scene.push()
+    scene.pushed(*(op(f"x{number}", data="x" * 1000) for number in range(500)))
 
     assert scene.events("c") == [f"x{number}" for number in range(500)]
     messages = scene.sockets.sent["c"]
@@ -359,20 +287,13 @@ def test_many_operations_travel_together(scene: Scene) -> None:
     assert ["cursor" in json.loads(message) for message in messages] == [False] * 4 + [True]
 
 
-def test_its_name(scene: Scene) -> None:
-    """Under which it has its lease and is woken."""
-    assert scene.pusher.name == PUSH == "push"
-
-
 def test_O32_refs_for_live_connections_and_joining_ones(scene: Scene) -> None:
     """What is pushed and what was missed before; the template of the moment it is sent."""
-    scene.post(op("a"))
-    scene.push()
+    scene.pushed(op("a"))
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
     scene.inbox.post(FEED, joining(scene, "j"))
     live(scene)
-    scene.post(op("b"))
-    scene.push()
+    scene.pushed(op("b"))
 
     assert refs(scene, "j") == ["/videos/a", "/videos/b"]
     assert refs(scene, "c") == ["/videos/b"]
@@ -397,8 +318,7 @@ def test_who_is_connected_to_a_chained_feed_that_lost_pages_comes_back(scene: Sc
     assert sorted(scene.sockets.closed) == ["c", "listener"]
     assert scene.sockets.sent["c"] == []
     live(scene, "d", since=4)
-    scene.post(op("z"))
-    scene.push()
+    scene.pushed(op("z"))
     assert scene.events("d") == ["z"]
 
 
@@ -411,3 +331,64 @@ def test_where_producers_post_a_push_that_lost_pages_stands_still(scene: Scene) 
     with pytest.raises(FellOff):
         scene.push()
     assert scene.sockets.closed == []
+
+
+def test_many_joins_are_taken_up_turn_by_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one run, and each hears what was posted meanwhile once."""
+    monkeypatch.setattr(limits, "CHANGES_MAX", 2)
+    scene.post(op("a"))
+    for at in range(5):
+        scene.inbox.post(FEED, joining(scene, f"c{at}"))
+    scene.push()
+
+    assert scene.inbox.list(FEED) == []
+    for at in range(5):
+        assert scene.events(f"c{at}") == ["a"]
+        assert scene.connection(f"c{at}").state is State.LIVE
+
+
+def test_a_turn_takes_up_no_more_than_it_has_time_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that some are left."""
+    monkeypatch.setattr(limits, "CHANGES_MAX", 2)
+    for at in range(3):
+        scene.inbox.post(FEED, joining(scene, f"c{at}"))
+
+    assert scene.pusher.prepare(FEED, 0)
+    assert len(scene.inbox.list(FEED)) == 1
+    assert not scene.pusher.prepare(FEED, 0)
+
+
+def test_a_turn_sends_no_more_than_it_has_time_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer pages then, one at least; a run brings all of them, in order."""
+    monkeypatch.setattr(limits, "DELIVERIES_MAX", 2)
+    for name in ("c", "d"):
+        live(scene, name, EVERYTHING)
+    scene.post_each(*"abcd")
+    pages = scene.reader.read(FEED, 0).pages
+
+    assert scene.pusher.handle(FEED, pages) == 1
+    scene.pusher.handle(FEED, pages[1:2])
+    assert scene.events("c") == scene.events("d") == ["a", "b"]
+    scene.push()
+    assert scene.events("c")[2:] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("trouble", ["gone", "busy", "unknown", "refused"])
+def test_one_clients_trouble_is_not_that_of_others(scene: Scene, trouble: str) -> None:
+    """Its connection is cut, with its subscription; the others hear everything in order."""
+    for name in ("a", "b", "c"):
+        live(scene, name)
+    getattr(scene.sockets, trouble).add("b")
+
+    for name in ("1", "2"):
+        scene.pushed(op(name))
+
+    assert scene.events("a") == scene.events("c") == ["1", "2"]
+    assert scene.connections.get("b") is None
+    assert [each.connection_id for each in scene.watches.all(FEED)] == ["a", "c"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,12 +23,24 @@ from tests.fakes import MemorySockets
 class Calling(MemorySockets):
     """Calls *then* after each message it has taken."""
 
-    def then(self, connection_id: str) -> None: ...
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Callable[[str], object] = lambda connection_id: None
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         outcome = super().send(connection_id, frame)
         self.then(connection_id)
         return outcome
+
+
+@pytest.fixture
+def sockets() -> Calling:
+    return Calling()
+
+
+@pytest.fixture
+def scene(sockets: Calling) -> Scene:
+    return Scene(sockets=sockets)
 
 
 def resumed(scene: Scene, cursor: str = START.encode(), **filters: object) -> str:
@@ -40,8 +53,7 @@ def resumed(scene: Scene, cursor: str = START.encode(), **filters: object) -> st
 
 def test_to_the_frontier_and_over(scene: Scene) -> None:
     """Everything behind the cursor, then it waits for the push follower."""
-    scene.post(op("a"))
-    scene.post(op("b"))
+    scene.post_each("a", "b")
     resumed(scene)
     scene.replayer.run("c")
 
@@ -104,21 +116,6 @@ def data(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [event for event in message["events"] if "data" in event]
 
 
-def test_a_full_copy(scene: Scene) -> None:
-    """reset, the rows, live; then the operations that come."""
-    scene.post(op("a", "insert"), op("b", "insert"))
-    scene.project()
-    resumed(scene, "0")
-    scene.replayer.run("c")
-    scene.push()
-    scene.post(op("d"))
-    scene.push()
-
-    found = scene.events("c")
-    assert found[0] == "reset" and sorted(found[1:3]) == ["a", "b"]
-    assert found[3:] == ["live", "d"]
-
-
 def test_filters_hold_and_the_cursor_moves(scene: Scene) -> None:
     """Over what did not match, too."""
     scene.post(op("a"), op("u", type="user"))
@@ -156,10 +153,8 @@ def test_one_replay_at_a_time(scene: Scene) -> None:
     assert scene.events("c") == ["a"]
 
 
-def test_a_zombie_stops_at_its_first_save() -> None:
+def test_a_zombie_stops_at_its_first_save(scene: Scene, sockets: Calling) -> None:
     """Another replay signed meanwhile: nothing of the zombie is saved, it hands nobody over."""
-    sockets = Calling()
-    scene = Scene(sockets=sockets)
     scene.post(op("a"))
     resumed(scene)
 
@@ -167,7 +162,7 @@ def test_a_zombie_stops_at_its_first_save() -> None:
         standing = scene.connection(connection_id)
         scene.connections.update(standing, standing.changed(runner="thief"))
 
-    sockets.then = robbed  # type: ignore[method-assign]
+    sockets.then = robbed
     scene.replayer.run("c")
 
     assert scene.connection("c").runner == "thief"
@@ -175,19 +170,16 @@ def test_a_zombie_stops_at_its_first_save() -> None:
     assert scene.inbox.list(FEED) == []
 
 
-def test_out_of_time_it_goes_on_in_the_next_run() -> None:
+def test_out_of_time_it_goes_on_in_the_next_run(scene: Scene, sockets: Calling) -> None:
     """The next one is rung at once and begins where this one stopped."""
-    sockets = Calling()
-    scene = Scene(sockets=sockets)
-    for name in "ab":
-        scene.post(op(name))
+    scene.post_each("a", "b")
     scene.project()
     resumed(scene, "0")
 
     def slow(connection_id: str) -> None:
         scene.now_ms += limits.REPLAY_RUN_MS
 
-    sockets.then = slow  # type: ignore[method-assign]
+    sockets.then = slow
     for run in range(2, 10):
         scene.replayer.run("c")
         if scene.connection("c").state is State.JOINING:
@@ -199,19 +191,16 @@ def test_out_of_time_it_goes_on_in_the_next_run() -> None:
     assert sorted(scene.events("c")[1:-1]) == ["a", "b"]
 
 
-def test_a_client_that_leaves_is_let_go() -> None:
+def test_a_client_that_leaves_is_let_go(scene: Scene, sockets: Calling) -> None:
     """At the next step, with its confirmation; nothing follows it."""
-    sockets = Calling()
-    scene = Scene(sockets=sockets)
-    scene.post(op("a"))
-    scene.project()
+    scene.projected(op("a"))
     resumed(scene, "0")
 
     def leave(connection_id: str) -> None:
         if len(scene.sockets.sent[connection_id]) == 1:
             scene.say(connection_id, action="unsubscribe")
 
-    sockets.then = leave  # type: ignore[method-assign]
+    sockets.then = leave
     scene.replayer.run("c")
 
     assert scene.heard("c")[-1] == {"reply": "unsubscribed"}
@@ -273,17 +262,10 @@ def test_whom_it_serves(scene: Scene, state: State, progress: str, ours: bool) -
 def test_O32_refs_in_a_replay(scene: Scene) -> None:
     """On rows and on operations; `reset` and `live` have no data at all."""
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
-    scene.post(op("a", "insert"))
-    scene.project()
+    scene.projected(op("a", "insert"))
     scene.post(op("b", "insert"))
-    scene.connect()
-    scene.say("c", action="subscribe", **{"from": "0"})
-    scene.replayer.run("c")
+    scene.resume("0")
 
     events = [event for message in scene.heard("c") for event in message.get("events", [])]
-    assert [event.get("data", {}).get("ref") for event in events] == [
-        None,
-        "/videos/a",
-        "/videos/b",
-        None,
-    ]
+    refs = [event.get("data", {}).get("ref") for event in events]
+    assert refs == [None, "/videos/a", "/videos/b", None]

@@ -151,9 +151,9 @@ def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -
 
     def clients() -> int:
         scene.sweeper.run(FEEDS)
-        found = scene.tallies.totals(FEED, now_ms=scene.now_ms).clients
+        counted = scene.tallies.totals(FEED, now_ms=scene.now_ms).clients
         scene.now_ms += limits.SWEEP_EVERY_MS
-        return found
+        return counted
 
     assert [clients() for _ in range(SWEEPS)] == [50, 100, 150, 200, EVERYBODY]
     for connection in everybody()[-30:]:

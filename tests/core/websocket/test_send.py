@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Outcome
@@ -50,34 +51,32 @@ def test_who_stays_busy_is_cut(scene: Scene) -> None:
 
     assert not scene.delivery.send("c", ["1", "2"])
 
-    assert scene.sockets.closed == ["c"]
-    assert scene.connections.get("c") is None
-    assert scene.waits == [50, 100, 200]
-    assert scene.counted == {"ConnectionsClosed": 1}
+    assert scene.sockets.closed == ["c"] and scene.connections.get("c") is None
+    assert (scene.waits, scene.counted) == ([50, 100, 200], {"ConnectionsClosed": 1})
 
 
-def test_what_may_have_arrived_is_not_repeated(scene: Scene) -> None:
-    """Its client is cut at once: the message may land behind whatever would follow it."""
-    scene.connect("c")
-    scene.sockets.unknown.add("c")
-
-    assert not scene.delivery.send("c", ["1", "2"])
-
-    assert scene.sockets.late == [("c", "1")]
-    assert scene.sockets.closed == ["c"] and scene.waits == []
-    assert scene.connections.get("c") is None
-    assert scene.counted == {"SendsUnknown": 1, "ConnectionsClosed": 1}
-
-
-def test_who_refuses_for_good_is_cut_and_counted(scene: Scene) -> None:
-    """It is no error, so nobody else waits for it."""
-    scene.connect("c")
-    scene.sockets.refused.add("c")
+@pytest.mark.parametrize(
+    ("trouble", "counted"),
+    [
+        ("unknown", {"SendsUnknown": 1, "ConnectionsClosed": 1}),
+        ("refused", {"SendsRefused": 1, "ConnectionsClosed": 1}),
+        ("gone", {"ConnectionsGone": 1}),
+    ],
+)
+def test_who_cannot_be_tried_again_is_forgotten(
+    scene: Scene, trouble: str, counted: dict[str, int]
+) -> None:
+    """It alone and at once, and closed if it is there: nothing may land behind its message."""
+    for name in ("c", "other"):
+        scene.connect(name)
+    getattr(scene.sockets, trouble).add("c")
 
     assert not scene.delivery.send("c", ["1", "2"])
 
-    assert scene.sockets.closed == ["c"] and scene.waits == []
-    assert scene.counted == {"SendsRefused": 1, "ConnectionsClosed": 1}
+    assert scene.connections.get("c") is None and scene.connections.get("other")
+    assert scene.sockets.closed == ([] if trouble == "gone" else ["c"])
+    assert scene.sockets.late == ([("c", "1")] if trouble == "unknown" else [])
+    assert (scene.waits, scene.counted) == ([], counted)
 
 
 def test_who_cannot_be_closed_is_forgotten_all_the_same() -> None:
@@ -93,20 +92,6 @@ def test_who_cannot_be_closed_is_forgotten_all_the_same() -> None:
 
     assert scene.waits == [50, 100, 200, 400]
     assert scene.connections.get("c") is None
-
-
-def test_who_is_gone_is_forgotten_and_nobody_else(scene: Scene) -> None:
-    """Exactly that connection, without an attempt to close it."""
-    for name in ("gone", "here"):
-        scene.connect(name)
-    scene.sockets.gone.add("gone")
-
-    assert not scene.delivery.send("gone", ["1", "2"])
-
-    assert scene.connections.get("gone") is None
-    assert scene.connections.get("here") is not None
-    assert scene.sockets.closed == [] and scene.waits == []
-    assert scene.counted == {"ConnectionsGone": 1}
 
 
 def test_cutting_closes_first() -> None:

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from tidings.core.errors import OutOfTurn
+from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import TRANSITIONS, Act, Event, State, after
 
 STEPS: list[Act | Event] = [*Act, *Event]
@@ -44,13 +45,8 @@ def test_the_whole_table() -> None:
     assert table == drawn
 
 
-def test_every_state_can_be_reached_and_left() -> None:
-    """No dead end: from each state a client can come back to open."""
-    for start in State:
-        seen, todo = {start}, [start]
-        while todo:
-            for then in TRANSITIONS[todo.pop()].values():
-                if then not in seen:
-                    seen.add(then)
-                    todo.append(then)
-        assert seen == set(State)
+def test_each_change_of_a_connection_is_the_next_version() -> None:
+    """It leaves the rest as it was."""
+    new = Connection("c", 5, feed="main", since=3).changed(state=State.LIVE).changed(since=4)
+
+    assert new == Connection("c", 5, State.LIVE, feed="main", since=4, version=2)

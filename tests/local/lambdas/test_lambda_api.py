@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -15,154 +15,126 @@ from tidings.local.gateway.internal_apis import InternalApis
 from tidings.local.lambdas.lambda_api import ASYNC_BYTES_MAX, LambdaApi
 from tidings.local.lambdas.runtime_api import Answer, failure
 
-Client = Any
 PREFIX = "tidings-local-"
 
 
-def run(
-    scenario: Callable[[Client], None], answers: list[Answer], *, expected_calls: int
-) -> list[tuple[str, bytes]]:
-    """Run *scenario* in a thread; *answers* are given in turn, the last one again and again."""
-    calls: list[tuple[str, bytes]] = []
-    enough = asyncio.Event()
+class Api:
+    """The API with one function, `f`: it gives *answers* in turn, the last one again and again."""
 
-    async def invoke(name: str, payload: bytes) -> Answer:
-        calls.append((name, payload))
-        if len(calls) == expected_calls:
-            enough.set()
-        return answers[min(len(calls), len(answers)) - 1]
+    def __init__(self) -> None:
+        self.answers = [Answer(b"{}")]
+        self.calls: list[tuple[str, bytes]] = []
+        self._lambda = LambdaApi(["f"], self._answer, retry_after_s=(0.01, 0.01))
+        self._internal = InternalApis()
+        self._internal.serve(self._lambda.handle)
 
-    async def whole() -> None:
-        api = LambdaApi(["f"], invoke, retry_after_s=(0.01, 0.01))
-        apis = InternalApis()
-        apis.serve(api.handle)
-        await apis.start()
-        await asyncio.to_thread(scenario, _client(apis.url, apis.token))
-        if expected_calls:
-            await asyncio.wait_for(enough.wait(), 5)
-        await asyncio.wait_for(api.idle(), 5)
-        await api.stop()
-        await apis.stop()
+    async def _answer(self, name: str, payload: bytes) -> Answer:
+        self.calls.append((name, payload))
+        return self.answers[min(len(self.calls), len(self.answers)) - 1]
 
-    asyncio.run(whole())
-    return calls
+    async def start(self) -> None:
+        await self._internal.start()
+        self.client = self.client_with(self._internal.token)
 
-
-def _client(url: str, token: str) -> Client:
-    return boto3.client(
-        "lambda",
-        endpoint_url=url,
-        region_name="us-east-1",
-        aws_access_key_id="x",
-        aws_secret_access_key="x",
-        aws_session_token=token,
-        config=Config(retries={"max_attempts": 0}, proxies={}),
-    )
-
-
-def test_request_response_returns_the_payload() -> None:
-    """The handler's answer comes back, without an error header."""
-
-    def scenario(client: Client) -> None:
-        response = client.invoke(FunctionName=PREFIX + "f", Payload=b'{"a":1}')
-
-        assert json.load(response["Payload"]) == {"b": 2}
-        assert response["StatusCode"] == 200
-        assert "FunctionError" not in response
-
-    calls = run(scenario, [Answer(b'{"b":2}')], expected_calls=1)
-
-    assert calls == [("f", b'{"a":1}')]
-
-
-def test_request_response_tells_a_function_error() -> None:
-    """A failure is an answer with status 200 and the error header."""
-
-    def scenario(client: Client) -> None:
-        response = client.invoke(FunctionName=PREFIX + "f")
-
-        assert response["FunctionError"] == "Unhandled"
-        assert json.load(response["Payload"])["errorType"] == "X"
-
-    calls = run(scenario, [failure("X", "y")], expected_calls=1)
-
-    assert len(calls) == 1
-
-
-def test_event_is_queued() -> None:
-    """The caller gets 202 and the function runs once."""
-
-    def scenario(client: Client) -> None:
-        response = client.invoke(
-            FunctionName=PREFIX + "f", InvocationType="Event", Payload=io.BytesIO(b'{"ring":"x"}')
+    def client_with(self, token: str) -> Any:
+        return boto3.client(
+            "lambda",
+            endpoint_url=self._internal.url,
+            region_name="us-east-1",
+            aws_access_key_id="x",
+            aws_secret_access_key="x",
+            aws_session_token=token,
+            config=Config(retries={"max_attempts": 0}, proxies={}),
         )
 
-        assert response["StatusCode"] == 202
+    async def invoke(self, name: str = PREFIX + "f", **options: Any) -> Any:
+        """The answer, once nothing is queued any more."""
+        answer = await asyncio.to_thread(self.client.invoke, FunctionName=name, **options)
+        await self._lambda.idle()
+        return answer
 
-    calls = run(scenario, [Answer(b"null")], expected_calls=1)
+    async def stop(self) -> None:
+        await self._lambda.stop()
+        await self._internal.stop()
 
-    assert calls == [("f", b'{"ring":"x"}')]
+
+@pytest.fixture
+def api(runner: asyncio.Runner) -> Iterator[Api]:
+    made = Api()
+    runner.run(made.start())
+    yield made
+    runner.run(made.stop())
 
 
-@pytest.mark.parametrize(("failures", "calls_expected"), [(1, 2), (2, 3), (9, 3)])
-def test_event_is_tried_three_times_at_most(failures: int, calls_expected: int) -> None:
+async def test_request_response_returns_the_payload(api: Api) -> None:
+    """The handler's answer comes back, without an error header."""
+    api.answers = [Answer(b'{"b":2}')]
+    response = await api.invoke(Payload=b'{"a":1}')
+
+    assert json.load(response["Payload"]) == {"b": 2}
+    assert response["StatusCode"] == 200
+    assert "FunctionError" not in response
+    assert api.calls == [("f", b'{"a":1}')]
+
+
+async def test_request_response_tells_a_function_error(api: Api) -> None:
+    """A failure is an answer with status 200 and the error header."""
+    api.answers = [failure("X", "y")]
+    response = await api.invoke()
+
+    assert response["FunctionError"] == "Unhandled"
+    assert json.load(response["Payload"])["errorType"] == "X"
+    assert len(api.calls) == 1
+
+
+async def test_event_is_queued(api: Api) -> None:
+    """The caller gets 202 and the function runs once."""
+    response = await api.invoke(InvocationType="Event", Payload=io.BytesIO(b'{"ring":"x"}'))
+
+    assert response["StatusCode"] == 202
+    assert api.calls == [("f", b'{"ring":"x"}')]
+
+
+@pytest.mark.parametrize(("failures", "calls"), [(1, 2), (2, 3), (9, 3)])
+async def test_event_is_tried_three_times_at_most(api: Api, failures: int, calls: int) -> None:
     """An asynchronous invocation that fails is tried twice more, then dropped."""
+    api.answers = [failure("X", "y")] * failures + [Answer(b"null")]
+    await api.invoke(InvocationType="Event")
 
-    def scenario(client: Client) -> None:
-        client.invoke(FunctionName=PREFIX + "f", InvocationType="Event")
-
-    answers = [failure("X", "y")] * failures + [Answer(b"null")]
-    calls = run(scenario, answers, expected_calls=calls_expected)
-
-    assert len(calls) == calls_expected
+    assert len(api.calls) == calls
 
 
-def test_an_arn_names_a_function_too() -> None:
+async def test_an_arn_names_a_function_too(api: Api) -> None:
     """A function is found by its ARN."""
+    await api.invoke(f"arn:aws:lambda:us-east-1:000000000000:function:{PREFIX}f")
 
-    def scenario(client: Client) -> None:
-        client.invoke(FunctionName=f"arn:aws:lambda:us-east-1:000000000000:function:{PREFIX}f")
-
-    calls = run(scenario, [Answer(b"{}")], expected_calls=1)
-
-    assert calls == [("f", b"{}")]
+    assert api.calls == [("f", b"{}")]
 
 
-def test_an_unknown_function_is_told() -> None:
+async def test_an_unknown_function_is_told(api: Api) -> None:
     """boto3 raises what it raises on AWS."""
+    with pytest.raises(api.client.exceptions.ResourceNotFoundException):
+        await api.invoke(PREFIX + "nobody")
 
-    def scenario(client: Client) -> None:
-        with pytest.raises(client.exceptions.ResourceNotFoundException):
-            client.invoke(FunctionName=PREFIX + "nobody")
-
-    assert run(scenario, [Answer(b"{}")], expected_calls=0) == []
+    assert api.calls == []
 
 
-def test_a_queued_payload_is_bounded() -> None:
+async def test_a_queued_payload_is_bounded(api: Api) -> None:
     """One megabyte is what Lambda queues."""
+    with pytest.raises(api.client.exceptions.RequestTooLargeException):
+        await api.invoke(InvocationType="Event", Payload=b" " * (ASYNC_BYTES_MAX + 1))
 
-    def scenario(client: Client) -> None:
-        with pytest.raises(client.exceptions.RequestTooLargeException):
-            client.invoke(
-                FunctionName=PREFIX + "f",
-                InvocationType="Event",
-                Payload=b" " * (ASYNC_BYTES_MAX + 1),
-            )
-
-    assert run(scenario, [Answer(b"{}")], expected_calls=0) == []
+    assert api.calls == []
 
 
 @pytest.mark.parametrize("token", ["", "made up"])
-def test_who_has_not_the_token_calls_nothing(token: str) -> None:
+async def test_who_has_not_the_token_calls_nothing(api: Api, token: str) -> None:
     """Every program on the machine reaches the port."""
+    api.client = api.client_with(token)
+    with pytest.raises(ClientError, match="UnrecognizedClientException"):
+        await api.invoke(Payload=b"{}")
 
-    def scenario(client: Client) -> None:
-        stranger = _client(client.meta.endpoint_url, token)
-
-        with pytest.raises(ClientError, match="UnrecognizedClientException"):
-            stranger.invoke(FunctionName=PREFIX + "f", Payload=b"{}")
-
-    assert run(scenario, [Answer(b"{}")], expected_calls=0) == []
+    assert api.calls == []
 
 
 def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:

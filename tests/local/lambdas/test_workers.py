@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,28 +48,33 @@ def handle(event, context):
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
 
 
-def run(
-    scenario: Callable[[Pool], Awaitable[None]],
-    folder: Path,
-    *,
-    workers_max: int = 1,
-    timeout_s: float = 5,
-    **environment: str,
-) -> None:
-    (folder / "handler.py").write_text(HANDLER)
-    environment |= {"PATH": os.defpath, "AWS_LAMBDA_FUNCTION_NAME": "f"}
-    environment |= {"PYTHONPATH": str(folder)}
-    program = Program("f", folder, timeout_s, environment, ARN)
+@pytest.fixture
+def options() -> dict[str, Any]:
+    """What is unlike other pools."""
+    return {}
 
-    async def whole() -> None:
-        with tempfile.TemporaryFile() as log:
-            pool = Pool(program, log, workers_max=workers_max)
-            try:
-                await asyncio.wait_for(scenario(pool), 20)
-            finally:
-                await pool.stop()
 
-    asyncio.run(whole())
+def having(**options: Any) -> pytest.MarkDecorator:
+    """For a test that needs a pool with *options*."""
+    return pytest.mark.parametrize("options", [options], ids=[",".join(options)])
+
+
+@pytest.fixture
+def pool(runner: asyncio.Runner, tmp_path: Path, options: dict[str, Any]) -> Iterator[Pool]:
+    """Of one worker, unless *options* say otherwise; it is stopped after the test."""
+    (tmp_path / "handler.py").write_text(HANDLER)
+    settings: dict[str, Any] = {"workers_max": 1, "timeout_s": 5.0, "BROKEN": ""} | options
+    environment = {
+        "PATH": os.defpath,
+        "PYTHONPATH": str(tmp_path),
+        "AWS_LAMBDA_FUNCTION_NAME": "f",
+        "BROKEN": settings["BROKEN"],
+    }
+    program = Program("f", tmp_path, settings["timeout_s"], environment, ARN)
+    with tempfile.TemporaryFile() as log:
+        made = Pool(program, log, workers_max=settings["workers_max"])
+        yield made
+        runner.run(made.stop())
 
 
 async def call(pool: Pool, **event: object) -> tuple[Answer, Any]:
@@ -85,192 +90,143 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_a_handler_gets_the_context_that_lambda_gives_it(tmp_path: Path) -> None:
+async def test_a_handler_gets_the_context_that_lambda_gives_it(pool: Pool) -> None:
     """The deadline, the ARN, the request id and the trace id come from the Runtime API."""
+    answer, value = await call(pool)
 
-    async def scenario(pool: Pool) -> None:
-        answer, value = await call(pool)
-
-        assert answer.error is None
-        assert 4000 < value["left_ms"] <= 5000
-        assert value["arn"] == ARN
-        assert value["name"] == "f"
-        assert len(value["id"]) == 36
-        assert value["trace"].startswith("Root=1-")
-
-    run(scenario, tmp_path)
+    assert answer.error is None
+    assert 4000 < value["left_ms"] <= 5000
+    assert value["arn"] == ARN
+    assert value["name"] == "f"
+    assert len(value["id"]) == 36
+    assert value["trace"].startswith("Root=1-")
 
 
-def test_a_warm_worker_is_used_again(tmp_path: Path) -> None:
+async def test_a_warm_worker_is_used_again(pool: Pool) -> None:
     """Invocations after each other run in one process."""
+    pids = {(await call(pool))[1]["pid"] for _ in range(3)}
 
-    async def scenario(pool: Pool) -> None:
-        pids = {(await call(pool))[1]["pid"] for _ in range(3)}
-
-        assert len(pids) == 1
-
-    run(scenario, tmp_path)
+    assert len(pids) == 1
 
 
-def test_invocations_at_once_use_as_many_workers_as_the_bound_allows(tmp_path: Path) -> None:
+@having(workers_max=2)
+async def test_invocations_at_once_use_as_many_workers_as_the_bound_allows(pool: Pool) -> None:
     """Two workers serve five invocations; the others wait and none is lost."""
+    calls = [call(pool, do="sleep", seconds=0.05) for _ in range(5)]
+    pids = {value["pid"] for _, value in await asyncio.gather(*calls)}
 
-    async def scenario(pool: Pool) -> None:
-        calls = [call(pool, do="sleep", seconds=0.05) for _ in range(5)]
-        pids = {value["pid"] for _, value in await asyncio.gather(*calls)}
-
-        assert len(pids) == 2
-
-    run(scenario, tmp_path, workers_max=2)
+    assert len(pids) == 2
 
 
-def test_an_exception_is_answered_with_lambdas_error_document(tmp_path: Path) -> None:
+async def test_an_exception_is_answered_with_lambdas_error_document(pool: Pool) -> None:
     """The type, the message and the stack trace name what the handler raised; it stays warm."""
+    _, before = await call(pool)
+    answer, error = await call(pool, do="raise")
+    _, after = await call(pool)
 
-    async def scenario(pool: Pool) -> None:
-        _, before = await call(pool)
-        answer, error = await call(pool, do="raise")
-        _, after = await call(pool)
-
-        assert answer.error == "Unhandled"
-        assert error["errorType"] == "KeyError"
-        assert error["errorMessage"] == "'as told'"
-        assert "handler.py" in error["stackTrace"][0]
-        assert before["pid"] == after["pid"]
-
-    run(scenario, tmp_path)
+    assert answer.error == "Unhandled"
+    assert error["errorType"] == "KeyError"
+    assert error["errorMessage"] == "'as told'"
+    assert "handler.py" in error["stackTrace"][0]
+    assert before["pid"] == after["pid"]
 
 
-def test_a_worker_over_its_time_limit_is_killed(tmp_path: Path) -> None:
+@having(timeout_s=0.5)
+async def test_a_worker_over_its_time_limit_is_killed(pool: Pool) -> None:
     """The invocation is answered with a time-out, the process is gone, the next one is new."""
+    _, before = await call(pool)
+    answer, error = await call(pool, do="sleep", seconds=60)
+    _, after = await call(pool)
 
-    async def scenario(pool: Pool) -> None:
-        _, before = await call(pool)
-        answer, error = await call(pool, do="sleep", seconds=60)
-        _, after = await call(pool)
-
-        assert answer.error == "Unhandled"
-        assert error["errorType"] == "Sandbox.Timedout"
-        assert error["errorMessage"].endswith("Task timed out after 0.50 seconds")
-        assert not alive(before["pid"])
-        assert after["pid"] != before["pid"]
-
-    run(scenario, tmp_path, timeout_s=0.5)
+    assert answer.error == "Unhandled"
+    assert error["errorType"] == "Sandbox.Timedout"
+    assert error["errorMessage"].endswith("Task timed out after 0.50 seconds")
+    assert not alive(before["pid"])
+    assert after["pid"] != before["pid"]
 
 
-def test_a_crashed_worker_is_replaced(tmp_path: Path) -> None:
+async def test_a_crashed_worker_is_replaced(pool: Pool) -> None:
     """A process that exits in the middle fails its invocation and no other."""
+    answer, error = await call(pool, do="exit")
+    healthy, _ = await call(pool)
 
-    async def scenario(pool: Pool) -> None:
-        answer, error = await call(pool, do="exit")
-        healthy, _ = await call(pool)
-
-        assert answer.error == "Unhandled"
-        assert error["errorType"] == "Runtime.ExitError"
-        assert error["errorMessage"].endswith("Runtime exited with exit status 3")
-        assert healthy.error is None
-
-    run(scenario, tmp_path)
+    assert answer.error == "Unhandled"
+    assert error["errorType"] == "Runtime.ExitError"
+    assert error["errorMessage"].endswith("Runtime exited with exit status 3")
+    assert healthy.error is None
 
 
-def test_a_worker_killed_while_idle_is_replaced(tmp_path: Path) -> None:
+async def test_a_worker_killed_while_idle_is_replaced(pool: Pool) -> None:
     """An invocation never goes to a process that has already ended."""
-
-    async def scenario(pool: Pool) -> None:
-        _, before = await call(pool)
-        os.kill(before["pid"], 9)
+    _, before = await call(pool)
+    os.kill(before["pid"], 9)
+    answer, after = await call(pool)
+    if answer.error is not None:  # the kill was noticed only while it was invoked
         answer, after = await call(pool)
-        if answer.error is not None:  # the kill was noticed only while it was invoked
-            answer, after = await call(pool)
 
-        assert answer.error is None
-        assert after["pid"] != before["pid"]
-
-    run(scenario, tmp_path)
+    assert answer.error is None
+    assert after["pid"] != before["pid"]
 
 
-def test_a_handler_that_cannot_be_imported_fails_each_invocation(tmp_path: Path) -> None:
+@having(BROKEN="1")
+async def test_a_handler_that_cannot_be_imported_fails_each_invocation(pool: Pool) -> None:
     """The answer is the error of the import."""
+    answer, error = await call(pool)
 
-    async def scenario(pool: Pool) -> None:
-        answer, error = await call(pool)
-
-        assert answer.error == "Unhandled"
-        assert error["errorType"] == "RuntimeError"
-        assert error["errorMessage"] == "cannot be imported"
-
-    run(scenario, tmp_path, BROKEN="1")
+    assert answer.error == "Unhandled"
+    assert error["errorType"] == "RuntimeError"
+    assert error["errorMessage"] == "cannot be imported"
 
 
-def test_stopping_leaves_no_process(tmp_path: Path) -> None:
+async def test_stopping_leaves_no_process(pool: Pool) -> None:
     """Every worker of a stopped pool has ended."""
-    pids = []
+    _, value = await call(pool)
+    await pool.stop()
 
-    async def scenario(pool: Pool) -> None:
-        pids.append((await call(pool))[1]["pid"])
-
-    run(scenario, tmp_path)
-
-    assert [alive(pid) for pid in pids] == [False]
+    assert not alive(value["pid"])
 
 
 @pytest.mark.parametrize("payload", [b"{", b""])
-def test_a_payload_that_is_not_json_fails_the_invocation_alone(
-    tmp_path: Path, payload: bytes
+async def test_a_payload_that_is_not_json_fails_the_invocation_alone(
+    pool: Pool, payload: bytes
 ) -> None:
     """The runtime client reports it and goes on."""
+    answer = await pool.invoke(payload)
+    healthy, _ = await call(pool)
 
-    async def scenario(pool: Pool) -> None:
-        answer = await pool.invoke(payload)
-        healthy, _ = await call(pool)
-
-        assert answer.error == "Unhandled"
-        assert healthy.error is None
-
-    run(scenario, tmp_path)
+    assert answer.error == "Unhandled"
+    assert healthy.error is None
 
 
-def test_an_answer_above_lambdas_limit_fails(tmp_path: Path) -> None:
+async def test_an_answer_above_lambdas_limit_fails(pool: Pool) -> None:
     """Six megabytes with their quotes fit, one byte more does not."""
-
-    async def scenario(pool: Pool) -> None:
-        fits = await pool.invoke(json.dumps({"do": "flood", "size": limit - 2}).encode())
-        answer, error = await call(pool, do="flood", size=limit - 1)
-
-        assert fits.error is None
-        assert answer.error == "Unhandled"
-        assert error["errorType"] == "Function.ResponseSizeTooLarge"
-
     limit = RESPONSE_BYTES_MAX
-    run(scenario, tmp_path)
+    fits = await pool.invoke(json.dumps({"do": "flood", "size": limit - 2}).encode())
+    answer, error = await call(pool, do="flood", size=limit - 1)
+
+    assert fits.error is None
+    assert answer.error == "Unhandled"
+    assert error["errorType"] == "Function.ResponseSizeTooLarge"
 
 
-def test_a_cancelled_invocation_ends_its_worker(tmp_path: Path) -> None:
+async def test_a_cancelled_invocation_ends_its_worker(pool: Pool, tmp_path: Path) -> None:
     """Its slot is free again and the next invocation has a process of its own."""
-
-    async def scenario(pool: Pool) -> None:
-        _, before = await call(pool)
-        running = asyncio.ensure_future(call(pool, do="mark", path=str(mark)))
-        while not mark.exists():
-            await asyncio.sleep(0.01)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        _, after = await call(pool)
-
-        assert not alive(before["pid"])
-        assert after["pid"] != before["pid"]
-
     mark = tmp_path / "mark"
-    run(scenario, tmp_path)
+    _, before = await call(pool)
+    running = asyncio.ensure_future(call(pool, do="mark", path=str(mark)))
+    while not mark.exists():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    _, after = await call(pool)
+
+    assert not alive(before["pid"])
+    assert after["pid"] != before["pid"]
 
 
 @pytest.mark.parametrize("path", ["invocation/next", "invocation/1/response", "init/error"])
-def test_who_has_not_its_password_hears_no_event(path: str, tmp_path: Path) -> None:
+async def test_who_has_not_its_password_hears_no_event(path: str, pool: Pool) -> None:
     """Every program on the machine reaches the Runtime API, and events hold passwords."""
+    _, found = await call(pool, do="steal", path=f"/2018-06-01/runtime/{path}")
 
-    async def scenario(pool: Pool) -> None:
-        _, found = await call(pool, do="steal", path=f"/2018-06-01/runtime/{path}")
-
-        assert found == {"status": 403}
-
-    run(scenario, tmp_path)
+    assert found == {"status": 403}

@@ -68,7 +68,6 @@ def logged(twin: Twin, operations: int) -> list[tuple[str, str, list[str]]]:
     return [(each["event"], each["id"], each["parents"]) for each in found]
 
 
-@pytest.mark.java
 def test_what_is_written_in_a_table_is_told_by_a_feed(twin: Twin, owner: Any) -> None:
     """Inserts, updates and deletes, in order, with parents from before a delete; a bad key waits
     in the outbox with the reason, and holds up nothing."""

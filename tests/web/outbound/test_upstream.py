@@ -39,8 +39,8 @@ def upstream() -> Iterator[Upstream]:
         yield server
 
 
-def read(upstream: Upstream, password: str = "", after: Place = START) -> Portion:
-    asking = HttpUpstream(lambda: password)
+def read(upstream: Upstream, asking: HttpUpstream | None = None, after: Place = START) -> Portion:
+    asking = asking or HttpUpstream(lambda: "")
     return asking.pages(upstream.url, after, ALL, size=1000, block_s=0)
 
 
@@ -85,16 +85,16 @@ def test_the_password_is_sent_and_asked_for_again_when_it_was_refused(upstream: 
     asking = HttpUpstream(lambda: known.pop(0))
     upstream.reply = Reply(tell(PAGES).encode())
     for _ in range(2):
-        asking.pages(upstream.url, START, ALL, size=9, block_s=0)
+        read(upstream, asking)
     assert known == ["old", "new"]
     upstream.reply = refused("wrong_password", 401)
     for _ in range(2):
         with pytest.raises(UpstreamRefused) as error:
-            asking.pages(upstream.url, START, ALL, size=9, block_s=0)
+            read(upstream, asking)
         assert "old" not in str(error.value)
     assert upstream.headers["authorization"].split()[1] == base64.b64encode(b":old").decode()
     with pytest.raises(UpstreamRefused):
-        asking.pages(upstream.url, START, ALL, size=9, block_s=0)
+        read(upstream, asking)
     assert upstream.headers["authorization"].split()[1] == base64.b64encode(b":new").decode()
 
 
