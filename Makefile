@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
+.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-all check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -60,8 +60,25 @@ twin: $(STAMP)  ## the functions of a stage on this machine, with a demo; it nee
 # with one worker, because its tests share a twin.
 WORKERS ?= 2
 
-test: $(STAMP)  ## every test, with short seeds
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+PYTEST = $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --lane
+
+test: $(STAMP)  ## what needs Python alone, in minutes
+	$(PYTEST) fast
+
+test-twin: $(STAMP)  ## what the functions of a stage show; it needs Java 17 and Maven
+	$(PYTEST) twin
+
+test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
+	$(PYTEST) spark
+
+test-deploy: $(STAMP)  ## templates, roles, releases, updates; it needs Node.js 20, Java 17 and Maven
+	$(PYTEST) deploy
+
+test-all:  ## every lane, one after another
+	$(MAKE) test
+	$(MAKE) test-twin
+	$(MAKE) test-spark
+	$(MAKE) test-deploy
 
 check: $(STAMP)  ## style, types and import contracts
 	$(BIN)/ruff check .

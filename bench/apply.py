@@ -35,17 +35,11 @@ class _Run:
 
 def _corrector(running: engine.Engine) -> Corrector:
     return Corrector(
-        running.log,
         running.state,
-        running.followers,
-        running.reader,
         Filler(running.reader, engine.PAGE_MS),
-        now_ms,
         sleep_ms,
         lambda: uuid.uuid4().hex,
-        _ignore,
         frozenset({_FEED}),
-        engine.PAGE_MS,
         running.tombstones,
     )
 

@@ -94,14 +94,14 @@ def measure(count: int = 1_000_000, batch: int = 10) -> Section:
         size = _fill(running, pages)
         written = units.counting(running.client)
         store = DynamoDBTags(running.client, tables.name_of("state"), sleep_ms)
-        indexer = Indexer(store, running.reader, now_ms, engine.PAGE_MS)
+        indexer = Indexer(store, running.reader, engine.PAGE_MS)
         while store.last(_FEED) != indexer.run(_FEED):
             pass
         index_units = sum(written.values()) / count
         used = units.counting(running.client, units.READS)
 
         def listed(query: Query) -> list[str]:
-            lister = Lister(running.reader, store, running.followers, now_ms)
+            lister = Lister(running.reader, store)
             return lister.list(_FEED, query).entries
 
         places = Query(since=number_of(1, 0)), Query(since=number_of(len(pages) // 2, 0))

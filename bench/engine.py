@@ -68,8 +68,7 @@ class Engine:
     @property
     def catch_up(self) -> CatchUp:
         kept = RemovedParentsReader(MemoryRemovedParents(), self.followers)
-        stores = self.reader, self.state, self.followers
-        return CatchUp(*stores, now_ms, self.tombstones, kept)
+        return CatchUp(self.reader, self.state, self.tombstones, kept)
 
     @property
     def projector(self) -> Projector:

@@ -24,14 +24,7 @@ _TARGET = 5_000
 def _follower(running: engine.Engine) -> Follower:
     filler = Filler(running.reader, engine.PAGE_MS)
     return Follower(
-        running.followers,
-        running.reader,
-        filler,
-        MemoryWaker(),
-        now_ms,
-        sleep_ms,
-        lambda: uuid.uuid4().hex,
-        _ignore,
+        running.followers, running.reader, filler, MemoryWaker(), sleep_ms, lambda: uuid.uuid4().hex
     )
 
 

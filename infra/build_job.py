@@ -41,7 +41,7 @@ def build(folder: Path = BUILD / "job") -> Path:
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with turns.turn(folder):
-        collect(contents, (_wheels(folder), *SOURCES))
+        collect(contents, (wheels(folder, requirements(), SERVICES), *SOURCES))
         turns.replace(archive, packed(contents))
     return archive
 
@@ -59,14 +59,17 @@ def requirements() -> list[str]:
     return locked.pinned(PACKAGES)
 
 
-def _wheels(folder: Path) -> Path:
-    wheels, stamp = folder / "wheels", folder / "wheels.txt"
-    wanted = "\n".join((*requirements(), *SERVICES)) + "\n"
-    if not (stamp.is_file() and stamp.read_text() == wanted and wheels.is_dir()):
-        install(wheels, requirements())
-        prune(wheels / "botocore" / "data", SERVICES)
-        stamp.write_text(wanted)
-    return wheels
+def wheels(
+    folder: Path, wanted: Sequence[str], services: Sequence[str], platform: Sequence[str] = ()
+) -> Path:
+    """Below *folder* those *wanted*, with botocore's descriptions of *services* alone."""
+    target, stamp = folder / "wheels", folder / "wheels.txt"
+    made_of = "\n".join((*wanted, *platform, *services)) + "\n"
+    if not (stamp.is_file() and stamp.read_text() == made_of and target.is_dir()):
+        install(target, wanted, platform)
+        prune(target / "botocore" / "data", services)
+        stamp.write_text(made_of)
+    return target
 
 
 def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
@@ -101,8 +104,14 @@ def packed(contents: Path) -> bytes:
     return packed.getvalue()
 
 
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """*entry* without its time and owner."""
     entry.mtime = entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
+    return entry
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry = without_owner(entry)
     entry.mode = 0o755 if entry.isdir() else 0o644
     return entry

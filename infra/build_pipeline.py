@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from infra import locked
-from infra.build_job import collect, install, packed, prune
+from infra.build_job import collect, packed, wheels
 from infra.paths import BUILD, LAYERS, ROOT
 
 PACKAGES = ("tidings[flow]", "boto3")
@@ -45,7 +45,8 @@ def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
         FileNotFoundError: there is no such file.
     """
     contents, archive = folder / name / "contents", folder / name / "environment.tgz"
-    collect(contents, (_wheels(folder), *SOURCES))
+    installed = wheels(folder, locked.pinned(packages()), SERVICES, PLATFORM)
+    collect(contents, (installed, *SOURCES))
     shutil.copyfile(file, contents / FILE)
     archive.write_bytes(packed(contents))
     return archive
@@ -68,14 +69,3 @@ def _needed(package: Requirement) -> list[Requirement]:
     there = [{**_THERE, "extra": extra} for extra in ("", *package.extras)]
     wanted = (Requirement(each) for each in distribution(package.name).requires or [])
     return [each for each in wanted if not each.marker or any(map(each.marker.evaluate, there))]
-
-
-def _wheels(folder: Path) -> Path:
-    wheels, stamp = folder / "wheels", folder / "wheels.txt"
-    wanted = locked.pinned(packages())
-    told = "\n".join((*wanted, *PLATFORM, *SERVICES)) + "\n"
-    if not (stamp.is_file() and stamp.read_text() == told and wheels.is_dir()):
-        install(wheels, wanted, PLATFORM)
-        prune(wheels / "botocore" / "data", SERVICES)
-        stamp.write_text(told)
-    return wheels

@@ -116,8 +116,7 @@ def _updated(account: Account, options: list[str]) -> int:
         stage_on_emulator.served(stage, outputs, account.aws, account.old.assembly) as addresses,
     ):
         drill.before(addresses)
-    _update(account, stack)
-    outputs = _outputs(account, stack)
+    outputs = _update(account, stack)
     with stage_on_emulator.served(stage, outputs, account.aws, account.new.assembly) as addresses:
         with _step("after the update"):
             _say(drill.after(addresses))
@@ -129,13 +128,13 @@ def _updated(account: Account, options: list[str]) -> int:
             return _conformance(addresses, options)
 
 
-def _update(account: Account, stack: str) -> None:
+def _update(account: Account, stack: str) -> cdk_cli.Outputs:
     before = remains.parts(account.aws, stack)
     with _step("change set: nothing that lasts is removed or replaced"):
         account.new.prepare(stack, CHANGE_SET)
         _check_change_set(account.aws, stack)
     with _step("cdk deploy over it"):
-        account.new.deploy(stack)
+        outputs = account.new.deploy(stack)
     with _step("what lasts is the same by its physical ids"):
         after = remains.parts(account.aws, stack)
         kept = {name: each for name, each in before.items() if each.kind in upgrade.LASTING}
@@ -144,30 +143,25 @@ def _update(account: Account, stack: str) -> None:
             raise upgrade.UpgradeFailed(f"another one now: {', '.join(other)}")
     with _step("cdk diff --fail: no difference"):
         account.new.same(stack)
+    return outputs
 
 
 def _check_change_set(aws: emulator.Emulator, stack: str) -> None:
     changes: list[Any] = []
-    asked = {"StackName": stack, "ChangeSetName": CHANGE_SET}
+    request = {"StackName": stack, "ChangeSetName": CHANGE_SET}
     cloudformation = aws.client("cloudformation")
     while True:
-        page = cloudformation.describe_change_set(**asked)
+        page = cloudformation.describe_change_set(**request)
         changes += page["Changes"]
         if "NextToken" not in page:
             break
-        asked["NextToken"] = page["NextToken"]
+        request["NextToken"] = page["NextToken"]
     cloudformation.delete_change_set(StackName=stack, ChangeSetName=CHANGE_SET)
     if not changes:
         raise upgrade.UpgradeFailed("the change set is empty: this is the last release")
     wrong = upgrade.replaced(changes)
     if wrong:
         raise upgrade.UpgradeFailed(f"an update would replace {', '.join(wrong)}")
-
-
-def _outputs(account: Account, stack: str) -> dict[str, str]:
-    described = account.aws.client("cloudformation").describe_stacks(StackName=stack)
-    outputs = described["Stacks"][0]["Outputs"]
-    return {each["OutputKey"]: each["OutputValue"] for each in outputs}
 
 
 def _destroyed(account: Account, stage: str) -> None:
@@ -194,11 +188,11 @@ def _conformance(addresses: stage_on_emulator.Addresses, options: list[str]) -> 
 
 
 @contextmanager
-def _step(said: str) -> Iterator[None]:
+def _step(done: str) -> Iterator[None]:
     """Tell what was done, once it is, with its seconds."""
     started = time.monotonic()
     yield
-    sys.stdout.write(f"{time.monotonic() - started:6.1f} s  {said}\n")
+    sys.stdout.write(f"{time.monotonic() - started:6.1f} s  {done}\n")
     sys.stdout.flush()
 
 

@@ -29,7 +29,7 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 
 def addresses(stage: Stage) -> str:
     """What its chained feeds copy, for commands that must not write to one."""
-    return json.dumps({feed: {"url": said["url"]} for feed, said in stage.sources.items()})
+    return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
 
 
 def chained(stage: Stage, coordinator: str) -> dict[str, str]:

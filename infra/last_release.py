@@ -22,6 +22,7 @@ from tidings.aws.config.stages import stack_name
 from tidings.core.version import VERSION as CODE_VERSION
 
 from infra import settings
+from infra.build_job import without_owner
 from infra.paths import ROOT
 
 KEPT = ROOT / "tests" / "deploy" / "release.tar.xz"
@@ -76,7 +77,7 @@ def keep(assembly: Path, into: Path = KEPT) -> None:
     ):
         _add(tar, VERSION, f"{CODE_VERSION}\n".encode())
         for path in _wanted(assembly):
-            tar.add(path, path.relative_to(assembly), recursive=False, filter=_plain)
+            tar.add(path, path.relative_to(assembly), recursive=False, filter=without_owner)
 
 
 def assets(assembly: Path) -> dict[str, str]:
@@ -117,12 +118,6 @@ def _add(tar: tarfile.TarFile, name: str, text: bytes) -> None:
     about = tarfile.TarInfo(name)
     about.size = len(text)
     tar.addfile(about, io.BytesIO(text))
-
-
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    entry.mtime = entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    return entry
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -68,11 +68,11 @@ def check(aws: Emulator, template: Mapping[str, Any], resources: Parts) -> str:
 
 def _counted(stores: Parts, there: set[str]) -> str:
     words = {TABLE: "tables", BUCKET: "buckets", LOGS: "log groups"}
-    said = []
+    counts = []
     for kind, word in words.items():
         all_of_kind = {name for name, each in stores.items() if each.kind == kind}
-        said.append(f"{len(all_of_kind & there)} of {len(all_of_kind)} {word}")
-    return ", ".join(said)
+        counts.append(f"{len(all_of_kind & there)} of {len(all_of_kind)} {word}")
+    return ", ".join(counts)
 
 
 def _there(aws: Emulator, kind: str) -> set[str]:

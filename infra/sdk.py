@@ -73,10 +73,10 @@ def compiler() -> str:
 
 def _path(program: str) -> str:
     """Of the Python behind *program*, if it runs and is of the version."""
-    asked = (
+    script = (
         f"import sys; print(sys.executable if '%d.%d' % sys.version_info[:2] == '{PYTHON}' else '')"
     )
-    done = subprocess.run([program, "-c", asked], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "-c", script], capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 

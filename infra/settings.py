@@ -95,8 +95,8 @@ class Stage:
     log_days: int
     requests_per_s: int
     burst: int
-    streams_max: int | None
-    lag_pages_max: int
+    streams_max: int | None = None
+    lag_pages_max: int = 1000
     syncs: tuple[SyncSchedule, ...] = ()
     producers: tuple[Producer, ...] = ()
     domain: Domain | None = None
@@ -128,8 +128,6 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
-        streams_max=None,
-        lag_pages_max=1000,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),
     Stage(
@@ -139,8 +137,6 @@ STAGES = (
         log_days=14,
         requests_per_s=500,
         burst=500,
-        streams_max=None,
-        lag_pages_max=1000,
         lake="cron(0 4 ? * SUN *)",  # tried here before anybody turns it on in prod
     ),
     Stage(
@@ -150,8 +146,6 @@ STAGES = (
         log_days=90,
         requests_per_s=2000,
         burst=1000,
-        streams_max=None,
-        lag_pages_max=1000,
         archive_cold_days=90,
     ),
 )

@@ -34,8 +34,8 @@ def run(base_url: str, stream_url: str, sockets_url: str) -> Iterator[str]:
         _check(reply.get("reply") == "subscribed", f"subscribe was answered with {reply}")
         event_id = _post(base_url, socket_subject)
         yield f"POST answered with the id {event_id}"
-        heard = _heard(socket.recv(WAIT_S))
-        _check(event_id in heard, f"the WebSocket sent {heard}, not {event_id}")
+        ids = _ids_in(socket.recv(WAIT_S))
+        _check(event_id in ids, f"the WebSocket sent {ids}, not {event_id}")
         yield "WebSocket sent the operation"
     later = _post(base_url, stream_subject)
     _check(
@@ -55,7 +55,7 @@ def _post(base_url: str, subject: str) -> str:
     return str(answer.json()["ids"][0])
 
 
-def _heard(message: str | bytes) -> list[str]:
+def _ids_in(message: str | bytes) -> list[str]:
     return [event["id"] for event in json.loads(message).get("events", [])]
 
 

@@ -20,7 +20,7 @@ from infra.environment import addresses, chained, variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import ArchiveBucket, SyncBucket
 from infra.parts.dashboard import FeedDashboard
-from infra.parts.function import StreamFunction, TidingsFunction
+from infra.parts.function import TidingsFunction
 from infra.parts.http_api import FeedHttpApi
 from infra.parts.lake import Lake
 from infra.parts.layers import Layers
@@ -88,9 +88,8 @@ class TidingsStack(cdk.Stack):
         }
 
     def _function(self, function: deployment.Function) -> TidingsFunction:
-        kind = StreamFunction if function.streams else TidingsFunction
         vendored = [self.layers.stream] if function.streams else []
-        made = kind(
+        made = TidingsFunction(
             self,
             _id(function.name),
             stage=self.stage,
@@ -179,18 +178,14 @@ class TidingsStack(cdk.Stack):
         for source in self.sources:
             self.alarms.watch_source(source)
         self.alarms.watch_schedules(self.clock)
-        self.alarms.watch_followers()
-        self.alarms.watch_consumers()
-        self.alarms.watch_archive()
-        if self.stage.sources:
-            self.alarms.watch_relays()
+        self.alarms.watch_feeds()
         self.alarms.watch_tables(self.tables)
         self.alarms.watch_apis(self.http, self.sockets)
-        self.alarms.watch_syncs(self.sync.arn)
+        self.alarms.watch_machine("Sync", self.sync.arn)
         if self.lake:
-            self.alarms.watch_lake(self.lake.arn)
+            self.alarms.watch_machine("Lake", self.lake.arn)
         for name, pipeline in self.pipelines.items():
-            self.alarms.watch_pipeline(_id(name), pipeline.arn)
+            self.alarms.watch_machine(f"Pipeline{_id(name)}", pipeline.arn)
         FeedDashboard(
             self,
             "Dashboard",
@@ -221,8 +216,8 @@ class TidingsStack(cdk.Stack):
         cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)
         cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
         for function in self.functions.values():
-            if isinstance(function, StreamFunction) and function.blueprint.endless:
-                cdk.CfnOutput(self, f"{function.node.id}Url", value=function.url.url)
+            if function.url is not None and function.blueprint.endless:
+                cdk.CfnOutput(self, f"{function.node.id}Url", value=function.url)
 
 
 def _id(name: str) -> str:

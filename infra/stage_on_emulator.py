@@ -121,7 +121,7 @@ def _stream(
     """The function's own start script, with layers and variables as Lambda would give them."""
     port, assets = str(free_port()), last_release.assets(assembly)
     layers = [assembly / assets[f"{name}/Code"] for name in _LAYERS]
-    told = {
+    own = {
         "AWS_LWA_PORT": port,
         "PATH": f"{BUILD / 'emulator' / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(str(layer / "python") for layer in layers),
@@ -131,7 +131,7 @@ def _stream(
     with log.open("wb") as lines:
         process = subprocess.Popen(
             [str(folder / STREAM_HANDLER)],
-            env={**variables, **emulator.environment, **told},
+            env={**variables, **emulator.environment, **own},
             cwd=folder,
             stdout=lines,
             stderr=lines,

@@ -15,9 +15,9 @@ class CommandFailed(Exception):
     """It ended with an error; the message is what it said."""
 
 
-def run(variables: Mapping[str, str], *arguments: str, said: str = "") -> str:
+def run(variables: Mapping[str, str], *arguments: str, stdin: str = "") -> str:
     """
-    What it printed; *variables* lead it to an account, *said* is its input.
+    What it printed; *variables* lead it to an account, *stdin* is its input.
 
     Raises:
         CommandFailed: see there.
@@ -25,7 +25,7 @@ def run(variables: Mapping[str, str], *arguments: str, said: str = "") -> str:
     done = subprocess.run(
         [str(_PROGRAM), *arguments],
         env=os.environ | dict(variables),
-        input=said,
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,

@@ -100,7 +100,7 @@ class Drill:
             UpgradeFailed: the old release itself does not do as it should.
         """
         for role, password in (("ingest", PRODUCER), ("read", READER)):
-            self._password(role, "--password-file", "-", said=password)
+            self._password(role, "--password-file", "-", stdin=password)
         _until(lambda: _post(addresses, None) == 401, "a password does not count")
         for subject, event in (("a", "insert"), ("b", "insert"), ("a", "update"), ("b", "delete")):
             self._ids += _posted(addresses, event, subject)
@@ -121,8 +121,8 @@ class Drill:
         _check(_post(addresses, READER) == 401, "after the update readers may post")
         self._ids += _posted(addresses, "insert", "c")
         first, *later = self._ids
-        heard = [each for each, _ in _stream(addresses, first, later[-1])]
-        _check(heard == later, f"after {first} came {heard}, not {later}")
+        ids = [each for each, _ in _stream(addresses, first, later[-1])]
+        _check(ids == later, f"after {first} came {ids}, not {later}")
         copy = {data["id"] for _, data in _stream(addresses, "0", "live")}
         _check(copy == {"a", "c"}, f"the state has {copy}")
         self._listen(later[-1])
@@ -152,25 +152,25 @@ class Drill:
                     f"the open WebSocket was not sent {event_id}: {problem!r}"
                 ) from None
 
-    def _password(self, role: str, *options: str, said: str = "") -> None:
+    def _password(self, role: str, *options: str, stdin: str = "") -> None:
         """By the command an operator uses."""
         where = ("feed", "password", role, "--stage", self.stage)
-        tidings_cli.run(self.variables, *where, *options, said=said)
+        tidings_cli.run(self.variables, *where, *options, stdin=stdin)
 
 
 def _post(addresses: Addresses, password: str | None) -> int:
     """The status an operation is answered with that nobody looks at later."""
-    return _asked(addresses, password, {"event": "insert", "type": "probe", "id": "p"}).status_code
+    return _sent(addresses, password, {"event": "insert", "type": "probe", "id": "p"}).status_code
 
 
 def _posted(addresses: Addresses, event: str, subject: str) -> list[str]:
-    answer = _asked(addresses, PRODUCER, {"event": event, "type": "drill", "id": subject})
+    answer = _sent(addresses, PRODUCER, {"event": event, "type": "drill", "id": subject})
     _check(answer.status_code == 200, f"POST: {answer.status_code} {answer.text}")
     ids: list[str] = answer.json()["ids"]
     return ids
 
 
-def _asked(
+def _sent(
     addresses: Addresses, password: str | None, operation: Mapping[str, str]
 ) -> httpx.Response:
     return httpx.post(
@@ -184,7 +184,7 @@ def _asked(
 
 def _stream(addresses: Addresses, after: str, until: str) -> list[tuple[str, dict[str, Any]]]:
     """Ids and operations behind a cursor, up to an id or the event *until*."""
-    told = []
+    events = []
     fields: dict[str, str] = {}
     with httpx.stream(
         "GET",
@@ -198,16 +198,16 @@ def _stream(addresses: Addresses, after: str, until: str) -> list[tuple[str, dic
             name, _, value = line.partition(": ")
             fields[name] = value
             if not line and "event" in fields:
-                told += [(fields.get("id", ""), {"event": fields["event"], **_data(fields)})]
+                events += [(fields.get("id", ""), {"event": fields["event"], **_data(fields)})]
                 if until in (fields["event"], fields.get("id")):
                     break
                 fields = {}
-    return [each for each in told if each[1].get("type") == "drill"]
+    return [each for each in events if each[1].get("type") == "drill"]
 
 
 def _data(fields: Mapping[str, str]) -> dict[str, Any]:
-    found = json.loads(fields.get("data") or "null")
-    return found if isinstance(found, dict) else {}
+    data = json.loads(fields.get("data") or "null")
+    return data if isinstance(data, dict) else {}
 
 
 def _until(holds: Any, problem: str) -> None:

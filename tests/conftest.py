@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from tidings.local.store.dynamodb_local import CACHE
 
 from infra import node
-from tests import descriptions
+from tests import descriptions, lanes
 from tests.client import chromium
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
@@ -57,6 +57,7 @@ NEEDS: Sequence[Need] = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lane", choices=lanes.LANES, help="the tests of one lane (tests/lanes.py)")
     group = parser.getgroup("conformance", "black-box conformance suite (tests/conformance)")
     group.addoption("--on", default="server", choices=NAMES, help="the host of the suites")
     group.addoption("--base-url", help="where the feed is, http://...; default: a twin of its own")
@@ -89,6 +90,26 @@ def pytest_configure(config: pytest.Config) -> None:
     descriptions.keep()
     for need in NEEDS:
         config.addinivalue_line("markers", f"{need.marker}: {need.sentence}")
+    lane = config.getoption("lane")
+    if lane:
+        lacking = lanes.missing(lane, lambda marker: _need(marker).there())
+        if lacking:
+            needs = "; ".join(_need(marker).sentence for marker in lacking)
+            raise pytest.UsageError(f"{lanes.LANES[lane].command}: {needs}. Nothing was run.")
+
+
+def _need(marker: str) -> Need:
+    return next(need for need in NEEDS if need.marker == marker)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which lanes are left out, so that a green one is not taken for all."""
+    chosen = terminalreporter.config.getoption("lane")
+    if not chosen:
+        return
+    for name, lane in lanes.LANES.items():
+        if name != chosen:
+            terminalreporter.write_line(f"left out: {lane.command}, {lane.runs}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -97,11 +118,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InGroups 
     return InGroups(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
-    A machine without a tool skips what needs it, and says so in one sentence each; what takes
-    long comes first.
+    A lane leaves out the tests of the others. A machine without a tool skips what needs it, and
+    says so in one sentence each; what takes long comes first.
     """
+    chosen = config.getoption("lane")
+    if chosen:
+        outside = [each for each in items if lanes.lane_of(each.nodeid, each.keywords) != chosen]
+        config.hook.pytest_deselected(items=outside)
+        items[:] = [each for each in items if lanes.lane_of(each.nodeid, each.keywords) == chosen]
     items[:] = in_order(items)
     for need in NEEDS:
         marked = [item for item in items if need.marker in item.keywords]

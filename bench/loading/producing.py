@@ -17,9 +17,9 @@ from tidings.client import auth
 from tidings.client.address import operations_url
 from tidings.client.errors import Lost
 from tidings.client.produce.post import encode
-from tidings.client.retry_policy import error_of, retry_after_s
-from tidings.client.tls import trusted
+from tidings.client.retry_policy import error_of_answer
 from tidings.client.transport import connection
+from tidings.client.transport.connection import trusted
 
 from bench.loading.ledger import Ledger
 from bench.loading.plan import Place, Plan
@@ -87,7 +87,7 @@ class Sender:
         with connection.translated(self._url):
             answer = await self._client.post(self._url, content=b"\n".join(lines), headers=headers)
         if answer.status_code != 200:
-            raise error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
+            raise error_of_answer(answer)
         found: list[str] = answer.json()["ids"]
         return found
 

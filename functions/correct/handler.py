@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from tidings.aws.runtime import clients
 from tidings.aws.runtime.telemetry import edge
-from tidings.aws.wiring import adapters, corrections
+from tidings.aws.s3 import plan_parts
+from tidings.aws.wiring import corrections
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    part = adapters.parts().lines(event["bucket"], event["key"])
+    part = plan_parts.lines(clients.objects(), event["bucket"], event["key"])
     behind = event.get("behind", 0)
     return asdict(corrections.corrector().apply(event["feed"], event["through"], part, behind))

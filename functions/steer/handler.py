@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidings.aws.runtime import clients
 from tidings.aws.runtime.telemetry import edge
+from tidings.aws.s3 import documents
 from tidings.aws.wiring import adapters, chained
 from tidings.core.sync import report, workflow
 
@@ -41,14 +43,15 @@ def _base(event: Event) -> Answer:
 
 def _exported(event: Event) -> Answer:
     """The job is to read the export."""
-    told = event["id"], event["bucket"], event["export"], event["through"]
-    return workflow.exported(event["sync"], *told)
+    return workflow.exported(
+        event["sync"], event["id"], event["bucket"], event["export"], event["through"]
+    )
 
 
 def _judge(event: Event) -> Answer:
     """What the plan says, and what follows."""
     prefix = workflow.prefix(event["id"])
-    summary = adapters.documents().read(event["bucket"], prefix + workflow.SUMMARY)
+    summary = _document(event, prefix + workflow.SUMMARY)
     judged = workflow.judged(prefix, summary, dry_run=event["sync"]["dry_run"])
     if judged["next"] == workflow.ASK:
         judged["question"] = report.question(_who(event), event["sync"], judged)
@@ -63,8 +66,12 @@ def _total(event: Event) -> Answer:
 def _report(event: Event) -> Answer:
     """What the notification says and the execution ends with."""
     key = workflow.prefix(event["id"]) + workflow.FAILURE
-    said = adapters.documents().read(event["bucket"], key) if "error" in event["state"] else None
-    return report.report(_who(event), event["state"], said["failed"] if said else None)
+    failure = _document(event, key) if "error" in event["state"] else None
+    return report.report(_who(event), event["state"], failure["failed"] if failure else None)
+
+
+def _document(event: Event, key: str) -> Answer | None:
+    return documents.read(clients.objects(), event["bucket"], key)
 
 
 def _who(event: Event) -> report.Who:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import aws_cdk as cdk
@@ -60,7 +59,7 @@ class Alarms(Construct):
         self.topic = topic or self._topic(key)
         for address in stage.alarm_mail if topic is None else ():
             self.topic.add_subscription(subscriptions.EmailSubscription(address))
-        self.made: list[cloudwatch.Alarm] = []
+        self.made: list[cloudwatch.IAlarm] = []
 
     def _topic(self, key: kms.IKey | None) -> sns.Topic:
         topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
@@ -76,19 +75,19 @@ class Alarms(Construct):
         watched += [_WOKEN_METRIC] if name in circles.WOKEN else []
         watched += [_CIRCLING_METRIC] if name in circles.CIRCLING else []
         for metric in watched:
-            self._any(f"{target.node.id}{metric}", measures.of_function(metric, called))
+            self._above(f"{target.node.id}{metric}", measures.of_function(metric, called))
 
     def watch_schedules(self, clock: Clock) -> None:
         """A schedule that does not run: what it counts would say nothing, so nothing alarms."""
         for target in clock.targets:
             ran = measures.of_function("Invocations", target.function.function_name)
             self._below_one(f"{target.node.id}Invocations", ran)
-        self._any("ScheduleTargetErrorCount", measures.of_schedules("TargetErrorCount", clock))
+        self._above("ScheduleTargetErrorCount", measures.of_schedules("TargetErrorCount", clock))
 
     def watch_source(self, source: StreamSource) -> None:
         """Records that come late, were given up, or went to the bucket."""
         for metric in _MAPPING_METRICS:
-            self._any(f"{source.node.id}{metric}", measures.of_mapping(metric, source))
+            self._above(f"{source.node.id}{metric}", measures.of_mapping(metric, source))
         called = source.target.function.function_name
         age = measures.of_function("IteratorAge", called, statistic="Maximum")
         self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
@@ -96,73 +95,61 @@ class Alarms(Construct):
     def watch_refusals(self, source: StreamSource) -> None:
         """Writes that no operation can be made of; of any producer of the stage."""
         refused = measures.of_feed("WritesRefused", self.stage)
-        self._any(f"{source.node.id}WritesRefused", refused)
+        self._above(f"{source.node.id}WritesRefused", refused)
 
-    def watch_followers(self) -> None:
-        """A follower far behind its feed for a while, or overtaken by retention; lost pages."""
-        lag = measures.of_feed("FollowerLag", self.stage, statistic="Maximum")
-        self._above("FollowerLag", lag, self.stage.lag_pages_max, periods=LAG_PERIODS)
-        for metric in ("FollowerFellOff", "PagesLost"):
-            self._any(metric, measures.of_feed(metric, self.stage))
+    def watch_feeds(self) -> None:
+        """
+        A follower or the archive far behind for a while, or overtaken by retention; lost pages.
 
-    def watch_consumers(self) -> None:
-        """A named consumer for whom the log outlives its retention, or one that it overtook."""
-        for metric in ("ConsumersLate", "ConsumersFellOff"):
-            self._any(metric, measures.of_feed(metric, self.stage, statistic="Maximum"))
-
-    def watch_archive(self) -> None:
-        """An archive that gets no pages, for which the log has to wait, or that cannot be read."""
-        lag = measures.of_feed("ArchiveLag", self.stage, statistic="Maximum")
-        self._above("ArchiveLag", lag, ARCHIVE_LAG_S_MAX, periods=LAG_PERIODS)
-        self._any("PartsBroken", measures.of_feed("PartsBroken", self.stage))
-
-    def watch_relays(self) -> None:
-        """Chained feeds that stand still, are not read, or do not keep up."""
-        standing = measures.of_feed("RelaysStanding", self.stage, statistic="Maximum")
-        self._any("RelaysStanding", standing)
-        self._any("RelayFellOff", measures.of_feed("RelayFellOff", self.stage))
-        age = measures.of_feed("RelayUpstreamAge", self.stage, statistic="Maximum")
-        self._above("RelayUpstreamAge", age, UPSTREAM_AGE_S_MAX)
-        lag = measures.of_feed("RelayLag", self.stage, statistic="Maximum")
-        self._above("RelayLag", lag, self.stage.lag_pages_max, periods=LAG_PERIODS)
+        A named consumer for whom the log outlives its retention, or one that it overtook. Chained
+        feeds that stand still, are not read, or do not keep up.
+        """
+        lag_max = self.stage.lag_pages_max
+        self._of_feed("FollowerLag", lag_max, periods=LAG_PERIODS)
+        self._of_feed("FollowerFellOff")
+        self._of_feed("PagesLost")
+        self._of_feed("ConsumersLate")
+        self._of_feed("ConsumersFellOff")
+        self._of_feed("ArchiveLag", ARCHIVE_LAG_S_MAX, periods=LAG_PERIODS)
+        self._of_feed("PartsBroken")
+        if self.stage.sources:
+            self._of_feed("RelaysStanding")
+            self._of_feed("RelayFellOff")
+            self._of_feed("RelayUpstreamAge", UPSTREAM_AGE_S_MAX)
+            self._of_feed("RelayLag", lag_max, periods=LAG_PERIODS)
 
     def watch_tables(self, tables: Tables) -> None:
         """DynamoDB refusing reads or writes."""
         for name, table in tables.by_name.items():
             for metric in _TABLE_METRICS:
                 refused = table.metric(metric, statistic="Sum", period=measures.PERIOD)
-                self._any(f"{name.title()}{metric}", refused)
+                self._above(f"{name.title()}{metric}", refused)
 
     def watch_apis(self, http: FeedHttpApi, sockets: FeedSocketApi) -> None:
         """Answers of 5xx, WebSocket messages whose function failed, or that are refused to us."""
-        self._any("Http5xx", http.api.metric_server_error(period=measures.PERIOD))
+        self._above("Http5xx", http.api.metric_server_error(period=measures.PERIOD))
         failed = sockets.deployed.metric(
             "IntegrationError", statistic="Sum", period=measures.PERIOD
         )
-        self._any("SocketErrors", failed)
-        self._any("SendsRefused", measures.of_feed("SendsRefused", self.stage))
+        self._above("SocketErrors", failed)
+        self._of_feed("SendsRefused")
 
-    def watch_syncs(self, machine: str) -> None:
-        """Syncs that failed; what a guard stopped did not."""
-        self._watch_machine("Sync", machine)
+    def watch_machine(self, name: str, machine: str) -> None:
+        """
+        Executions that failed or did not end in time.
 
-    def watch_lake(self, machine: str) -> None:
-        """A run that did not bring each feed's tables up to date, or did not end in time."""
-        self._watch_machine("Lake", machine)
-
-    def watch_pipeline(self, name: str, machine: str) -> None:
-        """A pipeline that could not be started; that it runs is told by the lag of its stores."""
-        self._watch_machine(f"Pipeline{name}", machine)
-
-    def _watch_machine(self, name: str, machine: str) -> None:
+        A sync that a guard stopped did not fail. That a pipeline runs is told by the lag of its
+        stores: only one that could not be started has failed.
+        """
         for metric in _MACHINE_METRICS:
-            self._any(f"{name}{metric}", measures.of_machine(metric, machine))
+            self._above(f"{name}{metric}", measures.of_machine(metric, machine))
 
-    def _any(self, name: str, metric: cloudwatch.IMetric) -> None:
-        self._above(name, metric, 0)
+    def _of_feed(self, metric: str, threshold: int = 0, *, periods: int = 1) -> None:
+        measured = measures.of_feed(metric, self.stage)
+        self._above(metric, measured, threshold, periods=periods)
 
     def _above(
-        self, name: str, metric: cloudwatch.IMetric, threshold: int, *, periods: int = 1
+        self, name: str, metric: cloudwatch.IMetric, threshold: int = 0, *, periods: int = 1
     ) -> None:
         self._alarm(
             name,
@@ -188,6 +175,3 @@ class Alarms(Construct):
         alarm = cloudwatch.Alarm(self, name, alarm_description=described, **settings)
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.made.append(alarm)
-
-    def alarms(self) -> Iterable[cloudwatch.IAlarm]:
-        return self.made

@@ -24,20 +24,6 @@ _OVERVIEW = {
     "Throughput": ("OperationsIngested", "FollowerPages", "FramesSent"),
     ERRORS: ("RequestsRejected", "FollowerFellOff", "ConnectionsClosed"),
 }
-_STATISTICS = {
-    name: "Maximum"
-    for name in (
-        "FollowerLag",
-        "ConsumerLag",
-        "ConsumersLate",
-        "ConsumersFellOff",
-        "ArchiveLag",
-        "RelayLag",
-        "RelaysStanding",
-        "RelayUpstreamAge",
-        "RelayMasterAge",
-    )
-}  # all others are counts
 _PER_SYNC = ("ExecutionsStarted", "ExecutionsSucceeded", "ExecutionsFailed")
 _PER_FUNCTION = (("Invocations", "Sum"), ("Errors", "Sum"), ("Duration", "p99"))
 
@@ -59,9 +45,7 @@ class FeedDashboard(Construct):
         super().__init__(scope, name)
         board = cloudwatch.Dashboard(self, "Board", dashboard_name=f"tidings-{stage.name}")
         board.add_widgets(
-            cloudwatch.AlarmStatusWidget(
-                alarms=list(alarms.alarms()), width=FULL_WIDTH, title="Alarms"
-            )
+            cloudwatch.AlarmStatusWidget(alarms=alarms.made, width=FULL_WIDTH, title="Alarms")
         )
         messages = sockets.deployed.metric("MessageCount", statistic="Sum", period=measures.PERIOD)
         requests = http.api.metric_count(period=measures.PERIOD)
@@ -76,9 +60,7 @@ class FeedDashboard(Construct):
 
 def _overview(stage: Stage, http: FeedHttpApi) -> Iterator[cloudwatch.GraphWidget]:
     for title, names in _OVERVIEW.items():
-        left: list[cloudwatch.IMetric] = [
-            measures.of_feed(name, stage, statistic=_STATISTICS.get(name, "Sum")) for name in names
-        ]
+        left: list[cloudwatch.IMetric] = [measures.of_feed(name, stage) for name in names]
         if title == ERRORS:
             left.append(http.api.metric_server_error(period=measures.PERIOD))
         yield cloudwatch.GraphWidget(title=title, left=left, width=QUARTER)
@@ -90,7 +72,7 @@ def _cost(dollars: cloudwatch.IMetric) -> cloudwatch.GraphWidget:
 
 
 def _metric(metric: metrics.Metric, stage: Stage) -> cloudwatch.GraphWidget:
-    measured = measures.of_feed(metric.name, stage, statistic=_STATISTICS.get(metric.name, "Sum"))
+    measured = measures.of_feed(metric.name, stage)
     title = f"{metric.name}: {metric.meaning}"
     return cloudwatch.GraphWidget(title=title, left=[measured], width=WIDTH)
 

@@ -24,11 +24,31 @@ LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
 WAKE_AGE_S = 60  # an older wake-up is worthless: the sweep sends one every minute
 
 
+PORT = 8080
+ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial regions
+ADAPTER_LAYER = "LambdaAdapterLayerArm64"
+ADAPTER_VERSION = 27  # its release 1.0.0
+
+ADAPTER_ENVIRONMENT = {
+    "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",
+    "AWS_LWA_INVOKE_MODE": "response_stream",
+    "AWS_LWA_PORT": str(PORT),
+    # An HTTP check would open a feed; the app is ready when its port is.
+    "AWS_LWA_READINESS_CHECK_PROTOCOL": "tcp",
+    # The adapter starts a plain Python: nothing but this tells it of the layers.
+    "PYTHONPATH": "/opt/python:/var/runtime",
+}
+
+
 class TidingsFunction(Construct):
     """
     A function with a role and a log group of its own.
 
     The role may write that log group and nothing else; `infra.stack` adds the blueprint's grants.
+
+    One that streams serves its routes at `url`, which the others have not. Its app asks for the
+    feed's password, and answers preflights: were CORS configured here too, an answer would carry
+    its header twice.
     """
 
     def __init__(
@@ -40,9 +60,10 @@ class TidingsFunction(Construct):
         function: deployment.Function,
         layers: Sequence[lambda_.ILayerVersion],
         environment: Mapping[str, str],
-        handler: str = "handler.handle",
-        concurrency_max: int | None = None,
     ) -> None:
+        if function.streams:
+            layers = [*layers, _adapter(scope, f"{name}Adapter")]
+            environment = {**environment, **ADAPTER_ENVIRONMENT}
         super().__init__(scope, name)
         self.blueprint = function
         called = prefix(stage) + function.name
@@ -55,7 +76,7 @@ class TidingsFunction(Construct):
             "Function",
             function_name=called,
             code=lambda_.Code.from_asset(str(FUNCTIONS / function.folder), exclude=NOT_DEPLOYED),
-            handler=handler,
+            handler=STREAM_HANDLER if function.streams else "handler.handle",
             runtime=RUNTIME,
             architecture=ARCHITECTURE,
             layers=list(layers),
@@ -66,9 +87,16 @@ class TidingsFunction(Construct):
             log_group=group,
             logging_format=lambda_.LoggingFormat.JSON,
             application_log_level_v2=LOG_LEVEL,
-            reserved_concurrent_executions=concurrency_max,
+            reserved_concurrent_executions=stage.streams_max if function.endless else None,
             recursive_loop=_loops(function),
         )
+        self.url = self._url() if function.streams else None
+
+    def _url(self) -> str:
+        return self.function.add_function_url(
+            auth_type=lambda_.FunctionUrlAuthType.NONE,
+            invoke_mode=lambda_.InvokeMode.RESPONSE_STREAM,
+        ).url
 
     def forget_missed_wakes(self) -> None:
         """Neither retry nor keep an asynchronous call: the next wake-up does the same work."""
@@ -101,54 +129,6 @@ def _function_arn(stack: cdk.Stack, name: str) -> str:
         resource_name=name,
         arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
     )
-
-
-PORT = 8080
-ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial regions
-ADAPTER_LAYER = "LambdaAdapterLayerArm64"
-ADAPTER_VERSION = 27  # its release 1.0.0
-
-ADAPTER_ENVIRONMENT = {
-    "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",
-    "AWS_LWA_INVOKE_MODE": "response_stream",
-    "AWS_LWA_PORT": str(PORT),
-    # An HTTP check would open a feed; the app is ready when its port is.
-    "AWS_LWA_READINESS_CHECK_PROTOCOL": "tcp",
-    # The adapter starts a plain Python: nothing but this tells it of the layers.
-    "PYTHONPATH": "/opt/python:/var/runtime",
-}
-
-
-class StreamFunction(TidingsFunction):
-    """
-    `url` is where its routes are served. The app asks for the feed's password, and answers
-    preflights: were CORS configured here too, an answer would carry its header twice.
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        name: str,
-        *,
-        stage: Stage,
-        function: deployment.Function,
-        layers: Sequence[lambda_.ILayerVersion],
-        environment: Mapping[str, str],
-    ) -> None:
-        super().__init__(
-            scope,
-            name,
-            stage=stage,
-            function=function,
-            layers=[*layers, _adapter(scope, f"{name}Adapter")],
-            environment={**environment, **ADAPTER_ENVIRONMENT},
-            handler=STREAM_HANDLER,
-            concurrency_max=stage.streams_max if function.endless else None,
-        )
-        self.url = self.function.add_function_url(
-            auth_type=lambda_.FunctionUrlAuthType.NONE,
-            invoke_mode=lambda_.InvokeMode.RESPONSE_STREAM,
-        )
 
 
 def _adapter(scope: Construct, name: str) -> lambda_.ILayerVersion:

@@ -15,7 +15,7 @@ from tidings.aws.config import deployment
 from tidings.core.auth.origins import EXPOSED
 from tidings.web.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
-from infra.parts.function import StreamFunction, TidingsFunction
+from infra.parts.function import TidingsFunction
 from infra.parts.logs import HTTP_FIELDS, AccessLog
 from infra.settings import Domain, Stage
 
@@ -106,15 +106,9 @@ class FeedHttpApi(Construct):
     def _routes(self, target: TidingsFunction) -> None:
         """One integration a function, so that it gets one permission a route and no more."""
         routes = [r for r in deployment.HTTP_ROUTES if r.function == target.blueprint.name]
-        if isinstance(target, StreamFunction):
-            if not target.blueprint.endless:
-                self._pass_on(target, routes)
+        if target.blueprint.endless or not routes:
             return
-        if not routes:
-            return
-        integration = integrations.HttpLambdaIntegration(
-            f"{target.node.id}Integration", target.function
-        )
+        integration = _integration(target)
         for route in routes:
             if route.path == deployment.DEFAULT_PATH:
                 apigateway.HttpRoute(
@@ -131,22 +125,16 @@ class FeedHttpApi(Construct):
                 integration=integration,
             )
 
-    def _pass_on(self, target: StreamFunction, routes: Sequence[deployment.HttpRoute]) -> None:
-        """Answers that wait but do not stream: to the function's own address and back."""
-        integration = integrations.HttpUrlIntegration(
-            f"{target.node.id}Integration",
-            target.url.url,
-            method=apigateway.HttpMethod.GET,
-            parameter_mapping=apigateway.ParameterMapping().overwrite_path(
-                apigateway.MappingValue.request_path()
-            ),
-        )
-        for route in routes:
-            self.api.add_routes(
-                path=route.path,
-                methods=[apigateway.HttpMethod(route.method)],
-                integration=integration,
-            )
+
+def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
+    """Requests to a function that streams go to its own address."""
+    name = f"{target.node.id}Integration"
+    if target.url is None:
+        return integrations.HttpLambdaIntegration(name, target.function)
+    path = apigateway.ParameterMapping().overwrite_path(apigateway.MappingValue.request_path())
+    return integrations.HttpUrlIntegration(
+        name, target.url, method=apigateway.HttpMethod.GET, parameter_mapping=path
+    )
 
 
 def _cors(origins: Sequence[str]) -> apigateway.CorsPreflightOptions:

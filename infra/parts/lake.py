@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
@@ -16,10 +15,10 @@ from tidings.lake import iceberg
 from infra import build_job
 from infra.names import prefix
 from infra.parts.buckets import BELOW, UPLOAD_DAYS, ArchiveBucket, closed_bucket
-from infra.parts.machine import LOG_DELIVERY, logged_machine, start_by_clock
-from infra.parts.policies import allow_all, allow_job_role, allow_key, principal
-from infra.parts.sync_job import SyncJob
-from infra.parts.sync_machine import job_rule
+from infra.parts.machine import logged_machine, machine_role, start_by_clock
+from infra.parts.policies import allow_all, allow_key
+from infra.parts.sync_job import SyncJob, job_role
+from infra.parts.sync_machine import run_of
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
@@ -59,12 +58,9 @@ class Lake(Construct):
         self.bucket = closed_bucket(self, stage, rule=unfinished, key=key)
         self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
         self.jars = [assets.Asset(self, each.name, path=str(iceberg.jar(each))) for each in JARS]
-        self.job_role = iam.Role(
-            self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
-        )
+        self.job_role = job_role(self, "JobRole")
         self._allow_job(tables, archive)
-        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
-        self._allow_machine()
+        self.role = machine_role(self, self.job_role, *run_of(job))
         self.arn = logged_machine(
             self,
             stage,
@@ -99,17 +95,6 @@ class Lake(Construct):
         names = ("catalog", f"database/{self.database}", f"table/{self.database}/*")
         return [stack.format_arn(service="glue", resource=name) for name in names]
 
-    def _allow_machine(self) -> None:
-        runs = f"{self._job.application.attr_arn}/jobruns/*"
-        allow_all(
-            self.role,
-            (("emr-serverless:StartJobRun",), [self._job.application.attr_arn]),
-            (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
-            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
-            (LOG_DELIVERY, ["*"]),
-        )
-        allow_job_role(self.role, self.job_role)
-
     def _definition(self, archive: ArchiveBucket) -> dict[str, Any]:
         run = self._job.run(entry=self.entry, role=self.job_role, settings=self._spark())
         run["ExecutionTimeoutMinutes"] = MINUTES
@@ -123,7 +108,7 @@ class Lake(Construct):
         return {"StartAt": "Compact", "States": {"Compact": task}}
 
     def _arguments(self, archive: ArchiveBucket) -> list[str]:
-        told = {
+        options = {
             "--feeds": self._values["TIDINGS_FEEDS"],
             "--archive": archive.url,
             "--table": f"s3://{self.bucket.bucket_name}/{TABLES}",
@@ -132,7 +117,7 @@ class Lake(Construct):
             "--state-table": self._values["TIDINGS_STATE_TABLE"],
             "--control-table": self._values["TIDINGS_CONTROL_TABLE"],
         }
-        return [part for pair in told.items() for part in pair]
+        return [part for pair in options.items() for part in pair]
 
     def _spark(self) -> dict[str, str]:
         return {"spark.jars": ",".join(each.s3_object_url for each in self.jars)}

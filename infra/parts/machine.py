@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
 from infra.parts.logs import log_group
-from infra.parts.policies import allow, principal
+from infra.parts.policies import Statement, allow, allow_all, allow_job_role, principal
 from infra.settings import Stage
 
 # CloudWatch Logs takes no resource for the delivery of logs.
@@ -25,6 +25,16 @@ LOG_DELIVERY = (
     "logs:DescribeResourcePolicies",
     "logs:DescribeLogGroups",
 )
+
+SCHEDULER = "scheduler.amazonaws.com"
+
+
+def machine_role(scope: Construct, jobs: iam.Role, *statements: Statement) -> iam.Role:
+    """The role of a logged machine that starts jobs under the role *jobs*, and may *statements*."""
+    role = iam.Role(scope, "Role", assumed_by=principal("states.amazonaws.com"))
+    allow_all(role, *statements, (LOG_DELIVERY, ["*"]))
+    allow_job_role(role, jobs)
+    return role
 
 
 def logged_machine(
@@ -60,12 +70,22 @@ def logged_machine(
 
 def start_by_clock(scope: Construct, expression: str, machine: str) -> None:
     """Start *machine*, which takes no input, whenever *expression* says so."""
-    role = iam.Role(scope, "ClockRole", assumed_by=principal("scheduler.amazonaws.com"))
+    role = starting_role(scope, "Clock", SCHEDULER, machine)
+    schedule(scope, "Clock", expression, {"arn": machine, "roleArn": role})
+
+
+def starting_role(scope: Construct, name: str, service: str, machine: str) -> str:
+    """The ARN of a role by which *service* may start *machine* and nothing else."""
+    role = iam.Role(scope, f"{name}Role", assumed_by=principal(service))
     allow(role, ("states:StartExecution",), [machine])
+    return role.role_arn
+
+
+def schedule(scope: Construct, name: str, expression: str, target: dict[str, str]) -> None:
     scheduler.CfnSchedule(
         scope,
-        "Clock",
+        name,
         schedule_expression=expression,
         flexible_time_window={"mode": "OFF"},
-        target={"arn": machine, "roleArn": role.role_arn},
+        target=target,
     )

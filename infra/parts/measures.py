@@ -11,11 +11,24 @@ from infra.parts.stream_source import StreamSource
 from infra.settings import Stage
 
 PERIOD = cdk.Duration.minutes(5)
+# Metrics of a feed whose largest value in a period counts; all others are counts.
+_GAUGES = (
+    "FollowerLag",
+    "ConsumerLag",
+    "ConsumersLate",
+    "ConsumersFellOff",
+    "ArchiveLag",
+    "RelayLag",
+    "RelaysStanding",
+    "RelayUpstreamAge",
+    "RelayMasterAge",
+)
 
 
-def of_feed(name: str, stage: Stage, *, statistic: str = "Sum") -> cloudwatch.Metric:
+def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
     """A metric of `tidings.aws.config.metrics`, by its name."""
     metric = next(metric for metric in metrics.METRICS if metric.name == name)
+    statistic = "Maximum" if name in _GAUGES else "Sum"
     service = metrics.service(stage.name)
     return _metric(metrics.NAMESPACE, metric.name, statistic, service=service)
 

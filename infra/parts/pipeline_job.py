@@ -13,16 +13,15 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_emrserverless as emr
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from infra import build_job, build_pipeline
 from infra.names import prefix
 from infra.parts.logs import log_group
-from infra.parts.machine import LOG_DELIVERY, logged_machine, start_by_clock
-from infra.parts.policies import allow, allow_all, allow_job_role, principal
-from infra.parts.sync_job import spark_application, submit_parameters
+from infra.parts.machine import logged_machine, machine_role, start_by_clock
+from infra.parts.policies import allow, allow_all
+from infra.parts.sync_job import job_role, spark_application, submit_parameters
 from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
 
@@ -54,12 +53,15 @@ class PipelineJob(Construct):
         self.entry = assets.Asset(self, "Entry", path=str(build_job.FLOW_ENTRY))
         self.application = self._application(run)
         self.logs = log_group(self, "JobLogs", stage, path=f"/aws/emr-serverless/{self.called}")
-        self.job_role = iam.Role(
-            self, "JobRole", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
-        )
+        self.job_role = job_role(self, "JobRole")
         self._allow_job(run)
-        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
-        self._allow_machine()
+        application = self.application.attr_arn
+        self.role = machine_role(
+            self,
+            self.job_role,
+            (("emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"), [application]),
+            (("emr-serverless:CancelJobRun",), [f"{application}/jobruns/*"]),
+        )
         self.arn = logged_machine(
             self,
             stage,
@@ -82,7 +84,8 @@ class PipelineJob(Construct):
         )
 
     def _allow_job(self, run: PipelineRun) -> None:
-        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in self._assets()]
+        files = (self.entry, self.archive)
+        ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in files]
         bus = cdk.Stack.of(self).format_arn(service="events", resource=f"event-bus/{BUS}")
         allow_all(
             self.job_role,
@@ -94,19 +97,6 @@ class PipelineJob(Construct):
         )
         if run.secrets:
             allow(self.job_role, ("secretsmanager:GetSecretValue",), run.secrets)
-
-    def _assets(self) -> tuple[assets.Asset, assets.Asset]:
-        return self.entry, self.archive
-
-    def _allow_machine(self) -> None:
-        application = self.application.attr_arn
-        allow_all(
-            self.role,
-            (("emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"), [application]),
-            (("emr-serverless:CancelJobRun",), [f"{application}/jobruns/*"]),
-            (LOG_DELIVERY, ["*"]),
-        )
-        allow_job_role(self.role, self.job_role)
 
     def _definition(self) -> dict[str, Any]:
         application, version = self.application.attr_application_id, self.archive.asset_hash

@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 
 from infra.settings import Stage
 
+Statement = tuple[Sequence[str], Sequence[str]]
 KEY_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey")
 
 
@@ -18,7 +19,7 @@ def allow(role: iam.Role, actions: Sequence[str], resources: Sequence[str]) -> N
     role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
 
 
-def allow_all(role: iam.Role, *statements: tuple[Sequence[str], Sequence[str]]) -> None:
+def allow_all(role: iam.Role, *statements: Statement) -> None:
     """Each of *statements*: actions on resources."""
     for actions, resources in statements:
         allow(role, actions, resources)

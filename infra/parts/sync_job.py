@@ -45,10 +45,10 @@ _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 def _python_settings(path: str) -> dict[str, str]:
     """Which Python runs driver and executors, and that it imports from *path*."""
-    told = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
-    driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in told.items()}
+    variables = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
+    driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in variables.items()}
     driver["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] = PYTHON
-    return driver | {f"spark.executorEnv.{name}": value for name, value in told.items()}
+    return driver | {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
 
 def spark_application(
@@ -69,6 +69,12 @@ def spark_application(
     )
 
 
+def job_role(scope: Construct, name: str) -> iam.Role:
+    """The role of jobs."""
+    service = iam.ServicePrincipal("emr-serverless.amazonaws.com")
+    return iam.Role(scope, name, assumed_by=service)
+
+
 def submit_parameters(
     settings: Mapping[str, str], archive: assets.Asset, more: Mapping[str, str] = _NO_MORE
 ) -> str:
@@ -86,9 +92,7 @@ class SyncJob(Construct):
     ) -> None:
         super().__init__(scope, name)
         self.application = spark_application(self, f"{prefix(stage)}sync", CAPACITY)
-        self.role = iam.Role(
-            self, "Role", assumed_by=iam.ServicePrincipal("emr-serverless.amazonaws.com")
-        )
+        self.role = job_role(self, "Role")
         self.bucket = syncs.bucket
         self.entry = assets.Asset(self, "Entry", path=str(build_job.ENTRY))
         self.archive = assets.Asset(self, "Archive", path=str(build_job.build()))

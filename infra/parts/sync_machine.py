@@ -7,9 +7,7 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 from tidings.core.sync import workflow
@@ -18,12 +16,18 @@ from infra.names import prefix
 from infra.parts import sync_states
 from infra.parts.buckets import SyncBucket
 from infra.parts.function import TidingsFunction
-from infra.parts.machine import LOG_DELIVERY, logged_machine
-from infra.parts.policies import allow, allow_all, allow_job_role, principal
+from infra.parts.machine import (
+    SCHEDULER,
+    logged_machine,
+    machine_role,
+    schedule,
+    starting_role,
+)
+from infra.parts.policies import Statement, allow
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_states import MAP_LABEL, Wiring
 from infra.parts.tables import Tables
-from infra.settings import Stage, SyncSchedule
+from infra.settings import Stage
 
 # Step Functions hears of the end of a job by a rule of this name, which it makes itself.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
@@ -48,8 +52,6 @@ class SyncMachine(Construct):
         super().__init__(scope, name)
         self.called = f"{prefix(stage)}sync"
         self.topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        self.role = iam.Role(self, "Role", assumed_by=principal("states.amazonaws.com"))
-        self._key = key
         self._functions = [steer.function.function_arn, correct.function.function_arn]
         self._wiring = Wiring(
             partition=cdk.Aws.PARTITION,
@@ -62,7 +64,9 @@ class SyncMachine(Construct):
             correct=self._functions[1],
             job=job.run(),
         )
-        self._allow(syncs, job, tables)
+        self.role = machine_role(self, job.role, *self._statements(syncs, job))
+        if key is not None:
+            allow(self.role, ("kms:Decrypt", "kms:GenerateDataKey"), [key.key_arn])
         tables.allow_key(self.role)
         self.arn = logged_machine(
             self,
@@ -73,12 +77,10 @@ class SyncMachine(Construct):
             logs_data=False,  # a token would let its readers answer for somebody else
         ).attr_arn
 
-    def _allow(self, syncs: SyncBucket, job: SyncJob, tables: Tables) -> None:
+    def _statements(self, syncs: SyncBucket, job: SyncJob) -> list[Statement]:
         """One statement for each kind of step."""
         objects = syncs.bucket.arn_for_objects
-        runs = f"{job.application.attr_arn}/jobruns/*"
-        allow_all(
-            self.role,
+        return [
             (("lambda:InvokeFunction",), self._functions),
             (("dynamodb:DescribeTable",), [self._wiring.state_table_arn]),
             (("dynamodb:ExportTableToPointInTime",), [self._wiring.state_table_arn]),
@@ -90,17 +92,11 @@ class SyncMachine(Construct):
             # An export asks for it, though a bucket without ACLs has nothing to set.
             (("s3:PutObjectAcl",), [objects(f"{workflow.EXPORTS}*")]),
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
-            (("emr-serverless:StartJobRun",), [job.application.attr_arn]),
-            (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [runs]),
-            (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [job_rule(self)]),
+            *run_of(job),
             (("sns:Publish",), [self.topic.topic_arn]),
             (("states:StartExecution",), [self._named("stateMachine")]),
             (("states:DescribeExecution", "states:StopExecution"), self._executions()),
-            (LOG_DELIVERY, ["*"]),
-        )
-        allow_job_role(self.role, job.role)
-        if self._key is not None:
-            allow(self.role, ("kms:Decrypt", "kms:GenerateDataKey"), [self._key.key_arn])
+        ]
 
     def _executions(self) -> list[str]:
         """Ours, and those of the parts."""
@@ -116,10 +112,15 @@ class SyncMachine(Construct):
         )
 
 
-def job_rule(scope: Construct) -> str:
-    return cdk.Stack.of(scope).format_arn(
-        service="events", resource="rule", resource_name=_JOB_RULE
-    )
+def run_of(job: SyncJob) -> list[Statement]:
+    """The statements of a role that runs jobs on the application of *job* and waits for them."""
+    application = job.application.attr_arn
+    rule = cdk.Stack.of(job).format_arn(service="events", resource="rule", resource_name=_JOB_RULE)
+    return [
+        (("emr-serverless:StartJobRun",), [application]),
+        (("emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"), [f"{application}/jobruns/*"]),
+        (("events:PutTargets", "events:PutRule", "events:DescribeRule"), [rule]),
+    ]
 
 
 class SyncStarts(Construct):
@@ -127,14 +128,14 @@ class SyncStarts(Construct):
         self, scope: Construct, name: str, *, stage: Stage, syncs: SyncBucket, machine: SyncMachine
     ) -> None:
         super().__init__(scope, name)
-        self._machine = machine
-        self._on_upload(syncs)
+        self._on_upload(syncs, machine.arn)
         if stage.syncs:
-            role = self._role("Clock", "scheduler.amazonaws.com")
-            for number, schedule in enumerate(stage.syncs, 1):
-                self._by_clock(f"Schedule{number}", schedule, role)
+            role = starting_role(self, "Clock", SCHEDULER, machine.arn)
+            for number, sync in enumerate(stage.syncs, 1):
+                target = {"arn": machine.arn, "roleArn": role, "input": json.dumps(sync.request)}
+                schedule(self, f"Schedule{number}", sync.expression, target)
 
-    def _on_upload(self, syncs: SyncBucket) -> None:
+    def _on_upload(self, syncs: SyncBucket, machine: str) -> None:
         """The function `steer` tells a dump from a part of one; a rule cannot."""
         started: dict[str, Any] = {
             "source": ["aws.s3"],
@@ -152,8 +153,8 @@ class SyncStarts(Construct):
             targets=[
                 events.CfnRule.TargetProperty(
                     id="sync",
-                    arn=self._machine.arn,
-                    role_arn=self._role("Upload", "events.amazonaws.com").role_arn,
+                    arn=machine,
+                    role_arn=starting_role(self, "Upload", "events.amazonaws.com", machine),
                     input_transformer=events.CfnRule.InputTransformerProperty(
                         input_paths_map={"key": "$.detail.object.key"},
                         input_template='{"key": <key>}',
@@ -161,22 +162,3 @@ class SyncStarts(Construct):
                 )
             ],
         )
-
-    def _by_clock(self, name: str, schedule: SyncSchedule, role: iam.Role) -> None:
-        scheduler.CfnSchedule(
-            self,
-            name,
-            schedule_expression=schedule.expression,
-            flexible_time_window={"mode": "OFF"},
-            target={
-                "arn": self._machine.arn,
-                "roleArn": role.role_arn,
-                "input": json.dumps(schedule.request),
-            },
-        )
-
-    def _role(self, name: str, service: str) -> iam.Role:
-        """May start this machine and nothing else."""
-        role = iam.Role(self, f"{name}Role", assumed_by=principal(service))
-        allow(role, ["states:StartExecution"], [self._machine.arn])
-        return role

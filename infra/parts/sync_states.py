@@ -119,7 +119,7 @@ def _exporting(wiring: Wiring) -> dict[str, State]:
         "status.$": "$.ExportDescription.ExportStatus",
     }
     look = {"ExportArn.$": "$.export.arn"}
-    told = {
+    exported = {
         "export.$": "$.export.arn",
         "through.$": "$.base.through",
         "sync.$": "$.sync",
@@ -154,7 +154,7 @@ def _exporting(wiring: Wiring) -> dict[str, State]:
             "ResultPath": "$.error",
             "Next": "Report",
         },
-        "Read the export": _steer(wiring, "exported", told, to="$.sync", following="Plan"),
+        "Read the export": _steer(wiring, "exported", exported, to="$.sync", following="Plan"),
     }
 
 
@@ -293,12 +293,12 @@ def _of_a_part(wiring: Wiring) -> dict[str, State]:
 
 def _ending(wiring: Wiring) -> dict[str, State]:
     report = _steer(wiring, "report", {"state.$": "$"}, to="$.report", following="Tell")
-    told = {
+    message = {
         "TopicArn": wiring.topic,
         "Subject.$": "$.report.subject",
         "Message.$": "$.report.message",
     }
-    tell = _task(_resource(wiring, "sns:publish"), told, to="$.told", following="Ended")
+    tell = _task(_resource(wiring, "sns:publish"), message, to="$.told", following="Ended")
     # A report that reaches nobody is no reason to call a sync failed that did its work.
     untold = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.untold", "Next": "Ended"}
     return {
@@ -317,10 +317,10 @@ def _ending(wiring: Wiring) -> dict[str, State]:
 _CAUGHT = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Report"}
 
 
-def _steer(wiring: Wiring, step: str, told: dict[str, Any], *, to: str, following: str) -> State:
+def _steer(wiring: Wiring, step: str, event: dict[str, Any], *, to: str, following: str) -> State:
     """A step of the function `steer`; its answer goes to the path *to*."""
-    told = {"step": step, "id.$": "$$.Execution.Name", "bucket": wiring.bucket} | told
-    return _task(wiring.steer, told, to=to, following=following)
+    event = {"step": step, "id.$": "$$.Execution.Name", "bucket": wiring.bucket} | event
+    return _task(wiring.steer, event, to=to, following=following)
 
 
 def _task(

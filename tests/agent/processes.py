@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 
 import httpx
 
-COMMAND = [sys.executable, "-m", "tidings.client.cli.main", "agent"]
+from tests.client.command import TIDINGS
+
 WITHIN_S = 20.0
 
 
@@ -23,7 +23,7 @@ class Agent:
     """`with Agent(url, folder) as agent`; it can be killed and started again."""
 
     def __init__(self, url: str, folder: Path, *options: str, env: Any = None) -> None:
-        self._command = [*COMMAND, "--url", url, "--queue-dir", str(folder / "queue")]
+        self._command = [*TIDINGS, "agent", "--url", url, "--queue-dir", str(folder / "queue")]
         self._command += ["--listen", "127.0.0.1:0", *options]
         self._env = env
         self.folder = folder

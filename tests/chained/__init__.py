@@ -1,1 +1,1 @@
-"""Feeds that copy feeds, on twins with engines of their own."""
+"""Feeds that copy feeds, on hosts of their own."""

@@ -14,7 +14,7 @@ import pytest
 
 from tests import hosts
 from tests.chained.place import Place, Sources
-from tests.chained.proxy import Way
+from tests.e2e.cutting import Cutter, cutting
 
 TOLD = ("t0", "t1", "t2", "t3", "t4")  # of the master, for who asks it directly
 FEEDS = ("main", "steered", "chosen", "wait", "boot", "latest", "led", "ring")
@@ -27,7 +27,7 @@ class Chain:
     master: Place
     middle: Place
     far: Place
-    way: Way
+    way: Cutter
     before: dict[str, Any]  # what the middle one's feed main said before there was a master
 
 
@@ -38,13 +38,13 @@ def _of_middle(master: Place, own: Place) -> Sources:
     return {**sources, "chosen": chosen, "led": {**led, "address": own.feed("led")}}
 
 
-def _of_far(master: Place, middle: Place, own: Place, way: Way) -> Sources:
+def _of_far(master: Place, middle: Place, own: Place, way: Cutter) -> Sources:
     main = {"url": master.feed("main"), "role": "follower", "leader": middle.feed("main")}
     policies = {
         name: {"url": master.feed(name), "fall_off": policy}
         for name, policy in (("wait", "wait"), ("boot", "bootstrap"), ("latest", "latest"))
     }
-    through = f"http://127.0.0.1:{way.port}/feeds/led"
+    through = f"{way.url}feeds/led"
     led = {"url": through, "role": "elected", "cluster": "led", "address": own.feed("led")}
     return {"main": main, **policies, "led": led}
 
@@ -55,7 +55,7 @@ def chain(
 ) -> Iterator[Chain]:
     kind, names = hosts.wanted(request.config), ("master", "middle", "far")
     master, middle, far = (Place(kind, tmp_path_factory.mktemp(name)) for name in names)
-    with Way(master.port).serving() as way:
+    with cutting(master.port) as way:
         seats = hosts.seats(master.host)
         master.chain((*FEEDS, *TOLD), {"ring": {"url": middle.feed("ring")}}, seats)
         middle.chain(FEEDS, _of_middle(master, middle), seats)

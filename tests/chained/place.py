@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,9 +13,9 @@ from tidings.server.running import Server
 
 from tests.conformance.listeners import SseListener
 from tests.hosts import raise_floor
+from tests.oplog import wire
 
 PATIENCE_S = 90.0  # a relay that failed for a while tries again within a minute
-LOOK_S = 0.1
 
 Entry = tuple[str, str, Any]  # id, event, data
 Sources = dict[str, dict[str, Any]]
@@ -103,18 +102,16 @@ class Place:
         raise_floor(self.host, name, page)
 
 
-def until(is_so: Callable[[], bool], within_s: float = PATIENCE_S) -> float:
-    """
-    Wait; how many seconds it took.
+def until(is_so: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
+    """Wait until *is_so*, also of a host that is killed or starting and does not answer."""
 
-    Raises:
-        AssertionError: it did not become so.
-    """
-    begun = time.monotonic()
-    while not _holds(is_so):
-        assert time.monotonic() < begun + within_s, f"not within {within_s} s"
-        time.sleep(LOOK_S)
-    return time.monotonic() - begun
+    def holds() -> bool:
+        try:
+            return is_so()
+        except (httpx.HTTPError, KeyError):
+            return False
+
+    wire.until(holds, within_s)
 
 
 def arrived(at: Place, name: str, page: int) -> None:
@@ -123,11 +120,3 @@ def arrived(at: Place, name: str, page: int) -> None:
         until(lambda: at.relay(name)["head"] >= page)
     except AssertionError:
         raise AssertionError(f"page {page} is not here: {at.relay(name)}") from None
-
-
-def _holds(is_so: Callable[[], bool]) -> bool:
-    """A twin that is killed or starting does not answer."""
-    try:
-        return is_so()
-    except (httpx.HTTPError, KeyError):
-        return False

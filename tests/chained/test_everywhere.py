@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-import httpx
+from collections.abc import Sequence
 
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, until
-from tests.chained.test_failing import LAST, PROMOTED_S, is_last, leader
+from tests.chained.test_failing import is_last, leader, led_by, posting
 from tests.conformance.listeners import Heard
 from tests.e2e.consumers import Consumer, client, fold, raw_sse, without_repeats
 from tests.e2e.consumers import place as place_of
 
 FEED = "led"
+PROMOTED_S = 30.0  # the promise; on a quiet machine it takes some five
 PAUSE_S = 0.4  # between pages: `/log` tells a thousand entries at once
 FAILURES = 6  # a kill, a partition, its end, and each of three hosts started anew
-
-
-class Stubborn(threading.Thread):
-    """Posts pages one after the other, also to a master that comes and goes."""
-
-    def __init__(self, master: Place) -> None:
-        super().__init__(daemon=True)
-        self.acknowledged = 0
-        self._master, self._stop_asked = master, threading.Event()
-
-    def run(self) -> None:
-        while not self._stop_asked.wait(PAUSE_S):
-            self._post(f"v{self.acknowledged % 7}", f"w{self.acknowledged}")
-        while not self._post(LAST):
-            self._stop_asked.wait(PAUSE_S)
-
-    def _post(self, *ids: str) -> bool:
-        with contextlib.suppress(httpx.HTTPError, AssertionError):
-            self._master.post(FEED, *ids)
-            self.acknowledged += 1
-            return True
-        return False
-
-    def stop(self) -> None:
-        self._stop_asked.set()
-        self.join()
-
-
-@contextmanager
-def posting(master: Place) -> Iterator[Stubborn]:
-    producer = Stubborn(master)
-    producer.start()
-    try:
-        yield producer
-    finally:
-        producer.stop()
 
 
 def listening(places: Sequence[Place], cursor: str) -> list[Consumer]:
@@ -83,10 +43,11 @@ def led(chain: Chain, *who: Place) -> None:
     until(lambda: leader(chain) in who, within_s=PROMOTED_S)
 
 
-def test_D21_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
+def test_D21_D39_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
     """
-    The leader killed, the other one cut off and healed, each host started anew: what each client
-    holds is the master's state, and no failure repeats more than a page to anybody.
+    The leader killed, which comes back as a follower, the other one cut off and healed, each host
+    started anew: what each client holds is the master's state, and no failure repeats more than a
+    page to anybody.
     """
     chain.master.post(FEED, "first")
     led(chain, chain.middle, chain.far)
@@ -95,13 +56,14 @@ def test_D21_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
     # Where a cursor's page is not copied yet, its time counts, and a client hears pages again.
     until(lambda: all(place.log(FEED) == before for place in places))
     clients = listening(places, before[-1][0])
-    with posting(chain.master) as producer:
+    with posting(chain.master, FEED, PAUSE_S) as producer:
         first = leader(chain)
         assert first is not None
         second = chain.far if first is chain.middle else chain.middle
         first.kill()
         until(lambda: second.relay(FEED)["role"] == "leader", within_s=PROMOTED_S)
         first.start()
+        led_by(second, first)
         chain.way.cut()
         led(chain, chain.middle)
         chain.way.heal()

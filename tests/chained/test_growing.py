@@ -1,4 +1,8 @@
-"""A feed moves to another host while producers post and consumers read (GROWING.md)."""
+"""
+A feed moves to another host while producers post and consumers read (GROWING.md).
+
+To a twin as well: it alone copies a server into DynamoDB, and is copied from there.
+"""
 
 from __future__ import annotations
 
@@ -127,19 +131,24 @@ class Named:
 
 
 @pytest.fixture(params=["server", pytest.param("twin", marks=pytest.mark.java)])
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Place, Place]]:
-    """A server that is the master, and a server or a twin that copies it."""
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Place, Place, Place]]:
+    """A server that is the master, a server or a twin that copies it, and a server behind that."""
     old = Place(host("server"), tmp_path / "old")
     new = Place(host(request.param), tmp_path / "new")
+    far = Place(host("server"), tmp_path / "far")
     old.chain([FEED], {})
     new.chain([FEED], {FEED: {"url": old.feed(FEED)}})
-    with old, new:
-        yield old, new
+    far.chain([FEED], {FEED: {"url": new.feed(FEED)}})
+    with old, new, far:
+        yield old, new, far
 
 
-def test_a_feed_moves_under_load_without_loss(places: tuple[Place, Place]) -> None:
-    """Everything that was acknowledged anywhere is heard once, in the order of the one log."""
-    old, new = places
+def test_a_feed_moves_under_load_without_loss(places: tuple[Place, Place, Place]) -> None:
+    """
+    Everything that was acknowledged anywhere is heard once, in the order of the one log, which
+    passes on to a copy of the copy.
+    """
+    old, new, far = places
     producers = [Producer(old, f"p{number}") for number in range(PRODUCERS)]
     readers = [Reader(kind, old) for kind in ("sse", "ws", "sse", "ws")]
     named = Named(old)
@@ -171,6 +180,9 @@ def test_a_feed_moves_under_load_without_loss(places: tuple[Place, Place]) -> No
     for reader in readers:
         assert reader.objects() == log
     assert named.written == log
+    arrived(far, FEED, new.relay(FEED)["head"])
+    assert far.log(FEED) == new.log(FEED)
+    until(lambda: far.state(FEED) == new.state(FEED))
     for producer in producers:
         assert [id_ for id_ in log if id_.startswith(producer.prefix)] == producer.acknowledged
         assert len(producer.acknowledged) > PRODUCERS

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until
+from tests.client import command
 
 
 def tidings(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "tidings.client.cli.main",
-        "relays",
-        *words,
-        "--url",
-        place.url,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return command.tidings("relays", *words, "--url", place.url)
 
 
 def left_behind(chain: Chain, name: str) -> None:

@@ -1,1 +1,1 @@
-"""changeagent's contract, row by row; a package, so that its twin ends with it."""
+"""changeagent's contract, row by row; a package, so that its host ends with it."""

@@ -1,4 +1,4 @@
-"""The changes of one feed of a twin, as changeagent's clients ask for them."""
+"""The changes of one feed of a host, as changeagent's clients ask for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One twin for every row of changeagent's contract, and a feed of its own for each test."""
+"""One host for every row of changeagent's contract, and a feed of its own for each test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEEDS = [f"a{number:02}" for number in range(90)]
 
 
 @pytest.fixture(scope="package")
-def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
+def host(request: pytest.FixtureRequest) -> Iterator[Server]:
     options = ["--allow-origin", "https://ops.example"]
     for setting in ("TIDINGS_HOOKS_PRIVATE=true", "TIDINGS_URL_PREFIX=foo"):
         options += ["--setting", setting]
@@ -23,17 +23,17 @@ def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
-def spare(twin: Server) -> Iterator[str]:
+def spare(host: Server) -> Iterator[str]:
     return iter(FEEDS)
 
 
 @pytest.fixture
-def shared(twin: Server) -> Changes:
+def shared(host: Server) -> Changes:
     """One for requests that change nothing."""
-    return Changes(twin.port, "main")
+    return Changes(host.port, "main")
 
 
 @pytest.fixture
-def changes(twin: Server, spare: Iterator[str]) -> Changes:
+def changes(host: Server, spare: Iterator[str]) -> Changes:
     """One that no other test has touched."""
-    return Changes(twin.port, next(spare))
+    return Changes(host.port, next(spare))

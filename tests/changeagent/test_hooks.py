@@ -25,7 +25,6 @@ def configure(changes: Changes, *hooks: dict[str, Any]) -> None:
     assert answer.status == 200, answer
 
 
-@pytest.mark.java
 def test_A29_a_hook_is_sent_the_data_and_its_headers(changes: Changes) -> None:
     """Exactly the data, as JSON, and what the configuration adds."""
     with answering(Answer(204)) as hook:
@@ -43,7 +42,6 @@ def test_A29_a_hook_is_sent_the_data_and_its_headers(changes: Changes) -> None:
     assert len(changes.ids()) == 1
 
 
-@pytest.mark.java
 def test_A30_A31_every_failure_is_told_and_nothing_is_stored(changes: Changes) -> None:
     """By its number, in the order of the configuration; the hooks that accept are not named."""
     with answering(Answer(400)) as no, answering(Answer(200)) as yes, answering(Answer(503)) as ill:
@@ -62,7 +60,6 @@ def test_A30_A31_every_failure_is_told_and_nothing_is_stored(changes: Changes) -
     assert changes.ids() == []
 
 
-@pytest.mark.java
 def test_A30_a_plain_refusal_is_the_clients_fault(changes: Changes) -> None:
     """400 where each hook that failed looked at the change and said no."""
     with answering(Answer(422)) as hook:

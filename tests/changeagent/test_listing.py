@@ -9,8 +9,6 @@ import pytest
 
 from tests.changeagent.client import Beside, Changes
 
-pytestmark = pytest.mark.java
-
 
 @pytest.fixture
 def some(changes: Changes) -> list[int]:
@@ -162,28 +160,3 @@ def test_A23_one_change_by_its_id(changes: Changes, some: list[int]) -> None:
     assert (unknown.status, unknown.body) == (404, b'{"error":"Not found"}')
     assert (invalid.status, invalid.body) == (400, b'{"error":"Invalid ID"}')
     assert changes.one(2**70).status == 400
-
-
-def test_next_is_behind_what_was_skipped(changes: Changes, some: list[int]) -> None:
-    """A client with a rare tag goes on from there, and reads nothing twice."""
-    found = changes.get(("tag", "rare"))
-    number = changes.post("x", "rare")
-
-    assert found["changes"] == [] and found["next"] > some[-1]
-    assert changes.ids(("since", found["next"]), ("tag", "rare")) == [number]
-
-
-@pytest.mark.parametrize("query", [("strict", "yes"), ("strict", "")])
-def test_strict_is_a_switch(shared: Changes, query: tuple[str, str]) -> None:
-    """True or false."""
-    answer = shared.ask(query)
-
-    assert (answer.status, answer.body) == (400, b'{"error":"Invalid strict"}')
-
-
-def test_a_feed_that_is_not_there_has_no_changes(shared: Changes) -> None:
-    """404 in the form of these paths, to read and to post."""
-    nowhere = Changes(shared.port, "nowhere")
-
-    assert nowhere.ask().status == nowhere.send(b"1").status == 404
-    assert json.loads(nowhere.ask().body) == {"error": "feed: no such feed here"}

@@ -7,12 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tidings.core import limits
 
 from tests.changeagent.client import Changes
-from tests.oplog.feed import ask
-
-pytestmark = pytest.mark.java
 
 
 def test_A01_a_change_is_answered_with_its_id(changes: Changes) -> None:
@@ -75,27 +71,6 @@ def test_A05_what_is_no_json_is_refused(changes: Changes, body: bytes) -> None:
     assert changes.get()["changes"] == []
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"data": 1, "tags": "a"}, 400),
-        ({"data": 1, "tags": [1]}, 400),
-        ({"data": 1, "tags": [""]}, 400),
-        ({"data": 1, "tags": ["a"] * 65}, 413),
-        ({"data": "x" * 65_536}, 413),
-        ({"data": "\ud800"}, 400),
-    ],
-)
-def test_what_cannot_be_kept_is_refused_whole(
-    changes: Changes, body: dict[str, Any], status: int
-) -> None:
-    """In words that name the field; nothing is written."""
-    answer = changes.send(json.dumps(body).encode())
-
-    assert answer.status == status and json.loads(answer.body)["error"]
-    assert changes.get()["changes"] == []
-
-
 def test_A06_what_was_answered_can_be_read(changes: Changes) -> None:
     """At once, behind the id before it, by each of many writers at the same time."""
 
@@ -125,41 +100,3 @@ def test_A07_A08_ids_ascend_over_all_writers_and_none_comes_late(changes: Change
         reading.result(60)
 
     assert seen == sorted(written) == sorted(set(written))
-
-
-def test_a_repeated_request_with_a_key_is_one_change(changes: Changes) -> None:
-    """The ambiguous time-out of a POST has an answer: ask again under the same key."""
-    answers = {changes.send(b'{"data":1}', idempotency_key="k").body for _ in range(3)}
-
-    assert len(answers) == 1 and len(changes.ids()) == 1
-
-
-def test_operations_are_changes_and_changes_are_operations(changes: Changes) -> None:
-    """One log: each side sees what the other has posted, by the table of the protocol."""
-    changes.operations({"event": "update", "type": "video", "id": "x", "parents": ["user/ann"]})
-    number = changes.post({"a": 1}, "t1", "t2")
-    as_change, own = changes.get()["changes"]
-    stream = ask(
-        changes.port,
-        "GET",
-        f"/feeds/{changes.feed}/status",
-    )
-
-    assert as_change["tags"] == ["video", "user/ann"]
-    assert (as_change["data"]["event"], as_change["data"]["id"]) == ("update", "x")
-    assert own == {"_id": number, "_ts": own["_ts"], "tags": ["t1", "t2"], "data": {"a": 1}}
-    assert json.loads(stream.body)["events_received"] == 2
-
-
-def test_ids_fit_every_page(changes: Changes) -> None:
-    """A page of a thousand operations has a thousand ids, and the next page comes behind them."""
-    many = [
-        {"event": "update", "type": "video", "id": str(at)}
-        for at in range(limits.REQUEST_OPERATIONS_MAX)
-    ]
-    changes.operations(*many)
-    last = changes.post("behind")
-    found = changes.get(("limit", 2000))["changes"]
-
-    assert [change["data"]["id"] for change in found[:-1]] == [each["id"] for each in many]
-    assert found[-1]["_id"] == last > found[-2]["_id"]

@@ -7,11 +7,7 @@ import subprocess
 import time
 from typing import Any
 
-import pytest
-
 from tests.changeagent.client import Beside, Changes
-
-pytestmark = pytest.mark.java
 
 POST = """curl http://localhost:9000/changes \\
 -H "Content-Type: application/json" \\

@@ -6,9 +6,12 @@ import base64
 import itertools
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +108,20 @@ def browser(profile: Path) -> Iterator[ClientConnection]:
         finally:
             process.terminate()
             process.wait(WITHIN_S)
+
+
+@contextmanager
+def files(folder: Path) -> Iterator[str]:
+    """An origin of its own that serves the files of *folder* to a page."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @contextmanager

@@ -5,26 +5,21 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tidings.client import auth
 from tidings.client.errors import NoPassword
 
+from tests.client.command import tidings
 from tests.client.fake_feed import Running
-
-TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
-WITHIN_S = 20.0
 
 
 def _run(*arguments: str, variable: str | None = None) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k != "TIDINGS_PASSWORD"}
     if variable is not None:
         environment["TIDINGS_PASSWORD"] = variable
-    return subprocess.run(
-        [*TIDINGS, *arguments], env=environment, capture_output=True, text=True, timeout=WITHIN_S
-    )
+    return tidings(*arguments, env=environment)
 
 
 def _post(server: Running, *options: str, variable: str | None = None) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from tidings.client.produce.post import Poster
 from tidings.core.model import timestamps
 
 from tests.client.fake_feed import Running
+from tests.oplog.wire import until
 
 WITHIN_S = 20.0
 NAMES = ["a b.txt", "new\nline", "\nfirst", "é/ü.txt", ":100644 100644", "tab\t", '"quoted"', "-x",
@@ -135,23 +134,6 @@ def test_the_fold_of_merges(repo: Repo) -> None:
         repo.git("merge", "-q", "--no-ff", "-m", "merge", f"side{round_}")
 
     assert [len(operations) for _, operations in history(repo.root)] == [1, 1, 2, 1, 2, 1, 2]
-    assert _fold(_all(repo)) == repo.tree()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_fold_of_anything(repo: Repo, seed: int) -> None:
-    """Whatever is done to files, the fold of all operations is the tree of the head."""
-    chance = random.Random(seed)
-    for number in range(12):
-        for _ in range(chance.randint(0, 4)):
-            name = chance.choice([*NAMES, "deep", "deep/er"])
-            path = repo.root / name
-            if path.is_file() and chance.random() < 0.5:
-                path.unlink()
-            elif not path.is_dir() and not any(up.is_file() for up in path.parents):
-                repo.write(name, str(chance.randint(0, 3)))
-        repo.commit(f"change {number}")
-
     assert _fold(_all(repo)) == repo.tree()
 
 
@@ -297,13 +279,6 @@ def test_the_pace() -> None:
     assert len(waits) == 3
 
 
-def _until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_the_command(server: Running, repo: Repo) -> None:
     """History, then live changes, then Ctrl-C with exit code 0."""
     repo.write("a", "1")
@@ -311,11 +286,11 @@ def test_the_command(server: Running, repo: Repo) -> None:
     command = [sys.executable, "-m", "tidings.client.demo", "--url", server.url, "--rate", "0"]
     with subprocess.Popen([*command, "--repo", str(repo.root)], stdout=subprocess.PIPE) as process:
         try:
-            _until(lambda: len(server.feed.pages) == 1)
+            until(lambda: len(server.feed.pages) == 1)
             assert process.stdout is not None
             assert process.stdout.readline() == b"the history of repo: 1 operations\n"
             repo.write("b", "2")
-            _until(lambda: len(server.feed.pages) == 2)
+            until(lambda: len(server.feed.pages) == 2)
             process.send_signal(signal.SIGINT)
             assert process.wait(WITHIN_S) == 0
         finally:
@@ -338,7 +313,7 @@ def test_without_a_repository_something_is_made_up(server: Running) -> None:
     command = [sys.executable, "-m", "tidings.client.demo", "--url", server.url, "--made-up"]
     with subprocess.Popen(command) as process:
         try:
-            _until(lambda: len(server.feed.pages) >= 2)
+            until(lambda: len(server.feed.pages) >= 2)
             process.send_signal(signal.SIGINT)
             assert process.wait(WITHIN_S) == 0
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import httpx
@@ -32,22 +31,12 @@ def step_lists(scene: Scene, argument: dict[str, Any]) -> None:
 
 def step_asks(scene: Scene, argument: dict[str, Any]) -> None:
     """Ask with a `query` that waits, beside the steps that follow."""
-    found: dict[str, Any] = {}
-
-    def ask() -> None:
-        found["answer"] = _list(scene, argument["query"])
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    scene.names[argument["as"]] = (thread, found)
+    scene.names[argument["as"]] = scene.beside(lambda: _list(scene, argument["query"]))
 
 
 def step_is_answered(scene: Scene, argument: dict[str, Any]) -> None:
     """Who asked is answered, as for `lists`."""
-    thread, found = scene.names[argument["of"]]
-    thread.join(PATIENCE_S * 3)
-    assert found, "it still waits, or was refused"
-    _check(found["answer"], argument)
+    _check(scene.names[argument["of"]](), argument)
 
 
 def _list(scene: Scene, query: str) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""The targets of the suite: `--base-url`, or a server and a twin of its own."""
+"""
+The targets of the suite: `--base-url`, or a server and a twin of its own.
+
+On a twin as well: only there events of API Gateway are translated for each rule.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.target import Target, parse_skips, socket_url
-from tests.hosts import NAMES, host
+from tests.hosts import host
 
 _STEPS = ("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps")
 # What the cases of listeners listen for; any other target has to declare it too.
@@ -16,7 +20,7 @@ RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=["server", pytest.param("twin", marks=pytest.mark.java)])
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     option = request.config.getoption
     base_url = option("--base-url")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,22 +49,13 @@ def step_pages(scene: Scene, argument: dict[str, Any]) -> None:
 
 def step_awaits_pages(scene: Scene, argument: dict[str, Any]) -> None:
     """As `pages`, beside the steps that follow."""
-    url, found = _url(scene, argument), {}
-
-    def ask() -> None:
-        found["answer"] = httpx.get(url, timeout=PATIENCE_S * 3)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    scene.names[argument["as"]] = (thread, found)
+    url = _url(scene, argument)
+    scene.names[argument["as"]] = scene.beside(lambda: httpx.get(url, timeout=PATIENCE_S * 3))
 
 
 def step_pages_come(scene: Scene, argument: dict[str, Any]) -> None:
     """Who awaits them gets `entries`, with those that were not there when it asked."""
-    thread, found = scene.names[argument["of"]]
-    thread.join(PATIENCE_S * 3)
-    assert "answer" in found, "it still waits, or was cut"
-    _check(scene, _read(found["answer"].text), argument)
+    _check(scene, _read(scene.names[argument["of"]]().text), argument)
 
 
 def step_shares(scene: Scene, argument: dict[str, Any]) -> None:

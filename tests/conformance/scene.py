@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,6 +47,19 @@ class Scene:
 
     def close(self) -> None:
         self.stack.close()
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        """Do *work* beside the steps that follow; what is returned waits for its answer."""
+        answers: list[Any] = []
+        thread = threading.Thread(target=lambda: answers.append(work()), daemon=True)
+        thread.start()
+
+        def answer() -> Any:
+            thread.join(PATIENCE_S * 3)
+            assert answers, "it still waits, or was refused"
+            return answers[0]
+
+        return answer
 
     def ready(self, argument: Any) -> Any:
         """*argument* with its names looked up; only now, as steps before may have saved some."""

@@ -11,8 +11,6 @@ from tests.conformance.runner import Broken, play
 from tests.conformance.scene import Scene
 from tests.conformance.target import Target
 
-pytestmark = pytest.mark.java
-
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
 def test_law(case: Case, target: Target) -> None:

@@ -13,7 +13,7 @@ NOW = 4_102_444_700_000  # in 2100: an engine deletes what has expired while a t
 CLAIM = Claim("key ~!", "f" * 64, "a" * 32, 7, NOW + limits.CLAIM_MS)
 
 
-class ClaimStoreContract:
+class TestClaims:
     def test_a_claim_is_found(self, stores: Stores, feed: str) -> None:
         """Under its feed and key, as it was written."""
         assert stores.claims.find(feed, CLAIM.key, now_ms=NOW) is None

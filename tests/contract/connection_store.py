@@ -17,7 +17,7 @@ from tidings.core.websocket.roster import Portion, Round
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Roster
 
-from tests.contract.stores import Stores
+from tests.contract.stores import NOT_ON_SQLITE, Stores
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
 FILTERS = [
@@ -48,7 +48,8 @@ def everybody(roster: Roster) -> list[Connection]:
     return [each for portion in portions(roster, limit=100) for each in portion.connections]
 
 
-class ConnectionStoreContract:
+@NOT_ON_SQLITE
+class TestConnections:
     @pytest.mark.parametrize("wanted", FILTERS)
     def test_a_connection_comes_back_as_it_was(
         self, stores: Stores, feed: str, wanted: Filter
@@ -92,13 +93,13 @@ class ConnectionStoreContract:
         for each in (mine, other):
             stores.connections.open(each)
             stores.inbox.post(feed, Change(each.id, True, wanted, 1, "t"))
-            stores.watches.add(feed, Subscription(each.id, wanted, 1))
+            stores.subscriptions.add(feed, Subscription(each.id, wanted, 1))
         stores.connections.remove(mine.id)
         stores.connections.remove(mine.id)  # again: nothing happens
         assert stores.connections.get(mine.id) is None
         assert stores.connections.get(other.id) == other
         assert [change.connection_id for change in stores.inbox.list(feed)] == [other.id]
-        left = [watch.connection_id for watch in stores.watches.all(feed)]
+        left = [each.connection_id for each in stores.subscriptions.all(feed)]
         assert left == ([other.id] if wanted.keys() else [])
 
     def test_remove_ends_the_subscription_of_a_change(self, stores: Stores, feed: str) -> None:
@@ -106,10 +107,10 @@ class ConnectionStoreContract:
         leaving = Filter(types=frozenset({"video"}))
         mine = connection(feed)
         stores.connections.open(mine)
-        stores.watches.add(feed, Subscription(mine.id, leaving, 1))
+        stores.subscriptions.add(feed, Subscription(mine.id, leaving, 1))
         stores.inbox.post(feed, Change(mine.id, False, leaving, 1, "t"))
         stores.connections.remove(mine.id)
-        assert stores.watches.all(feed) == []
+        assert stores.subscriptions.all(feed) == []
 
     def test_the_roster_names_connections_only(self, stores: Stores, feed: str) -> None:
         """All that are open, without their changes and subscriptions."""
@@ -117,7 +118,7 @@ class ConnectionStoreContract:
         for each in mine:
             stores.connections.open(each)
             stores.inbox.post(feed, Change(each.id, True, EVERYTHING, 1, "t"))
-            stores.watches.add(feed, Subscription(each.id, EVERYTHING, 1))
+            stores.subscriptions.add(feed, Subscription(each.id, EVERYTHING, 1))
         found = [each for each in everybody(stores.connections) if each.feed == feed]
         assert sorted(found, key=attrgetter("id")) == mine
 
@@ -126,7 +127,7 @@ class ConnectionStoreContract:
         mine = [connection(feed, name) for name in "abcde"]
         for each in mine:
             stores.connections.open(each)
-            stores.watches.add(feed, Subscription(each.id, EVERYTHING, 1))
+            stores.subscriptions.add(feed, Subscription(each.id, EVERYTHING, 1))
         found = list(portions(stores.connections, limit=2))
         named = [each for portion in found for each in portion.connections if each.feed == feed]
         assert sorted(named, key=attrgetter("id")) == mine
@@ -161,7 +162,8 @@ class ConnectionStoreContract:
             assert stores.connections.round() == round_
 
 
-class InboxContract:
+@NOT_ON_SQLITE
+class TestInbox:
     @pytest.mark.parametrize("wanted", FILTERS)
     def test_a_change_comes_back_as_it_was(self, stores: Stores, feed: str, wanted: Filter) -> None:
         """In its feed's list only."""
@@ -191,59 +193,62 @@ class InboxContract:
         assert stores.inbox.list(feed) == [changes[0], changes[2]]
 
 
-class SubscriptionStoreContract:
-    def test_a_watch_is_found_under_each_of_its_keys(self, stores: Stores, feed: str) -> None:
+@NOT_ON_SQLITE
+class TestSubscriptions:
+    def test_a_subscription_is_found_under_each_of_its_keys(
+        self, stores: Stores, feed: str
+    ) -> None:
         """Filed under its parents if it has any, and not under its types."""
         wanted = Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"}))
-        watch = Subscription("c1=", wanted, 7)
-        stores.watches.add(feed, watch)
+        subscription = Subscription("c1=", wanted, 7)
+        stores.subscriptions.add(feed, subscription)
         for parent in ("user/x1", "user/x2"):
-            assert stores.watches.find(feed, parent_key(parent)) == [watch]
-        assert stores.watches.find(feed, type_key("video")) == []
-        assert stores.watches.find(f"{feed}-other", parent_key("user/x1")) == []
-        assert stores.watches.all(feed) == [watch]
+            assert stores.subscriptions.find(feed, parent_key(parent)) == [subscription]
+        assert stores.subscriptions.find(feed, type_key("video")) == []
+        assert stores.subscriptions.find(f"{feed}-other", parent_key("user/x1")) == []
+        assert stores.subscriptions.all(feed) == [subscription]
 
     def test_a_key_is_not_its_beginning(self, stores: Stores, feed: str) -> None:
         """`a`, `ab`, `a/`, `a/b` are four keys, and so is one that ends like an id."""
         for number, parent in enumerate(("a", "ab", "a/", "a/b", "a#", "a c0")):
-            watch = Subscription(f"c{number}", Filter(parents=frozenset({parent})), 1)
-            stores.watches.add(feed, watch)
+            subscription = Subscription(f"c{number}", Filter(parents=frozenset({parent})), 1)
+            stores.subscriptions.add(feed, subscription)
         for number, parent in enumerate(("a", "ab", "a/", "a/b", "a#", "a c0")):
-            found = stores.watches.find(feed, parent_key(parent))
-            assert [watch.connection_id for watch in found] == [f"c{number}"]
-        assert stores.watches.find(feed, parent_key("")) == []
+            found = stores.subscriptions.find(feed, parent_key(parent))
+            assert [each.connection_id for each in found] == [f"c{number}"]
+        assert stores.subscriptions.find(feed, parent_key("")) == []
 
     def test_adding_again_replaces(self, stores: Stores, feed: str) -> None:
         """A connection has one subscription under a key."""
         for since in (1, 9):
-            stores.watches.add(feed, Subscription("c1", EVERYTHING, since))
-        assert stores.watches.find(feed, "*") == [Subscription("c1", EVERYTHING, 9)]
+            stores.subscriptions.add(feed, Subscription("c1", EVERYTHING, since))
+        assert stores.subscriptions.find(feed, "*") == [Subscription("c1", EVERYTHING, 9)]
 
     def test_remove_takes_out_all_keys(self, stores: Stores, feed: str) -> None:
         """Of this connection only; twice is fine."""
         wanted = Filter(parents=frozenset(f"user/{number}" for number in range(10)))
         mine, other = Subscription("c1", wanted, 1), Subscription("c2", wanted, 1)
-        stores.watches.add(feed, mine)
-        stores.watches.add(feed, other)
-        stores.watches.remove(feed, mine)
-        stores.watches.remove(feed, mine)
-        assert stores.watches.find(feed, parent_key("user/3")) == [other]
-        assert stores.watches.all(feed) == [other]
+        stores.subscriptions.add(feed, mine)
+        stores.subscriptions.add(feed, other)
+        stores.subscriptions.remove(feed, mine)
+        stores.subscriptions.remove(feed, mine)
+        assert stores.subscriptions.find(feed, parent_key("user/3")) == [other]
+        assert stores.subscriptions.all(feed) == [other]
 
     def test_few_are_read_at_once(self, stores: Stores, feed: str) -> None:
-        """All of them or none: a watch with two keys is filed twice."""
+        """All of them or none: one with two keys is filed twice."""
         twice = Subscription("c1", Filter(parents=frozenset({"user/1", "user/2"})), 1)
-        stores.watches.add(feed, twice)
-        stores.watches.add(feed, Subscription("c2", EVERYTHING, 3))
-        assert stores.watches.few(feed, 2) is None
+        stores.subscriptions.add(feed, twice)
+        stores.subscriptions.add(feed, Subscription("c2", EVERYTHING, 3))
+        assert stores.subscriptions.few(feed, 2) is None
         for at_most in (3, 100):
-            assert stores.watches.few(feed, at_most) == stores.watches.all(feed)
-        assert stores.watches.few(f"{feed}-other", 0) == []
+            assert stores.subscriptions.few(feed, at_most) == stores.subscriptions.all(feed)
+        assert stores.subscriptions.few(f"{feed}-other", 0) == []
 
     def test_strings_no_store_takes_are_survived(self, stores: Stores, feed: str) -> None:
         """A client may filter on a lone surrogate, which no operation ever holds."""
         odd = Subscription("c1", Filter(types=frozenset({"\ud800"})), 1)
-        stores.watches.add(feed, odd)
-        assert stores.watches.all(feed) == [odd]
-        stores.watches.remove(feed, odd)
-        assert stores.watches.all(feed) == []
+        stores.subscriptions.add(feed, odd)
+        assert stores.subscriptions.all(feed) == [odd]
+        stores.subscriptions.remove(feed, odd)
+        assert stores.subscriptions.all(feed) == []

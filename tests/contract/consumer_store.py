@@ -37,7 +37,7 @@ def full(feed: str) -> Consumer:
     )
 
 
-class ConsumersContract:
+class TestConsumers:
     def test_a_consumer_comes_back(self, stores: Stores, feed: str) -> None:
         """Every field, with the next version; and one with nothing set."""
         assert stores.consumers.consumer(feed, "index") is None

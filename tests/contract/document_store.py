@@ -1,4 +1,4 @@
-"""What every store of sheets keeps to: `OperatorDocuments`."""
+"""What every store of operators' documents keeps to: `OperatorDocuments`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tidings.core.changeagent.documents import DEPLOYMENT, HEALTH, USERS, Operat
 from tests.contract.stores import Stores
 
 
-class OperatorDocumentsContract:
+class TestOperatorDocuments:
     def test_what_was_never_written_is_empty(self, stores: Stores, feed: str) -> None:
         """With the version that the first one who writes has to name."""
         assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument("", 0)
 
-    def test_a_sheet_comes_back(self, stores: Stores, feed: str) -> None:
+    def test_a_document_comes_back(self, stores: Stores, feed: str) -> None:
         """By its name, apart from other names and feeds; empty texts too."""
         assert stores.operator_documents.write(feed, USERS, OperatorDocument("a:b\n\u00e4", 0))
         assert stores.operator_documents.write(DEPLOYMENT, HEALTH, OperatorDocument("down", 0))

@@ -21,7 +21,7 @@ def take(stores: Stores, feed: str, owner: str = "a", over: Lease | None = None)
     return lease
 
 
-class FollowerStoreContract:
+class TestFollowers:
     def test_a_new_follower_starts_before_the_first_page(self, stores: Stores, feed: str) -> None:
         """Its first lease has fence 1, no marks and checkpoint 0."""
         until = NOW + limits.LEASE_MS
@@ -120,7 +120,7 @@ class FollowerStoreContract:
         assert stores.followers.release(take(stores, feed, "b", over=old))
 
     def test_a_free_lease_takes_no_mark(self, stores: Stores, feed: str) -> None:
-        """Never taken or let go: the bell has to take the lease itself."""
+        """Never taken or let go: whoever wakes it has to take the lease itself."""
         assert stores.followers.mark(feed, "state") is None
         assert stores.followers.checkpoints(feed) == {}
         assert stores.followers.release(take(stores, feed))

@@ -27,7 +27,7 @@ KEY = Key(
 PLAIN = Key("000000000000", digest_of("t" * 32), frozenset({Role.ADMIN}))
 
 
-class KeysContract:
+class TestKeys:
     def test_there_is_none_at_first(self, stores: Stores, feed: str) -> None:
         """Of any name."""
         assert stores.keys.key(feed, KEY.id) is None

@@ -1,4 +1,4 @@
-"""What every log keeps to: `LogStore` and `TrimStore`."""
+"""What every log keeps to: `LogStore`, `TrimStore`, `RenewStore` and `Numbers`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
+from tidings.core.log.renewal import Round
 from tidings.core.model.pages import Page, encode, filler
 
 from tests.contract.stores import Stores
@@ -25,7 +26,7 @@ def seen(written: Page) -> Page:
     return Page(written.number, written.body, "", written.at_ms, slots=written.slots)
 
 
-class LogStoreContract:
+class TestLog:
     def test_numbers_start_with_one_and_follow_each_other(self, stores: Stores, feed: str) -> None:
         """The counter counts per feed; `head` is the last number taken."""
         assert stores.log.head(feed) == 0
@@ -166,3 +167,51 @@ class LogStoreContract:
         for raised, floor in ((5, 5), (3, 5), (5, 5), (9, 9)):
             stores.log.raise_floor(feed, raised)
             assert stores.log.floor(feed) == floor
+
+
+class TestRenewals:
+    def test_renewing_a_missing_page_creates_nothing(self, stores: Stores, feed: str) -> None:
+        """A page that was deleted stays deleted."""
+        stores.renewals.renew(feed, 1, EXPIRES)
+        assert stores.log.read(feed, 0) == []
+        assert stores.log.put(feed, page(1, "ours")) == "ours"
+
+    def test_renewed_pages_expire_later(self, stores: Stores, feed: str) -> None:
+        """Never sooner; a page that is not to expire stays so."""
+        for number in range(1, 5):
+            stores.log.put(feed, page(number))
+        stores.log.put(feed, Page(5, "{}", "a", AT, 0))
+        stores.renewals.renew(feed, 2, EXPIRES + 60_000)
+        stores.renewals.renew(feed, 2, EXPIRES)
+        stores.renewals.renew(feed, 5, EXPIRES)
+        found = [(1, EXPIRES), (2, EXPIRES + 60_000), (3, EXPIRES), (4, EXPIRES), (5, 0)]
+        assert list(stores.renewals.expiries(feed, 0, 9)) == found
+        assert list(stores.renewals.expiries(feed, 1, 3)) == found[1:3]
+        assert list(stores.renewals.expiries(feed, 3, 3)) == []
+        assert list(stores.renewals.expiries(f"{feed}0", 0, 9)) == []
+
+    def test_a_round_is_kept_of_each_feed(self, stores: Stores, feed: str) -> None:
+        """The last one that was stored."""
+        assert stores.renewals.round(feed) == Round()
+        for round_ in (Round(7, AT), Round(0, AT + 1)):
+            stores.renewals.keep(feed, round_)
+            assert stores.renewals.round(feed) == round_
+        assert stores.renewals.round(f"{feed}0") == Round()
+
+
+class TestNumbers:
+    def test_the_counter_goes_on_above(self, stores: Stores, feed: str) -> None:
+        """Also of a feed that has none yet; and it never goes back."""
+        stores.numbers.raise_head(feed, 41)
+        assert stores.log.take(feed) == 42
+        stores.numbers.raise_head(feed, 7)
+        assert stores.log.take(feed) == 43
+
+    def test_empty_pages_are_put_again_without_harm(self, stores: Stores, feed: str) -> None:
+        """More than one batch of them, and a run that was killed puts them once more."""
+        pages = [filler(number, at_ms=AT, expires_ms=EXPIRES) for number in range(3, 64)]
+        stores.numbers.fill(feed, pages[:30])
+        stores.numbers.fill(feed, pages)
+        found = stores.log.read(feed, 0)
+        assert [page.number for page in found] == list(range(3, 64))
+        assert {(page.body, page.at_ms) for page in found} == {("", AT)}

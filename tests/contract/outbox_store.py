@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tidings.core.ingest.outbox import OutboxMessage
 
-from tests.contract.stores import Stores
+from tests.contract.stores import NOT_ON_SQLITE, Stores
 
 
-class OutboxContract:
-    def test_letters_come_in_the_order_of_their_ids(self, stores: Stores, feed: str) -> None:
+@NOT_ON_SQLITE
+class TestOutbox:
+    def test_messages_come_in_the_order_of_their_ids(self, stores: Stores, feed: str) -> None:
         """Whole, of their feed alone, until they are done; done twice is fine."""
         first, second = (
             OutboxMessage("1-a", "items", '{"ä":1}\n{}'),
@@ -23,7 +24,7 @@ class OutboxContract:
         assert stores.outbox.pending(feed) == [second]
         assert stores.outbox.pending(f"{feed}-other") == [first]
 
-    def test_a_letter_that_is_put_aside_waits_no_longer(self, stores: Stores, feed: str) -> None:
+    def test_a_message_that_is_put_aside_waits_no_longer(self, stores: Stores, feed: str) -> None:
         """Again, after a crash, changes nothing."""
         message = OutboxMessage("1-a", "items", "{}")
         stores.outbox.leave(feed, message)

@@ -23,7 +23,7 @@ PROFILE = Profile(
 )
 
 
-class ProfilesContract:
+class TestProfiles:
     def test_a_new_feed_has_the_defaults(self, stores: Stores, feed: str) -> None:
         """Nothing has to be written before a feed is used."""
         assert stores.profiles.profile(feed) == Profile()

@@ -1,8 +1,4 @@
-"""
-Who wins when several writers come at once.
-
-Apart from the other contracts, since moto, unlike DynamoDB, loses updates of several threads.
-"""
+"""Who wins when several writers come at once. Not on moto, which loses updates of threads."""
 
 from __future__ import annotations
 
@@ -16,15 +12,15 @@ from tests.contract.claim_store import CLAIM
 from tests.contract.claim_store import NOW as CLAIMED
 from tests.contract.connection_store import connection
 from tests.contract.follower_store import NOW, take
+from tests.contract.stores import DYNAMODB_LOCAL, Stores, on
 
 if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
     from tidings.core.log.idempotency import Claim
 
-    from tests.contract.stores import Stores
 
-
-class RacesContract:
+@on("memory", "sqlite", DYNAMODB_LOCAL)
+class TestRaces:
     def test_nobody_shares_a_number(self, stores: Stores, feed: str) -> None:
         """Eight writers at once get eighty different numbers."""
         with ThreadPoolExecutor(8) as pool:

@@ -6,7 +6,7 @@ from tidings.core.triton.registration import Kind, Listener, Registered
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
 
-from tests.contract.stores import Stores
+from tests.contract.stores import NOT_ON_SQLITE, Stores
 
 VM, NET = Kind("vm", ("nic", "alias")), Kind("ä/net", ())
 NOW = 4_102_444_700_123
@@ -16,7 +16,8 @@ def listener(feed: str, *kinds: Kind, instance: str = "i€") -> Listener:
     return Listener(2, feed, instance, '"tcns"', kinds)
 
 
-class RegistryContract:
+@NOT_ON_SQLITE
+class TestRegistry:
     def test_an_entry_for_each_resource(self, stores: Stores, feed: str) -> None:
         """In its feed alone, by instance and resource, whole; without resources, none."""
         mine = listener(feed, VM, NET)

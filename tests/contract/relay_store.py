@@ -55,7 +55,7 @@ def full(feed: str) -> Relay:
     )
 
 
-class RelaysContract:
+class TestRelays:
     def test_a_relay_comes_back(self, stores: Stores, feed: str) -> None:
         """Every field, with the next version; where there is none, one that knows nothing."""
         wanted, other = full(feed), Relay(f"{feed}-other")
@@ -131,12 +131,12 @@ class RelaysContract:
         assert [list(each.entries()) for each in found] == [list(each.entries()) for each in pages]
 
 
-class CoordinatorContract:
+class TestCoordinator:
     @pytest.fixture
     def cluster(self, feed: str) -> str:
         return f"cluster-of-{feed}"
 
-    def test_a_seat_is_taken_by_one(self, stores: Stores, cluster: str) -> None:
+    def test_a_lease_is_taken_by_one(self, stores: Stores, cluster: str) -> None:
         """Who took it first is told by term and time; the other one has written nothing."""
         free = LeaderLease(cluster, 0)
         one = LeaderLease(cluster, 0, "https://one.example", 1, AT)
@@ -146,7 +146,7 @@ class CoordinatorContract:
         assert not stores.clusters.take(free, other)
         assert list(stores.clusters.seats(cluster)) == [one]
 
-    def test_a_seat_that_was_renewed_is_not_taken(self, stores: Stores, cluster: str) -> None:
+    def test_a_lease_that_was_renewed_is_not_taken(self, stores: Stores, cluster: str) -> None:
         """Who thought that it had run out saw an older time."""
         one = LeaderLease(cluster, 0, "https://one.example", 1, AT)
         renewed = replace(one, until_ms=AT + 1)
@@ -157,21 +157,23 @@ class CoordinatorContract:
         assert stores.clusters.take(renewed, other)
         assert list(stores.clusters.seats(cluster)) == [other]
 
-    def test_a_seat_is_given_up(self, stores: Stores, cluster: str) -> None:
+    def test_a_lease_is_given_up(self, stores: Stores, cluster: str) -> None:
         """Its term stays, so that the next one's is higher."""
         one = LeaderLease(cluster, 0, "https://one.example", 3, AT)
         assert stores.clusters.take(LeaderLease(cluster, 0), one)
         assert stores.clusters.take(one, replace(one, address="", until_ms=0))
         assert list(stores.clusters.seats(cluster)) == [LeaderLease(cluster, 0, "", 3, 0)]
 
-    def test_seats_are_told_by_number(self, stores: Stores, cluster: str) -> None:
+    def test_leases_are_listed_by_number(self, stores: Stores, cluster: str) -> None:
         """Of this cluster alone."""
-        seats = [LeaderLease(cluster, number, "https://one.example", 1, AT) for number in (1, 0, 7)]
-        for seat in [*seats, replace(seats[0], cluster=f"{cluster}-other")]:
-            assert stores.clusters.take(LeaderLease(seat.cluster, seat.number), seat)
-        assert [seat.number for seat in stores.clusters.seats(cluster)] == [0, 1, 7]
+        leases = [
+            LeaderLease(cluster, number, "https://one.example", 1, AT) for number in (1, 0, 7)
+        ]
+        for lease in [*leases, replace(leases[0], cluster=f"{cluster}-other")]:
+            assert stores.clusters.take(LeaderLease(lease.cluster, lease.number), lease)
+        assert [lease.number for lease in stores.clusters.seats(cluster)] == [0, 1, 7]
 
-    def test_members_are_told_by_address(self, stores: Stores, cluster: str) -> None:
+    def test_members_are_listed_by_address(self, stores: Stores, cluster: str) -> None:
         """As they were last heard of, those of this cluster alone."""
         one = Member(cluster, "https://one.example", "main", Role.LEADER, 7, AT)
         other = Member(cluster, "https://another.example", "m", Role.FOLLOWER, 0, AT)

@@ -17,7 +17,7 @@ def departures(page: int, left: Left = LEFT) -> RemovedParents:
     return RemovedParents(page, body)
 
 
-class RemovedParentsStoreContract:
+class TestRemovedParents:
     def test_departures_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """Small ones as text, large ones deflated; and none is not the same as unknown."""
         many: Left = {slot: (f"user/{slot}",) for slot in range(1000)}

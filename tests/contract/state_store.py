@@ -1,4 +1,4 @@
-"""What every state keeps to: `StateStore`."""
+"""What every state keeps to: `StateStore`, `Repairs` and `TombstoneStore`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import replace
 from tidings.core import limits
 from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.rows import Lines, Row, bucket_of
+from tidings.core.state.tombstones import Remembered
 
 from tests.contract.stores import Stores
 
 AT = 1_763_000_000_123
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
+REMEMBERED = Remembered(691_200_000, 608_400_000, AT)
+RAISED = Remembered(1_000_000_000_000, 691_200_000, 0)
 
 
 def row(key: str, page: int = 1, line: str = '{"event":"update"}', expires_ms: int = 0) -> Row:
@@ -30,7 +33,7 @@ def of_one_bucket(count: int) -> list[str]:
     raise AssertionError("unreachable: ten thousand keys in 64 buckets")
 
 
-class StateStoreContract:
+class TestState:
     def test_rows_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """Position, time, line and expiry of any key survive."""
         rows = [row("video/ä€𝄞 #%2F"), row("video/x", expires_ms=EXPIRES)]
@@ -144,7 +147,7 @@ def swap(found: Row | None, wanted: Row | None, bucket: int | None = None) -> Di
     return Difference(Kind.ALTERED, place, key, found, wanted)
 
 
-class RepairsContract:
+class TestRepairs:
     def test_a_row_is_swapped_where_it_stands(self, stores: Stores, feed: str) -> None:
         """Put where there was none, replaced, removed; other feeds are left alone."""
         old, new = row("video/x", 1, expires_ms=EXPIRES), row("video/x", 2)
@@ -205,3 +208,21 @@ class RepairsContract:
         found = [swap(row(each.key, 1), row(each.key, 9)) for each in rows]
         assert stores.state.repair(feed, found) == [each.page == 1 for each in rows]
         assert stores.state.repair(feed, []) == []
+
+
+class TestTombstones:
+    def test_it_is_kept_whole(self, stores: Stores, feed: str) -> None:
+        """Every field, under its feed alone; of a feed without one nothing is known."""
+        assert stores.tombstones.remembered(feed) is None
+        assert stores.tombstones.remember(feed, None, REMEMBERED)
+        assert stores.tombstones.remembered(feed) == REMEMBERED
+        assert stores.tombstones.remembered(f"{feed}-other") is None
+        assert stores.tombstones.remember(feed, REMEMBERED, RAISED)
+        assert stores.tombstones.remembered(feed) == RAISED
+
+    def test_the_second_of_two_who_change_it_is_told(self, stores: Stores, feed: str) -> None:
+        """Neither undoes the other unseen, not even with the first note of a feed."""
+        assert stores.tombstones.remember(feed, None, REMEMBERED)
+        assert not stores.tombstones.remember(feed, None, RAISED)
+        assert not stores.tombstones.remember(feed, RAISED, RAISED.then(5, 6))
+        assert stores.tombstones.remembered(feed) == REMEMBERED

@@ -1,10 +1,12 @@
-"""Everything a contract looks at, whatever it is made of."""
+"""The stores of a feed on each engine: what a contract is tried on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 from uuid import uuid4
@@ -57,6 +59,24 @@ from tidings.core.state import tombstones
 from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore
 from tidings.core.triton.stores import Registry
 from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, SubscriptionStore
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.documents import Documents
+from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
+from tidings.server.sqlite.log import SqliteClaims, SqliteLog
+from tidings.server.sqlite.settings import (
+    SqliteConsumers,
+    SqliteCoordinator,
+    SqliteKeys,
+    SqliteOperatorDocuments,
+    SqliteProfiles,
+    SqliteRelays,
+)
+from tidings.server.sqlite.state import (
+    SqliteRemovedParents,
+    SqliteState,
+    SqliteTags,
+    SqliteTombstones,
+)
 
 from tests.fakes import (
     MemoryClaims,
@@ -82,7 +102,18 @@ from tests.fakes import (
     MemoryTombstones,
 )
 
+DYNAMODB_LOCAL = pytest.param("dynamodb-local", marks=pytest.mark.java)
+ENGINES = ("memory", "sqlite", "moto", DYNAMODB_LOCAL)
 _COLD_S = 30  # an engine that has just started may need longer than a function would wait
+
+
+def on(*engines: object) -> pytest.MarkDecorator:
+    """Try a test on these engines alone."""
+    return pytest.mark.parametrize("stores", engines, indirect=True)
+
+
+# Connections die with the process of a server, and its outboxes are tables: SQLite has neither.
+NOT_ON_SQLITE = on("memory", "moto", DYNAMODB_LOCAL)
 
 
 class Log(LogStore, Intake, TrimStore, Protocol): ...
@@ -119,7 +150,7 @@ class Stores:
     tallies: Counters
     connections: Connections
     inbox: Inbox
-    watches: SubscriptionStore
+    subscriptions: SubscriptionStore
     tags: TagStore
     operator_documents: OperatorDocuments
     registry: Registry
@@ -199,6 +230,34 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
 
 
 @contextmanager
+def on_sqlite(path: Path) -> Iterator[Stores]:
+    """On one file; what SQLite does not have is in memory."""
+    database = Database(path)
+    log, consumers = SqliteLog(database), SqliteConsumers(database)
+    yield replace(
+        in_memory(),
+        log=log,
+        state=SqliteState(database),
+        departures=SqliteRemovedParents(database),
+        followers=SqliteFollowers(database),
+        claims=SqliteClaims(database),
+        profiles=SqliteProfiles(partial(Documents, database)),
+        tallies=SqliteCounters(database),
+        tags=SqliteTags(database),
+        operator_documents=SqliteOperatorDocuments(partial(Documents, database)),
+        consumers=consumers,
+        shelf=consumers,
+        relays=SqliteRelays(database, log),
+        clusters=SqliteCoordinator(database),
+        numbers=log,
+        keys=SqliteKeys(partial(Documents, database)),
+        renewals=log,
+        tombstones=SqliteTombstones(database),
+    )
+    database.close()
+
+
+@contextmanager
 def emulated() -> Iterator[None]:
     """AWS in this process, asked by one thread at a time: tables of moto lose rows to a race."""
     lock, process = Lock(), BotocoreStubber.process_request
@@ -213,8 +272,8 @@ def emulated() -> Iterator[None]:
 
 
 @contextmanager
-def client_in(environment: dict[str, str]) -> Iterator[DynamoDBClient]:
-    """The client a function would make in this environment, with the tables of the blueprint."""
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """That of an account, and *variables*."""
     account = {
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
@@ -222,8 +281,15 @@ def client_in(environment: dict[str, str]) -> Iterator[DynamoDBClient]:
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
     }
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**account, **environment}.items():
+        for name, value in {**account, **variables}.items():
             patch.setenv(name, value)
+        yield
+
+
+@contextmanager
+def client_in(variables: dict[str, str]) -> Iterator[DynamoDBClient]:
+    """The client a function would make in this environment, with the tables of the blueprint."""
+    with environment(variables):
         patient = boto3.client("dynamodb", config=Config(read_timeout=_COLD_S))
         for table in TABLES:
             create(patient, table)

@@ -13,7 +13,7 @@ def summary(first: int, last: int) -> Summary:
     return Summary(first, last, bytes([first % 256, 0, 255]))
 
 
-class TagStoreContract:
+class TestTags:
     def test_summaries_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """In the order of the pages they end with, whatever the digits of their numbers."""
         written = [summary(1, 9), summary(10, 10), summary(11, 200), summary(201, 2**40 - 1)]

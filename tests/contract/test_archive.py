@@ -1,9 +1,10 @@
-"""Every archive keeps the contract: in memory, in a folder, and on S3 as moto emulates it."""
+"""Every archive keeps to `ArchiveStore`: in memory, in a folder, and on S3 by moto."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -17,10 +18,10 @@ from tidings.core.errors import TooLarge
 from tidings.web.archive_url import WrongArchive
 from tidings.web.outbound.folder_archive import FolderArchive
 
-from tests.contract.archive_store import ArchiveStoreContract
 from tests.fakes import MemoryArchive
 
 BUCKET = "archive"
+PARTS = [Span(last=9, first=1), Span(last=10, first=10), Span(last=1200, first=11)]
 
 
 @pytest.fixture
@@ -33,22 +34,79 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Archive]:
         yield S3Archive(clients.objects.__wrapped__, BUCKET, "kept/")
 
 
-class TestMemory(ArchiveStoreContract):
-    @pytest.fixture
-    def archive(self) -> ArchiveStore:
+@pytest.fixture(params=["memory", "folder", "s3"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
+    if request.param == "memory":
         return MemoryArchive()
-
-
-class TestFolder(ArchiveStoreContract):
-    @pytest.fixture
-    def archive(self, tmp_path: Path) -> ArchiveStore:
+    if request.param == "folder":
         return FolderArchive(tmp_path)
+    s3: S3Archive = request.getfixturevalue("s3")
+    return s3
 
 
-class TestS3(ArchiveStoreContract):
-    @pytest.fixture
-    def archive(self, s3: S3Archive) -> ArchiveStore:
-        return s3
+def test_a_part_comes_back(archive: ArchiveStore, feed: str) -> None:
+    """By its span and its feed; what is no part there is None."""
+    archive.put(feed, PARTS[0], b"\x1f\x8b\x00part")
+
+    assert archive.get(feed, PARTS[0]) == b"\x1f\x8b\x00part"
+    assert archive.get(feed, PARTS[1]) is None
+    assert archive.get(f"{feed}-other", PARTS[0]) is None
+
+
+def test_parts_are_listed_from_a_page_on(archive: ArchiveStore, feed: str) -> None:
+    """Those that end behind it, in the order of their last pages, as many as are asked for."""
+    for span in reversed(PARTS):
+        archive.put(feed, span, span.name.encode())
+    archive.put(f"{feed}.x", Span(last=5, first=5), b"of another feed")
+
+    assert list(archive.list(feed, 0, 10)) == PARTS
+    assert list(archive.list(feed, 8, 10)) == PARTS
+    assert list(archive.list(feed, 9, 10)) == PARTS[1:]
+    assert list(archive.list(feed, 10, 10)) == PARTS[2:]
+    assert list(archive.list(feed, 1200, 10)) == []
+    assert list(archive.list(feed, 0, 2)) == PARTS[:2]
+    assert list(archive.list(f"{feed}-none", 0, 2)) == []
+
+
+def test_parts_that_overlap_are_all_listed(archive: ArchiveStore, feed: str) -> None:
+    """Also where two of them end with the same page."""
+    spans = [Span(last=9, first=1), Span(last=9, first=4), Span(last=12, first=1)]
+    for span in spans:
+        archive.put(feed, span, b"x")
+
+    assert list(archive.list(feed, 0, 10)) == spans
+    assert list(archive.list(feed, 9, 10)) == spans[2:]
+
+
+def test_a_part_is_replaced_whole(archive: ArchiveStore, feed: str) -> None:
+    """A shorter body leaves nothing of the longer one."""
+    archive.put(feed, PARTS[0], b"longer")
+    archive.put(feed, PARTS[0], b"new")
+
+    assert archive.get(feed, PARTS[0]) == b"new"
+    assert list(archive.list(feed, 0, 10)) == PARTS[:1]
+
+
+def test_the_size_of_all_parts(archive: ArchiveStore, feed: str) -> None:
+    """Of the one feed, as they are now; of none nothing."""
+    sizes: Any = archive  # what operators ask for is no part of the port
+    assert sizes.size(feed) == 0
+    for span, body in zip(PARTS, (b"1", b"22", b"333"), strict=True):
+        archive.put(feed, span, body)
+    archive.put(f"{feed}-other", PARTS[0], b"4444")
+
+    assert sizes.size(feed) == 6
+
+
+def test_a_part_is_removed(archive: ArchiveStore, feed: str) -> None:
+    """Twice is as good as once; others stay."""
+    for span in PARTS:
+        archive.put(feed, span, b"x")
+    archive.remove(feed, PARTS[1])
+    archive.remove(feed, PARTS[1])
+
+    assert archive.get(feed, PARTS[1]) is None
+    assert list(archive.list(feed, 0, 10)) == [PARTS[0], PARTS[2]]
 
 
 def test_more_parts_than_s3_lists_at_once(s3: S3Archive) -> None:

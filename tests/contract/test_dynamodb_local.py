@@ -1,11 +1,7 @@
-"""
-The stores on DynamoDB keep the contracts, against AWS's own engine; and what that one alone
-tells: what a write costs, what a stream says.
-"""
+"""What AWS's own engine alone shows: what a write costs, what a stream holds."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,58 +19,23 @@ from tidings.core.consumers.worker import Acknowledgement, Workers
 from tidings.core.log.reader import Reader
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page, encode
-from tidings.local.store import dynamodb_local
 
-from tests.contract.claim_store import ClaimStoreContract
-from tests.contract.connection_store import (
-    ConnectionStoreContract,
-    InboxContract,
-    SubscriptionStoreContract,
-)
-from tests.contract.consumer_store import ConsumersContract
-from tests.contract.document_store import OperatorDocumentsContract
-from tests.contract.follower_store import FollowerStoreContract
-from tests.contract.key_store import KeysContract
-from tests.contract.log_store import LogStoreContract
-from tests.contract.number_store import NumbersContract
-from tests.contract.outbox_store import OutboxContract
-from tests.contract.profile_store import ProfilesContract
-from tests.contract.races import RacesContract
-from tests.contract.registry_store import RegistryContract
-from tests.contract.relay_store import CoordinatorContract, RelaysContract
-from tests.contract.removed_parents_store import RemovedParentsStoreContract, departures
-from tests.contract.renew_store import RenewStoreContract
-from tests.contract.state_store import RepairsContract, StateStoreContract, row
-from tests.contract.stores import Stores, client_in, on_dynamodb
-from tests.contract.tag_store import TagStoreContract
-from tests.contract.tallies import CountersContract
-from tests.contract.tombstone_store import TombstoneStoreContract
+from tests.contract.removed_parents_store import departures
+from tests.contract.state_store import row
+from tests.contract.stores import Stores, environment, on_dynamodb
 
 pytestmark = pytest.mark.java
 
 AT = 1_763_000_000_123
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDBClient]:
-    log = tmp_path_factory.mktemp("dynamodb-local") / "log"
-    log.touch()
-    with asyncio.Runner() as runner:
-        engine = runner.run(dynamodb_local.start(port=0, data=None, log=log))
-        try:
-            with client_in({"AWS_ENDPOINT_URL": engine.url}) as made:
-                yield made
-        finally:
-            runner.run(engine.stop())
+@pytest.fixture
+def stores(dynamodb_local: DynamoDBClient) -> Stores:
+    return on_dynamodb(dynamodb_local)
 
 
 @pytest.fixture
-def stores(client: DynamoDBClient) -> Stores:
-    return on_dynamodb(client)
-
-
-@pytest.fixture
-def spent(client: DynamoDBClient) -> Iterator[dict[str, float]]:
+def spent(dynamodb_local: DynamoDBClient) -> Iterator[dict[str, float]]:
     """Capacity units of what is called meanwhile, by table."""
     units: dict[str, float] = {}
 
@@ -82,12 +43,12 @@ def spent(client: DynamoDBClient) -> Iterator[dict[str, float]]:
         params["ReturnConsumedCapacity"] = "TOTAL"
 
     def add(parsed: dict[str, Any], **_: object) -> None:
-        told = parsed.get("ConsumedCapacity", [])
-        for each in told if isinstance(told, list) else [told]:
+        consumed = parsed.get("ConsumedCapacity", [])
+        for each in consumed if isinstance(consumed, list) else [consumed]:
             table = each["TableName"]
             units[table] = units.get(table, 0) + each["CapacityUnits"]
 
-    events = client.meta.events
+    events = dynamodb_local.meta.events
     events.register("provide-client-params.dynamodb", ask)
     events.register("after-call.dynamodb", add)
     yield units
@@ -103,75 +64,6 @@ def lines(count: int) -> list[str]:
         f'"parents":["user/x{digit[:6]}","channel/music"],"type":"video","id":"x{digit[-7:]}"}}'
         for number, digit in enumerate(digits)
     ]
-
-
-class TestLog(LogStoreContract): ...
-
-
-class TestRenewals(RenewStoreContract): ...
-
-
-class TestState(StateStoreContract): ...
-
-
-class TestRepairs(RepairsContract): ...
-
-
-class TestRemovedParents(RemovedParentsStoreContract): ...
-
-
-class TestFollowers(FollowerStoreContract): ...
-
-
-class TestClaims(ClaimStoreContract): ...
-
-
-class TestProfiles(ProfilesContract): ...
-
-
-class TestTombstones(TombstoneStoreContract): ...
-
-
-class TestKeys(KeysContract): ...
-
-
-class TestCounters(CountersContract): ...
-
-
-class TestTags(TagStoreContract): ...
-
-
-class TestOperatorDocuments(OperatorDocumentsContract): ...
-
-
-class TestConnections(ConnectionStoreContract): ...
-
-
-class TestInbox(InboxContract): ...
-
-
-class TestWatches(SubscriptionStoreContract): ...
-
-
-class TestRegistry(RegistryContract): ...
-
-
-class TestOutbox(OutboxContract): ...
-
-
-class TestNumbers(NumbersContract): ...
-
-
-class TestConsumers(ConsumersContract): ...
-
-
-class TestRelays(RelaysContract): ...
-
-
-class TestCoordinator(CoordinatorContract): ...
-
-
-class TestRaces(RacesContract): ...
 
 
 class TestCosts:
@@ -254,7 +146,7 @@ class Worker:
 
     def __init__(self, stores: Stores, feed: str) -> None:
         reader = Reader(stores.log, stores.log, stores.followers, lambda: AT, lambda *_: None)
-        view = LogView(stores.log, stores.log, reader, stores.followers)
+        view = LogView(reader)
         parts = Book(stores.consumers), view, stores.shelf, lambda: AT
         self.feed, self.workers, self.overseer = feed, Workers(*parts), Overseer(*parts)
         stores.log.take(feed)
@@ -268,26 +160,28 @@ class Worker:
 
 class TestStream:
     def test_a_record_holds_the_keys_and_nothing_else(
-        self, client: DynamoDBClient, stores: Stores, feed: str
+        self, dynamodb_local: DynamoDBClient, stores: Stores, feed: str
     ) -> None:
-        """A bell says which feed moved; what was written is read from the log."""
+        """It says which feed moved; what was written is read from the log."""
         stores.log.put(feed, Page(1, "{}", "a" * 32, AT, AT + 86_400_000))
-        ours = [each for each in records(client) if each["Keys"]["feed"]["S"] == feed]
+        ours = [each for each in records(dynamodb_local) if each["Keys"]["feed"]["S"] == feed]
         assert [each["Keys"]["page"] for each in ours] == [{"N": "1"}]
         assert [each["StreamViewType"] for each in ours] == ["KEYS_ONLY"]
         assert "NewImage" not in ours[0]
 
-    def test_every_table_has_its_expiry(self, client: DynamoDBClient) -> None:
+    def test_every_table_has_its_expiry(self, dynamodb_local: DynamoDBClient) -> None:
         """As the blueprint says."""
         for table in TABLES:
-            told = client.describe_time_to_live(TableName=table.name)["TimeToLiveDescription"]
-            assert told["TimeToLiveStatus"] == "ENABLED"
-            assert told["AttributeName"] == table.ttl_attribute
+            answer = dynamodb_local.describe_time_to_live(TableName=table.name)
+            expiry = answer["TimeToLiveDescription"]
+            assert expiry["TimeToLiveStatus"] == "ENABLED"
+            assert expiry["AttributeName"] == table.ttl_attribute
 
 
 def records(client: DynamoDBClient) -> list[dict[str, Any]]:
     """All records of the log's stream so far."""
-    streams = boto3.client("dynamodbstreams", endpoint_url=client.meta.endpoint_url)
+    with environment({}):
+        streams = boto3.client("dynamodbstreams", endpoint_url=client.meta.endpoint_url)
     arn = client.describe_table(TableName="log")["Table"]["LatestStreamArn"]
     found: list[dict[str, Any]] = []
     for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:

@@ -102,7 +102,7 @@ def test_a_document_of_a_later_version_is_read(
     assert store.relay("main") == replace(BEFORE, version=1, checkpoint=7)
 
 
-def test_D41_a_coordinator_that_is_not_there_is_bad_weather(client: DynamoDBClient) -> None:
+def test_D41_a_coordinator_that_is_not_there_is_unavailable(client: DynamoDBClient) -> None:
     """Whatever AWS says about it: the role that one has is kept."""
     clusters = DynamoDBClusters(client, "nowhere")
     with pytest.raises(Unavailable):

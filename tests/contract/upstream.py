@@ -86,7 +86,7 @@ class UpstreamContract:
         assert (found.standing.state, found.after) == (2, None)
         assert told.upstream.rows(told.url, bucket, "video/a", ALL).rows == ()
 
-    def test_D12_nobody_there_is_bad_weather(self, told: Told) -> None:
+    def test_D12_nobody_there_is_unavailable(self, told: Told) -> None:
         """Whatever is asked."""
         with pytest.raises(Unavailable):
             told.upstream.rows("http://127.0.0.1:1/feeds/main", 0, None, ALL)

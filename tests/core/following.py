@@ -23,6 +23,14 @@ def names(events: list[Event]) -> list[str]:
     ]
 
 
+def in_order(events: list[str]) -> list[str]:
+    """Rows of the state come in no order: those between `reset` and `live` by their names."""
+    if events[-1:] != ["live"]:
+        return events
+    first = 1 if events[0] == "reset" else 0
+    return [*events[:first], *sorted(events[first:-1]), "live"]
+
+
 def follow(
     scene: Scene, progress: Progress, wanted: Filter = EVERYTHING
 ) -> tuple[list[Event], Progress]:
@@ -55,13 +63,13 @@ def held_after(scene: Scene, cursor: str, held: set[str]) -> set[str]:
 
 def filled(scene: Scene) -> list[Page]:
     """Three pages: a, b and c appear, a changes, b goes."""
-    found = [scene.post(op("a", "insert"), op("b", "insert"))]
+    pages = [scene.post(op("a", "insert"), op("b", "insert"))]
     scene.now_ms += 1000
-    found.append(scene.post(op("c", "insert"), op("a", "update")))
+    pages.append(scene.post(op("c", "insert"), op("a", "update")))
     scene.now_ms += 1000
-    found.append(scene.post(op("b", "delete")))
+    pages.append(scene.post(op("b", "delete")))
     scene.project()
-    return found
+    return pages
 
 
 def trimmed(scene: Scene, floor: int) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as counting
-from typing import Any
+from typing import Any, NoReturn
 
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
@@ -23,6 +23,7 @@ from tidings.core.auth.stream_limit import Holding
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.changeagent.list import Lister
+from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.write_bounds import Bounds
@@ -33,7 +34,7 @@ from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
-from tidings.core.model.pages import Page, encode
+from tidings.core.model.pages import Page, Pages, encode
 from tidings.core.settings.lookups import Losses, MaxAges
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
@@ -89,9 +90,14 @@ def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
     return Page(number, encode(lines) if lines else "", "", at_ms)
 
 
-def shown(given: Given | None) -> Credential | None:
+def shown(given: Given) -> Credential:
     """A key as a request carries it."""
-    return Credential(given.spelled(), "anybody") if given else None
+    return Credential(given.spelled(), "anybody")
+
+
+def unavailable(*_: object, **__: object) -> NoReturn:
+    """In place of a method of a store that does not answer."""
+    raise Unavailable("not now")
 
 
 def one_by_one(task: Callable[[str], None], items: Sequence[str]) -> None:
@@ -145,14 +151,12 @@ class Scene:
             FEEDS,
             self.tallies,
             self.guard,
-            Bounds(self.state, self.followers, self.reader, self.wait),
+            Bounds(self.state, self.reader, self.wait),
         )
         self.departure_reader = RemovedParentsReader(self.departures, self.followers)
         self.catch_up = CatchUp(
             self.reader,
             self.state,
-            self.followers,
-            self.clock,
             self.tombstones,
             self.departure_reader,
             ArchiveReader(self.archive, self.count),
@@ -193,7 +197,6 @@ class Scene:
             self.registrar,
         )
         self.replayer = Replayer(
-            self.connections,
             self.inbox,
             self.delivery,
             self.waker,
@@ -209,7 +212,6 @@ class Scene:
         kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
         self.projector = Projector(*stores, self.waker, self.clock, *kept)
         self.pusher = Pusher(
-            self.connections,
             self.inbox,
             self.watches,
             self.delivery,
@@ -220,14 +222,7 @@ class Scene:
         )
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(
-            self.followers,
-            self.reader,
-            self.filler,
-            self.waker,
-            self.clock,
-            self.wait,
-            self.new_id,
-            self.count,
+            self.followers, self.reader, self.filler, self.waker, self.wait, self.new_id
         )
         self.archiver = Archiver(self.archive, self.count)
         gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
@@ -235,27 +230,20 @@ class Scene:
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
-            self.log,
-            self.log,
-            self.followers,
             self.reader,
             self.retention,
-            self.clock,
-            self.count,
             Renewer(self.log, one_by_one, self.clock, self.count, PAGE_MS),
             aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(
-            self.log,
+            self.reader,
             self.followers,
             self.trimmer,
             self.connections,
             self.inbox,
             self.delivery,
             self.waker,
-            self.clock,
             self.new_id,
-            self.count,
             self.tallies,
             one_by_one,
             profiles=self.profiles,
@@ -300,6 +288,24 @@ class Scene:
         """The owner of the feed sets these fields of its profile."""
         assert self.profiles.save(feed, replace(self.profiles.profile(feed), **fields))
 
+    def fill(self, pages: int, *lines: str, feed: str = FEED) -> None:
+        """As if *lines* had been appended so many times, but quickly."""
+        full = page(1, *lines, at_ms=self.now_ms)
+        for number in range(1, pages + 1):
+            self.log.take(feed)
+            self.log.put(feed, replace(full, number=number, append_id=f"{number}"))
+
+    def reads(self) -> list[int]:
+        """From now on: the pages behind which the log is read."""
+        read, reads = self.log.read, list[int]()
+
+        def noted(feed: str, after: int, *limit: int, **how: bool) -> Pages:
+            reads.append(after)
+            return read(feed, after, *limit, **how)
+
+        self.log.read = noted  # type: ignore[method-assign, assignment]
+        return reads
+
     def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
         """The feed's owner sets it so."""
         self.configure(feed, leave=leave)
@@ -339,7 +345,7 @@ class Scene:
 
     def lister(self, tags: MemoryTags | None = None) -> Lister:
         """The list of changes, by an index of *tags*."""
-        return Lister(self.reader, tags or MemoryTags(), self.followers, self.clock)
+        return Lister(self.reader, tags or MemoryTags())
 
     def connect(self, name: str = "c") -> str:
         """A new WebSocket connection; its id."""
@@ -374,9 +380,9 @@ class Scene:
         ]
 
     def connection(self, connection_id: str) -> Connection:
-        found = self.connections.get(connection_id)
-        assert found is not None
-        return found
+        connection = self.connections.get(connection_id)
+        assert connection is not None
+        return connection
 
     def rows(self, feed: str = FEED) -> dict[str, str]:
         """The whole state: line by key."""

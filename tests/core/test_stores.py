@@ -55,8 +55,8 @@ def test_a_port_is_small_and_says_what_it_promises(port: type) -> None:
 
 
 def test_every_store_has_a_memory_of_its_own() -> None:
-    """All but the plain functions: clock, ids, waiting, spreading, counting, hooks, bcrypt."""
+    """All but the plain functions: hooks and bcrypt."""
     plain = {name for name, port in PORTS.items() if set(methods(port)) == {"__call__"}}
 
     assert {name for store in STORES for name in implemented(store)} == set(PORTS) - plain
-    assert plain == {"Clock", "Sleep", "NewId", "Spread", "Count", "AskHooks", "CheckBcrypt"}
+    assert plain == {"AskHooks", "CheckBcrypt"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -28,10 +28,10 @@ _FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MOVING = re.compile(r"^## Moving from oplog\n.*?^## ", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
-_DYNAMODB = "http://127.0.0.1:8044"
 _OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/agent/test_page.py runs
 # Their commands depend on each other: tests/docs/test_chaining.py.
 _AS_A_SCRIPT = ("CHAINING.md", "GROWING.md")
+_SPARK = re.compile("tidings sync|spark")  # which runs on Java
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
 # What a command does is run elsewhere: it is this very run, or takes an account or minutes.
@@ -39,6 +39,10 @@ ELSEWHERE = {
     "make run": "tests/server, and test_the_makefile_runs_what_it_names below",
     "make twin": "tests/local/test_twin.py",
     "make test": "this run",
+    "make test-twin": "make test-all: .ci/run",
+    "make test-spark": "make test-all: .ci/run",
+    "make test-deploy": "make test-all: .ci/run",
+    "make test-all": ".ci/run",
     "make check test": "make check: .ci/run; make test: this run",
     "make synth": "tests/infra",
     "make sim": "tests/simulation, and .ci/run with few seeds",
@@ -48,6 +52,12 @@ ELSEWHERE = {
     " http://127.0.0.1:8042": "tests/lake",
     '.venv/bin/tidings archive query "SELECT type, count(*) FROM latest'
     " WHERE event <> 'delete' GROUP BY type\" --table ./lake": "tests/lake/test_commands.py",
+    ".venv/bin/tidings verify --endpoint-url http://127.0.0.1:8044": (
+        "tests/operate/test_verify_command.py, which has a twin"
+    ),
+    ".venv/bin/tidings rebuild --endpoint-url http://127.0.0.1:8044 --dry-run": (
+        "tests/operate/test_verify_command.py"
+    ),
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
 MAKE = re.compile(r"make ([a-z-]+)")
@@ -68,29 +78,30 @@ _COMMANDS = {
     if command not in ELSEWHERE and _OF_THE_AGENT not in command
 }
 COMMANDS = [
-    pytest.param(command, id=f"{page}: {command[:40]}") for command, page in _COMMANDS.items()
+    pytest.param(
+        command,
+        id=f"{page}: {command[:40]}",
+        marks=[pytest.mark.java] if _SPARK.search(command) else [],
+    )
+    for command, page in _COMMANDS.items()
 ]
 
 
 @pytest.fixture(scope="module")
-def twin() -> Iterator[Twin]:
-    with Twin() as running:
+def server() -> Iterator[Server]:
+    with Server("--feeds", "main,documents") as running:
         yield running
 
 
-@pytest.mark.java
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_a_document_works(command: str, twin: Twin) -> None:
+def test_a_command_of_a_document_works(command: str, server: Server) -> None:
     """As it stands, but for the port, and ending after the first event where it would go on."""
-    address = twin.url.rstrip("/")
+    address = server.url.rstrip("/")
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
-    if re.search(r"tidings (tail|post|status|consumers|log)\b", text):
+    if re.search(r"tidings (tail|post|status|consumers|log|sync)\b", text):
         text += f" --url {address}"
-    if "tidings sync" in text and "--endpoint-url" not in text:
-        text += f" --endpoint-url {twin.dynamodb_url}"
-    text = text.replace(_DYNAMODB, twin.dynamodb_url)
     if "tidings feed" in text or "tidings keys" in text:  # of a feed that no other command minds
-        text += f" --feed documents --endpoint-url {twin.dynamodb_url}"
+        text += f" --feed documents --data {server.data}"
     if "tidings tail" in text:
         text = f"{BIN}/tidings post update video x1 --url {address} && {text} --count 1"
 

@@ -9,14 +9,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from tidings.client import Poster
 from tidings.server.running import Server
+
+from tests.oplog.wire import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WITHIN_S = 40.0
@@ -56,13 +57,6 @@ def _post(server: Server, event: str, *names: str) -> None:
         poster.post([{"event": event, "type": "film", "id": name} for name in names])
 
 
-def _until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_copy_in_sqlite(server: Server, tmp_path: Path) -> None:
     """It holds what the feed holds, killed in between or not, and does not copy twice."""
     file, seen = tmp_path / "copy.sqlite", tmp_path / "copy.sqlite.seen"
@@ -75,16 +69,16 @@ def test_a_copy_in_sqlite(server: Server, tmp_path: Path) -> None:
     with _running("python/keep_copy.py", server.url, str(file)) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("live: ")
-        _until(seen.exists)
+        until(seen.exists)
         begun = seen.read_text()
         _post(server, "delete", "b")
-        _until(lambda: "b" not in films())
+        until(lambda: "b" not in films())
         # Where it stands is saved once a second; killed before that, it would begin again.
-        _until(lambda: seen.read_text() != begun)
+        until(lambda: seen.read_text() != begun)
     _post(server, "insert", "d")
     _post(server, "delete", "a")
     with _running("python/keep_copy.py", server.url, str(file)):
-        _until(lambda: {"c", "d"} <= films() and not {"a", "b"} & films())
+        until(lambda: {"c", "d"} <= films() and not {"a", "b"} & films())
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT count(*) FROM copies").fetchone() == (1,)
 
@@ -118,12 +112,12 @@ def test_curl_follows_and_posts(server: Server, tmp_path: Path) -> None:
         assert any(line.startswith("live\t") for line in lines)
         told = json.loads(_run("curl/post.sh", server.url, "update", "film", "g"))["ids"][0]
         assert next(line for line in lines if line.startswith("update\t"))
-        _until(lambda: state.read_text() == told)
+        until(lambda: state.read_text() == told)
     last = json.loads(_run("curl/post.sh", server.url, "update", "film", "h"))["ids"][0]
     with _running("curl/follow.sh", server.url, str(state)) as process:
         assert process.stdout is not None
         assert '"id":"h"' in process.stdout.readline()
-        _until(lambda: state.read_text() == last)
+        until(lambda: state.read_text() == last)
 
     assert json.loads(posted)["ids"][0] < last
 

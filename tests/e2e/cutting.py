@@ -1,4 +1,4 @@
-"""A way to the feed that breaks: a TCP proxy that aborts each connection at a random moment."""
+"""A TCP proxy before a feed that breaks connections: at random moments, or when it is told to."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
+
+from tests.oplog.wire import until
 
 CHUNK_BYTES = 4096  # small, so that cuts fall inside messages too
-PATIENCE_S = 60.0
 LIFE_MIN_S = 0.02  # hardly connected
 
 
@@ -20,16 +19,19 @@ class Cutter:
     """
     Forwards to *port* and counts its *cuts*; no connection lives longer than *life_max_s*.
 
-    After `calm` new connections are left alone.
+    After `calm` new connections are left alone. From `cut` to `heal` nothing passes, as when a
+    network is partitioned.
     """
 
-    def __init__(self, port: int, seed: int, life_max_s: float) -> None:
+    def __init__(self, port: int, seed: int, life_max_s: float | None) -> None:
         self.cuts = 0
         self.port = 0
         self._to = port
         self._life_max_s = life_max_s
         self._random = random.Random(seed)
-        self._calm = False
+        self._is_open = True
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
 
     @property
     def url(self) -> str:
@@ -46,13 +48,28 @@ class Cutter:
         Raises:
             AssertionError: nobody connects often enough to be cut.
         """
-        deadline = time.monotonic() + PATIENCE_S
-        while self.cuts < after:
-            assert time.monotonic() < deadline, f"{self.cuts} cuts"
-            time.sleep(0.01)
-        self._calm = True
+        until(lambda: self.cuts >= after)
+        self._life_max_s = None
 
-    async def serve(self, ready: threading.Event, end: asyncio.Event) -> None:
+    def cut(self) -> None:
+        self._is_open = False
+        self._loop.call_soon_threadsafe(self._abort)
+
+    def heal(self) -> None:
+        self._is_open = True
+
+    def run(self, ready: threading.Event, end: asyncio.Event) -> None:
+        """Serve until *end*, which is set in the loop of `stop`."""
+        with contextlib.closing(self._loop):
+            self._loop.run_until_complete(self._serve(ready, end))
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+            self._loop.run_until_complete(asyncio.sleep(0))
+
+    def stop(self, end: asyncio.Event) -> None:
+        self._loop.call_soon_threadsafe(end.set)
+
+    async def _serve(self, ready: threading.Event, end: asyncio.Event) -> None:
         server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
@@ -61,10 +78,14 @@ class Cutter:
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            if not self._is_open:
+                raise ConnectionRefusedError
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
         except OSError:
             writer.transport.abort()
             return
+        both = {writer, far_writer}
+        self._writers |= both
         pumps = asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
         try:
             async with asyncio.timeout(self._life_s()):
@@ -75,11 +96,18 @@ class Cutter:
             pass
         finally:
             pumps.cancel()
-            writer.transport.abort()
-            far_writer.transport.abort()
+            self._writers -= both
+            for each in both:
+                each.transport.abort()
+
+    def _abort(self) -> None:
+        for each in self._writers:
+            each.transport.abort()
 
     def _life_s(self) -> float | None:
-        return None if self._calm else self._random.uniform(LIFE_MIN_S, self._life_max_s)
+        if self._life_max_s is None:
+            return None
+        return self._random.uniform(LIFE_MIN_S, self._life_max_s)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,25 +118,15 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @contextmanager
-def cutting(url: str, seed: int, *, life_max_s: float) -> Iterator[Cutter]:
-    """A cutter in front of *url*, in a thread of its own."""
-    port = urlsplit(url).port
-    assert port is not None
+def cutting(port: int, seed: int = 0, *, life_max_s: float | None = None) -> Iterator[Cutter]:
+    """A cutter in front of *port*, in a thread of its own."""
     cutter = Cutter(port, seed, life_max_s)
-    loop, end, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-
-    def run() -> None:
-        with contextlib.closing(loop):
-            loop.run_until_complete(cutter.serve(ready, end))
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
-            loop.run_until_complete(asyncio.sleep(0))
-
-    thread = threading.Thread(target=run, daemon=True)
+    end, ready = asyncio.Event(), threading.Event()
+    thread = threading.Thread(target=cutter.run, args=[ready, end], daemon=True)
     thread.start()
     ready.wait()
     try:
         yield cutter
     finally:
-        loop.call_soon_threadsafe(end.set)
+        cutter.stop(end)
         thread.join(timeout=5)

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 from tidings.client.demo.command import history
 from tidings.client.produce.post import Poster
-from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.conformance.listeners import Heard
 from tests.e2e import consumers, histories
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
 from tests.e2e.cutting import cutting
-
-pytestmark = pytest.mark.java
 
 SEED = 20261121
 COMMITS_MIN = 20  # a shorter history of our own shows too little
@@ -43,10 +41,10 @@ def test_a_history_arrives_whole_over_lines_that_break(repository: Path, tmp_pat
     """
     expected = histories.files(repository)
     with (
-        Twin(data=tmp_path / "data") as twin,
-        cutting(twin.url, SEED, life_max_s=0.5) as producing,
-        cutting(twin.url, SEED + 1, life_max_s=1.0) as streaming,
-        cutting(twin.url, SEED + 2, life_max_s=SOCKET_LIFE_MAX_S) as pushing,
+        Server(data=tmp_path / "data") as host,
+        cutting(host.port, SEED, life_max_s=0.5) as producing,
+        cutting(host.port, SEED + 1, life_max_s=1.0) as streaming,
+        cutting(host.port, SEED + 2, life_max_s=SOCKET_LIFE_MAX_S) as pushing,
     ):
         by_client = Consumer(
             consumers.client(pushing.url, BEFORE_THE_FIRST, ws_url=pushing.ws_url), _is_end
@@ -55,10 +53,10 @@ def test_a_history_arrives_whole_over_lines_that_break(repository: Path, tmp_pat
         ids = _post(producing.url, repository)
         for cutter in (streaming, pushing):
             cutter.calm(after=CUTS_MIN)
-        ids += _post_end(twin.url)
+        ids += _post_end(host.url)
 
         heard = by_client.done(), consumers.without_repeats(by_sse.done())
-        copied = consumers.replicate(twin.url)
+        copied = consumers.replicate(host.url)
 
     for events in heard:
         assert [event.id for event in events] == ids

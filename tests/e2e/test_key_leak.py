@@ -7,7 +7,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,8 @@ from tidings.client.cli.main import main
 from tidings.server.running import Server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
+
+from tests.oplog.wire import until
 
 PROMISE_S = 5.0  # from the end of the command, as PROTOCOL says
 SLACK_S = 3.0  # for a machine that runs other things beside the server
@@ -124,13 +126,6 @@ class Subscribing(Reader):
         self.heard += [event["data"]["id"] for event in message.get("events", ())]
 
 
-def until(done: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
-    end_s = time.monotonic() + patience_s
-    while not done() and time.monotonic() < end_s:
-        time.sleep(0.05)
-    return done()
-
-
 @contextmanager
 def busy(host: Server) -> Iterator[None]:
     """Somebody posts for two users all the while."""
@@ -183,9 +178,9 @@ def test_a_leaked_key_is_of_no_use_five_seconds_later(host: Server) -> None:
 
         replacement = keys(host, "rotate", id_of(leaked), "--overlap", "0")
         revoked_s = time.monotonic()
-        assert until(lambda: ask(host, "POST", leaked, op("late", "a"))[0] == 401)
+        until(lambda: ask(host, "POST", leaked, op("late", "a"))[0] == 401)
         refused_s = time.monotonic()
-        assert until(lambda: all(each.ended_s for each in stolen))
+        until(lambda: all(each.ended_s for each in stolen))
         took_s = [moment - revoked_s for moment in [refused_s, *(each.ended_s for each in stolen)]]
         assert max(took_s) < PROMISE_S + SLACK_S, took_s
 

@@ -1,4 +1,8 @@
-"""A machine that dies: a whole host killed under load, again and again, over one data folder."""
+"""
+A machine that dies: a whole host killed under load, again and again, over one data folder.
+
+On a twin as well: only there an engine, functions and gateways die with each other.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,9 @@ from tests.conformance.listeners import Heard
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
 from tests.hosts import host
+from tests.oplog.wire import PATIENCE_S, until
 
 OBJECTS = 40  # few, so that the same object is written by all producers
-PATIENCE_S = 60.0
 SEED = 7
 HITS = 0.75  # of the kills tear requests at least
 END = {"event": "insert", "type": "end", "id": "end"}
@@ -87,7 +90,7 @@ def play(name: str, load: Load, folder: Path) -> int:
         for _ in range(load.kills):
             torn.append(_kill_under_load(running, ledger, choose, load.acked))
             running.start()
-        _until(lambda: ledger.requests_acked >= (load.kills + 1) * load.acked)
+        until(lambda: ledger.requests_acked >= (load.kills + 1) * load.acked)
         ledger.stop.set()
         for producer in producers:
             producer.join(PATIENCE_S)
@@ -123,16 +126,16 @@ def _check_log(log: list[Heard], ledger: Ledger) -> None:
 def _kill_under_load(twin: Server, ledger: Ledger, choose: random.Random, acked: int) -> int:
     """Kill the host and all its children at once; how many requests were torn by it."""
     enough = ledger.requests_acked + acked + choose.randint(0, 20)
-    _until(lambda: ledger.requests_acked >= enough)
+    until(lambda: ledger.requests_acked >= enough)
     family = _family(twin.pid)
-    _until(lambda: bool(ledger.flying))
+    until(lambda: bool(ledger.flying))
     with ledger.lock:
         flying = set(ledger.flying)
     twin.kill()
-    _until(lambda: not any(map(_is_running, family)))
+    until(lambda: not any(map(_is_running, family)))
     whole = 3 if twin.command == "local" else 0
     assert len(family) > whole, "the engine and the workers were not among those killed"
-    _until(lambda: flying.isdisjoint(ledger.flying))
+    until(lambda: flying.isdisjoint(ledger.flying))
     return len(flying & ledger.torn)
 
 
@@ -200,13 +203,6 @@ def _is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.005)
 
 
 def _is_end(heard: Heard) -> bool:

@@ -15,22 +15,20 @@ from tidings.server.memory.followers import MemoryFollowers
 from tidings.server.memory.keys import MemoryKeyCounts, MemoryKeyHolds
 
 from .archive import MemoryArchive
-from .claims import MemoryClaims
-from .clusters import MemoryCoordinator
-from .consumers import MemoryConsumers
 from .counters import MemoryCounters
-from .keys import MemoryKeys
-from .log import MemoryLog
-from .operator_documents import MemoryOperatorDocuments
+from .log import MemoryClaims, MemoryLog
 from .outbox import MemoryOutbox
-from .profiles import MemoryProfiles
-from .relays import MemoryRelays
-from .removed_parents import MemoryRemovedParents
+from .settings import (
+    MemoryConsumers,
+    MemoryCoordinator,
+    MemoryKeys,
+    MemoryOperatorDocuments,
+    MemoryProfiles,
+    MemoryRelays,
+)
 from .sockets import MemorySockets, MemoryWaker
 from .spill import MemorySpill
-from .state import MemoryState
-from .tags import MemoryTags
-from .tombstones import MemoryTombstones
+from .state import MemoryRemovedParents, MemoryState, MemoryTags, MemoryTombstones
 from .upstream import MemoryUpstream
 
 __all__ = [

@@ -1,21 +1,19 @@
-"""The log of each feed: pages by number, the counter, the floor."""
+"""The log of each feed: pages by number, the counter, the floor; and claims of its appends."""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
+from tidings.core.log.idempotency import Claim
 from tidings.core.log.renewal import Round
 from tidings.core.model.pages import Page, Pages
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page beside its body
 
@@ -164,3 +162,36 @@ def _write(log: _Feed, page: Page) -> None:
     log.pages[page.number] = page
     insort(log.numbers, page.number)
     log.newest = page.number
+
+
+class MemoryClaims:
+    """Implements `ClaimStore`."""
+
+    def __init__(self) -> None:
+        self._claims: dict[tuple[str, str], Claim] = {}
+        self._lock = Lock()
+
+    def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
+        with self._lock:
+            return self._live(feed, key, now_ms)
+
+    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
+        with self._lock:
+            standing = self._live(feed, claim.key, now_ms)
+            if standing is not None:
+                return standing
+            self._claims[feed, claim.key] = claim
+            return claim
+
+    def move(self, feed: str, claim: Claim, page: int) -> Claim:
+        with self._lock:
+            standing = self._claims.get((feed, claim.key), claim)
+            if (standing.append_id, standing.page) != (claim.append_id, claim.page):
+                return standing
+            moved = replace(claim, page=page)
+            self._claims[feed, claim.key] = moved
+            return moved
+
+    def _live(self, feed: str, key: str, now_ms: int) -> Claim | None:
+        claim = self._claims.get((feed, key))
+        return claim if claim is not None and claim.expires_ms > now_ms else None

@@ -1,19 +1,18 @@
-"""The latest operation of each object, by bucket and key."""
+"""What is derived from the log: rows, removed parents, summaries of tags; and tombstones."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.state.rows import ABSENT, Lines, bucket_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tidings.core.state.differences import Difference
-    from tidings.core.state.rows import Row
+from tidings.core.changeagent.tag_index import Summary
+from tidings.core.state.differences import Difference
+from tidings.core.state.removed_parents import RemovedParents
+from tidings.core.state.rows import ABSENT, Lines, Row, bucket_of
+from tidings.core.state.tombstones import Remembered
 
 _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and line
 
@@ -83,3 +82,70 @@ class MemoryState:
 
 def _position(row: Row) -> tuple[int, int]:
     return row.page, row.slot
+
+
+class MemoryRemovedParents:
+    """Implements `RemovedParentsStore`."""
+
+    def __init__(self) -> None:
+        self._feeds: defaultdict[str, dict[int, RemovedParents]] = defaultdict(dict)
+        self._lock = Lock()
+
+    def write(self, feed: str, departures: Sequence[RemovedParents]) -> None:
+        with self._lock:
+            for each in departures:
+                self._feeds[feed].setdefault(each.page, each)
+
+    def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
+        with self._lock:
+            pages = self._feeds[feed]
+            wanted = [number for number in sorted(pages) if first <= number <= last]
+            return [replace(pages[number], expires_ms=0) for number in wanted]
+
+    def expire(self, now_ms: int) -> None:
+        """Delete those whose time has come, as DynamoDB's TTL does some time or other."""
+        with self._lock:
+            for pages in self._feeds.values():
+                for number in [n for n, each in pages.items() if 0 < each.expires_ms <= now_ms]:
+                    del pages[number]
+
+
+class MemoryTags:
+    """Implements `TagStore`."""
+
+    def __init__(self) -> None:
+        self._feeds: defaultdict[str, dict[int, Summary]] = defaultdict(dict)
+        self._lock = Lock()
+
+    def write(self, feed: str, summaries: Sequence[Summary]) -> None:
+        with self._lock:
+            self._feeds[feed].update({each.last: each for each in summaries})
+
+    def read(self, feed: str, after: int, limit: int) -> list[Summary]:
+        with self._lock:
+            found = self._feeds[feed]
+            ends = [last for last in sorted(found) if last > after][:limit]
+            return [replace(found[last], expires_ms=0) for last in ends]
+
+    def last(self, feed: str) -> int:
+        with self._lock:
+            return max(self._feeds[feed], default=0)
+
+
+class MemoryTombstones:
+    """Implements `TombstoneStore`."""
+
+    def __init__(self) -> None:
+        self._remembered: dict[str, Remembered] = {}
+        self._lock = Lock()
+
+    def remembered(self, feed: str) -> Remembered | None:
+        with self._lock:
+            return self._remembered.get(feed)
+
+    def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
+        with self._lock:
+            if self._remembered.get(feed) != old:
+                return False
+            self._remembered[feed] = new
+            return True

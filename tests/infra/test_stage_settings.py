@@ -12,7 +12,7 @@ from tidings.aws.config import deployment, metrics
 
 from infra import prices, runbooks, settings
 from infra.parts.alarms import Alarms
-from infra.parts.function import StreamFunction
+from infra.parts.function import TidingsFunction
 from infra.parts.tables import Tables
 from tests.infra.templates import Template, text
 
@@ -57,7 +57,7 @@ def test_a_bound_on_streams_is_one_on_nothing_else() -> None:
 
     def make(stack: cdk.Stack) -> None:
         for each in streaming:
-            StreamFunction(stack, each.name, stage=stage, function=each, layers=[], environment={})
+            TidingsFunction(stack, each.name, stage=stage, function=each, layers=[], environment={})
 
     made = _made(stage, make).resources("AWS::Lambda::Function").values()
     assert {each["FunctionName"]: each.get("ReservedConcurrentExecutions") for each in made} == {

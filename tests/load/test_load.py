@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,8 +16,7 @@ from tidings.server.running import Server
 from bench import load
 from bench.loading.proxy import Proxy
 from tests.operate.cloudformation import describing
-
-PATIENCE_S = 60.0
+from tests.oplog.wire import until
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +89,7 @@ def test_nothing_is_left_in_the_state(host: Server) -> None:
 
     assert done.exit_code == 0, done.output
     with Objects(host.url) as objects:
-        until_s = time.monotonic() + PATIENCE_S
-        while list(objects.all()):  # the state is behind the log by a moment
-            assert time.monotonic() < until_s
-            time.sleep(0.1)
+        until(lambda: not list(objects.all()))  # the state is behind the log by a moment
 
 
 def test_a_stage_is_asked_for_its_addresses(host: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,8 @@
-"""A short soak: a twin under load is killed, cut and stopped, and nothing is lost."""
+"""
+A short soak: a twin under load is killed, cut and stopped, and nothing is lost.
+
+On a twin: a server has no functions that could be killed or stopped one by one.
+"""
 
 from __future__ import annotations
 

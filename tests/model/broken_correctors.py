@@ -22,7 +22,7 @@ class LeapsOverHoles(Corrector):
     """A number without a page below its own is nothing to wait for."""
 
     def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
-        for page in self.log.read(feed, where.page):
+        for page in self.reader.log.read(feed, where.page):
             if page.number <= last:
                 where.page = page.number - 1
                 where.see_pages([page])
@@ -35,6 +35,6 @@ class RowsFirst(Corrector):
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         rows = self.states.find(feed, [each.key for each in section])
-        where = Conflicts(section, self.checkpoints.checkpoints(feed).get(STATE, 0))
+        where = Conflicts(section, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
         where.see_rows(rows)
         return where

@@ -94,18 +94,13 @@ class CorrectingWorld:
     def _applier(self, scenario: Scenario, name: str) -> Callable[[Actor], None]:
         def body(actor: Actor) -> None:
             log = self._log(actor)
+            followers = actor.through(self.followers, "checkpoints")
             made = scenario.corrector(
-                log,
                 actor.through(self.state, "find"),
-                followers := actor.through(self.followers, "checkpoints"),
-                reader := Reader(log, log, followers, lambda: NOW_MS, _ignore),
-                Filler(reader, PAGE_MS),
-                lambda: NOW_MS,
+                Filler(Reader(log, log, followers, lambda: NOW_MS, _ignore), PAGE_MS),
                 lambda ms: None,
                 lambda: name,
-                _ignore,
                 frozenset({FEED}),
-                PAGE_MS,
                 MemoryTombstones(),
             )
             with suppress(Unavailable):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -12,6 +13,9 @@ from urllib.parse import parse_qs
 import boto3
 import pytest
 from moto import mock_aws
+from tidings.aws.config.deployment import TABLES
+
+from tests.contract.stores import create
 
 _NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 
@@ -53,6 +57,19 @@ def stage(
     with mock_aws(), describing(name, outputs) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
         yield boto3.client("dynamodb")
+
+
+@contextmanager
+def deployed(
+    monkeypatch: pytest.MonkeyPatch, outputs: Mapping[str, str], *copies: str
+) -> Iterator[Any]:
+    """The stage `dev` with all its tables, and beside each those whose names end in *copies*."""
+    with stage(monkeypatch, outputs) as client:
+        for table in TABLES:
+            create(client, table)
+            for copy in copies:
+                create(client, replace(table, name=f"tidings-dev-{table.name}-{copy}"))
+        yield client
 
 
 def _found(name: str, outputs: Mapping[str, str]) -> str:

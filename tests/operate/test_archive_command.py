@@ -1,9 +1,13 @@
-"""`tidings archive` against a running twin, whose log then gives its pages up."""
+"""
+`tidings archive` of a feed whose log then gives its pages up.
+
+On a twin: the commands find the follower and the state in tables of DynamoDB, and the schedule
+of a stage wakes who writes the archive.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,16 +68,14 @@ class Archived:
 
 
 @pytest.fixture(scope="module")
-def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archived]:
+def archived(twin: Twin, data: Path) -> Archived:
     """By the deployed function, which the schedule rings."""
-    folder = tmp_path_factory.mktemp("data")
-    with Twin(data=folder) as twin:
-        feed = Feed(twin.port, FEED)
-        ids = feed.post(op("a"), op("b"))
-        ids += feed.post(op("a", "update"), op("b", "delete"))
-        found = Archived(twin, folder, ids)
-        until(lambda: len(found.store.list(FEED, 0, 9)) > 0, SWEPT_S)
-        yield found
+    feed = Feed(twin.port, FEED)
+    ids = feed.post(op("a"), op("b"))
+    ids += feed.post(op("a", "update"), op("b", "delete"))
+    archived = Archived(twin, data, ids)
+    until(lambda: archived.store.list(FEED, 0, 9), SWEPT_S)
+    return archived
 
 
 @pytest.mark.java

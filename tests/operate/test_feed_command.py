@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.config.deployment import TABLES
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
@@ -18,8 +17,7 @@ from tidings.core.auth.passwords import Verifier
 from tidings.core.errors import WrongPassword
 from tidings.core.settings.feed import Profile
 
-from tests.contract.stores import create
-from tests.operate.cloudformation import describing, stage
+from tests.operate.cloudformation import deployed, describing
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 
@@ -27,8 +25,7 @@ OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
     """The profiles of the stage `dev`."""
-    with stage(monkeypatch, OUTPUTS) as client:
-        create(client, next(table for table in TABLES if table.name == "control"))
+    with deployed(monkeypatch, OUTPUTS) as client:
         yield DynamoDBProfiles(client, "control")
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import boto3
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.config.deployment import TABLES
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
@@ -18,8 +17,7 @@ from tidings.core.auth.keys import Given, parse
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
 
-from tests.contract.stores import create
-from tests.operate.cloudformation import stage
+from tests.operate.cloudformation import deployed
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 DAY_MS = 24 * 3600 * 1000
@@ -28,8 +26,7 @@ DAY_MS = 24 * 3600 * 1000
 @pytest.fixture
 def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBKeys]:
     """The keys of the stage `dev`."""
-    with stage(monkeypatch, OUTPUTS) as client:
-        create(client, next(table for table in TABLES if table.name == "control"))
+    with deployed(monkeypatch, OUTPUTS) as client:
         yield DynamoDBKeys(client, "control")
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.config.deployment import TABLES
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
@@ -19,8 +17,7 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.web.outbound.folder_archive import FolderArchive
 
-from tests.contract.stores import create
-from tests.operate.cloudformation import stage
+from tests.operate.cloudformation import deployed
 
 AT = 1_763_000_000_000
 OUTPUTS = {
@@ -36,11 +33,8 @@ OUTPUTS = {
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The tables of the stage `dev`, and those that were restored beside them."""
-    with stage(monkeypatch, OUTPUTS) as made:
-        for table in TABLES:
-            create(made, table)
-            create(made, replace(table, name=f"tidings-dev-{table.name}-2"))
-        yield made
+    with deployed(monkeypatch, OUTPUTS, "2") as client:
+        yield client
 
 
 def _run(*options: str, feed: str = "main") -> Result:

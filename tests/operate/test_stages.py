@@ -10,7 +10,6 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.config.deployment import TABLES
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import main
@@ -18,8 +17,7 @@ from tidings.client.cli.options import address_options
 from tidings.core.auth.passwords import hashed
 from tidings.core.settings.feed import Profile
 
-from tests.contract.stores import create
-from tests.operate.cloudformation import stage
+from tests.operate.cloudformation import deployed
 
 OUTPUTS = {
     "FeedUrl": "https://feed.example.org",
@@ -35,9 +33,7 @@ SALT = bytes(16)
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
     """Those of the stage `dev`, which is the only one of its account."""
-    with stage(monkeypatch, OUTPUTS) as client:
-        for table in TABLES:
-            create(client, table)
+    with deployed(monkeypatch, OUTPUTS) as client:
         yield DynamoDBProfiles(client, "control")
 
 

@@ -1,10 +1,13 @@
-"""`tidings verify` and `tidings rebuild` against a running twin whose state is broken by hand."""
+"""
+`tidings verify` and `tidings rebuild` of tables whose state is broken by hand.
+
+On a twin: a feed of DynamoDB is verified while producers go on, that of a server is not.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,18 +25,11 @@ from tidings.core.state.rows import Row
 from tidings.local.running import Twin
 from tidings.operate.state_target import StateTarget, find
 
+from tests.client.command import TIDINGS
 from tests.oplog.feed import Feed, op
 from tests.oplog.wire import until
 
 pytestmark = pytest.mark.java
-FEEDS = [f"f{number}" for number in range(9)]
-_UNUSED = count()
-
-
-@pytest.fixture(scope="module")
-def twin() -> Iterator[Twin]:
-    with Twin("--feeds", ",".join(FEEDS)) as running:
-        yield running
 
 
 @dataclass(frozen=True)
@@ -106,8 +102,8 @@ class Kept:
 
 
 @pytest.fixture
-def kept(twin: Twin) -> Kept:
-    return Kept(twin, FEEDS[next(_UNUSED)])
+def kept(twin: Twin, spare: Iterator[str]) -> Kept:
+    return Kept(twin, next(spare))
 
 
 def broken(kept: Kept, rows: dict[str, Row]) -> list[str]:
@@ -131,7 +127,9 @@ def test_what_was_broken_is_named_and_put_right(kept: Kept) -> None:
     assert last["agreeing"] == 6
     table = kept.run("verify")
     assert (table.exit_code, "altered: line" in table.stdout) == (3, True)
-    assert "6 rows of f0 agree with its log up to page 2; 1 missing, 1 stale" in table.stdout
+    assert (
+        f"6 rows of {kept.name} agree with its log up to page 2; 1 missing, 1 stale" in table.stdout
+    )
     dry = kept.run("rebuild", "--dry-run --max-alien-share 0.2")
     assert (dry.exit_code, "missing" in dry.stdout) == (0, True)
     assert kept.rows() == meddled
@@ -221,14 +219,13 @@ def test_a_rebuild_may_be_killed(kept: Kept) -> None:
     """In the midst of a lost state; the next one ends as if nothing had happened."""
     names = [f"x{at}" for at in range(1000)]
     kept.feed.post(*map(op, names))
-    until(lambda: len(kept.find(*names)) == len(names))
+    kept.feed.handled(1)
     rows = kept.rows()
+    assert len(rows) == len(names)
     lost = [Difference(Kind.ALIEN, row.bucket, row.key, row, None) for row in rows.values()]
     assert all(kept.target.states().repair(kept.name, lost))
     where = ["--feed", kept.name, "--endpoint-url", kept.twin.dynamodb_url]
-    with subprocess.Popen(
-        [sys.executable, "-m", "tidings.client.cli.main", "rebuild", *where]
-    ) as run:
+    with subprocess.Popen([*TIDINGS, "rebuild", *where]) as run:
         until(lambda: run.poll() is not None or bool(kept.find(*names[:99])))
         run.kill()
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.config.deployment import TABLES
 from tidings.aws.config.stages import SETTING_OUTPUTS
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
@@ -16,8 +15,7 @@ from tidings.client.cli.main import main
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 
-from tests.contract.stores import create
-from tests.operate.cloudformation import stage
+from tests.operate.cloudformation import deployed
 
 NOW = 1_763_000_000_000
 HOURS = 3
@@ -35,10 +33,8 @@ SETTINGS = {
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The tables of the stage `dev`."""
     outputs = {name: SETTINGS[variable] for name, variable in SETTING_OUTPUTS.items()}
-    with stage(monkeypatch, outputs) as made:
-        for table in TABLES:
-            create(made, table)
-        yield made
+    with deployed(monkeypatch, outputs) as client:
+        yield client
 
 
 def run(command: str, feed: str = "orders", stage: str = "dev", *options: str) -> Result:

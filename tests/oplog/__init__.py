@@ -1,1 +1,1 @@
-"""oplog's contract, row by row; a package, so that its twin ends with it."""
+"""oplog's contract, row by row; a package, so that its host ends with it."""

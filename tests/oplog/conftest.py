@@ -1,4 +1,4 @@
-"""One twin for every row of oplog's contract, and a feed of its own for each test."""
+"""One host for every row of oplog's contract, and a feed of its own for each test."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tidings.local.running import Twin
 from tidings.server.running import Server
 
+from tests.core.scene import Scene
 from tests.hosts import wanted
-from tests.oplog.bereft import Bereft, bereave
 from tests.oplog.feed import Feed
 from tests.oplog.wire import Ended
 
 FEEDS = [f"o{number:02}" for number in range(80)]
-QUIET, SHARED, BEREFT = "quiet", "shared", "bereft"
+QUIET, SHARED = "quiet", "shared"
 
 
 class Heartbeats(threading.Thread):
@@ -32,26 +31,19 @@ class Heartbeats(threading.Thread):
         return self._listener.raw
 
     def run(self) -> None:
-        heard = 0
+        received = 0
         while True:
             try:
                 self._listener.silent(1.0)
             except (Ended, OSError):
                 return
-            if len(self.raw) > heard:
-                heard = len(self.raw)
+            if len(self.raw) > received:
+                received = len(self.raw)
                 self.moments.append(time.monotonic())
 
 
 @pytest.fixture(scope="package")
-def bereft() -> Iterator[Bereft]:
-    """Killed before anything else is tested, so that the test of it finds the time nearly over."""
-    with Twin("--feeds", BEREFT) as running:  # streams of a server end with the server
-        yield bereave(running, BEREFT)
-
-
-@pytest.fixture(scope="package")
-def twin(request: pytest.FixtureRequest, bereft: Bereft) -> Iterator[Server]:
+def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
     feeds = ",".join(["main", QUIET, SHARED, *FEEDS])
     with wanted(request.config)("--feeds", feeds, "--allow-origin", "*") as running:
         yield running
@@ -60,9 +52,9 @@ def twin(request: pytest.FixtureRequest, bereft: Bereft) -> Iterator[Server]:
 @pytest.fixture(scope="package")
 def heartbeats(twin: Server) -> Heartbeats:
     """Started with the twin, so that the test that waits for one finds it nearly due."""
-    found = Heartbeats(Feed(twin.port, QUIET))
-    found.start()
-    return found
+    listening = Heartbeats(Feed(twin.port, QUIET))
+    listening.start()
+    return listening
 
 
 @pytest.fixture(scope="package")
@@ -80,3 +72,9 @@ def feed(twin: Server, spare: Iterator[str]) -> Feed:
 def shared(twin: Server) -> Feed:
     """One for tests that mind nobody else's operations."""
     return Feed(twin.port, SHARED)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A feed in memory, of its own for each test."""
+    return Scene()

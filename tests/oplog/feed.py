@@ -86,6 +86,10 @@ class Feed:
         found: dict[str, Any] = json.loads(answer.body)
         return found
 
+    def handled(self, page: int) -> None:
+        """Return when every follower has handled *page*."""
+        until(lambda: min(int(each["checkpoint"]) for each in self.status()["followers"]) >= page)
+
     def settle(self) -> None:
         """Return when the state holds everything that was posted."""
         until(lambda: all(block.is_row for block in self.copied("1")[:-1]))

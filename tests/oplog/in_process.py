@@ -1,4 +1,4 @@
-"""Event streams without a server: the deployed app on a feed in memory, and its clients."""
+"""A feed in memory without a server: what it takes, the deployed app on it, and its clients."""
 
 from __future__ import annotations
 
@@ -7,17 +7,32 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from tidings.aws.runtime.clock import now_ms
 from tidings.client.events import Event
 from tidings.client.transport.sse import Parser
+from tidings.core.errors import Rejected
+from tidings.core.ingest.ingest import Request
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.web.sse import EventStreams
 
-from tests.core.scene import FEEDS, Scene
+from tests.core.scene import FEED, FEEDS, Scene
+from tests.oplog.wire import JSON
 
 ORIGIN = "https://example.org"
 PATIENCE_S = 60.0  # none takes two seconds on an idle machine
 Message = MutableMapping[str, Any]
+
+
+def accept(scene: Scene, body: str, kind: str = JSON, key: str = "") -> list[str]:
+    return scene.ingester.accept(Request(FEED, body.encode(), kind, key or None))
+
+
+def refused(scene: Scene, body: str) -> Rejected:
+    """The error with which *body* is refused."""
+    with pytest.raises(Rejected) as caught:
+        accept(scene, body)
+    return caught.value
 
 
 def streams(scene: Scene) -> EventStreams:

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,17 +16,17 @@ from tidings.client import Poster
 from tidings.core.model import cursors
 from tidings.server.running import Server
 
-pytestmark = pytest.mark.java
+from tests.client.command import TIDINGS
+from tests.oplog.wire import until
 
 PATIENCE_S = 40.0  # a restart of the feed and the longest wait of a client
 QUIET_S = 1.5  # what has not come by then is not on its way
 PASSWORD, OTHER = "correct horse", "battery staple"
 OLD_SERVER = "545B55C7F095528DD0F3863C"  # an ObjectId of 2014
 OPLOG_STATE = re.compile(r"(?:[0-9]{0,13}|[0-9a-f]{24})\Z", re.ASCII)
-TIDINGS = [sys.executable, "-m", "tidings.client.cli.main", "tail"]
 CLIENTS = {
-    "tail": TIDINGS,
-    "tail --transport sse": [*TIDINGS, "--transport", "sse"],
+    "tail": [*TIDINGS, "tail"],
+    "tail --transport sse": [*TIDINGS, "tail", "--transport", "sse"],
     "oplogc": [sys.executable, "-m", "tests.oplog.oplogc"],
 }
 every_client = pytest.mark.parametrize("client", CLIENTS)
@@ -77,22 +76,15 @@ def _tail(client: str, twin: Server, *arguments: str) -> Iterator[Tail]:
             process.kill()
 
 
-def _post(twin: Server, event: str, *names: str) -> None:
+def _post(twin: Server, event: str, *names: str, **fields: object) -> None:
     with Poster(twin.url, password=OTHER) as poster:
-        poster.post([{"event": event, "type": "video", "id": name} for name in names])
-
-
-def _move(twin: Server, name: str, parent: str) -> None:
-    with Poster(twin.url, password=OTHER) as poster:
-        poster.post([{"event": "update", "type": "video", "id": name, "parents": [parent]}])
+        poster.post([{"event": event, "type": "video", "id": name, **fields} for name in names])
 
 
 def _saves(state: Path, event_id: str) -> None:
     """Wait until the file holds *event_id*, or the end of its page: nothing else is in it."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not event_id <= state.read_text() <= f"{event_id[:18]}{cursors.PAGE_END:06x}":
-        assert time.monotonic() < deadline, state.read_text()
-        time.sleep(0.05)
+    last = f"{event_id[:18]}{cursors.PAGE_END:06x}"
+    until(lambda: event_id <= state.read_text() <= last)
 
 
 def _id(line: str) -> str:
@@ -203,11 +195,11 @@ def test_O74_without_a_state_file_there_is_no_copy(twin: Server) -> None:
 def test_what_leaves_a_filter_is_told_to_who_asks(client: str, twin: Server) -> None:
     """`--leave`: an object moved elsewhere is announced once more, as `leave`."""
     inside, outside = f"{client} in", f"{client} out"
-    _move(twin, client, inside)
+    _post(twin, "update", client, parents=[inside])
     options = ("--from", "0", "--parents", inside, "--leave", "--password", PASSWORD)
     with _tail(client, twin, *options) as tail:
         tail.until("** live")
-        _move(twin, client, outside)
+        _post(twin, "update", client, parents=[outside])
         found = tail.until(f"[{outside}]")
 
     assert re.search(rf"leave +video/{client} ", found[-1])

@@ -10,8 +10,6 @@ from tidings.server.running import Server
 from tests.oplog.feed import Feed, op, said
 from tests.oplog.wire import Block
 
-pytestmark = pytest.mark.java
-
 OPERATIONS = [
     op("1", type="a"),
     op("2", type="b", parents=["u/x", "u/y"]),

@@ -85,7 +85,6 @@ def _names(events: list[Event]) -> list[str]:
     return [f"{event.name} {event.data.get('id', '')}".strip() for event in events]
 
 
-@pytest.mark.java
 def test_O44_a_full_replication_then_the_log(feed: Feed, tmp_path: Path) -> None:
     """Every block from the reset to the live operations is one that oplogc takes."""
     feed.post(*[op(f"x{number}", data={"text": "<é&\u2028>\r\n"}) for number in range(50)])
@@ -107,7 +106,6 @@ def test_O44_a_full_replication_then_the_log(feed: Feed, tmp_path: Path) -> None
     assert _names(last) == ["update x1", "delete x2"]
 
 
-@pytest.mark.java
 def test_O49_every_position_in_a_replication_resumes(feed: Feed, tmp_path: Path) -> None:
     """Cut behind each event in turn and connected again: one reset, and no object is missing."""
     feed.post(*[op(f"x{number}") for number in range(12)])
@@ -126,18 +124,3 @@ def test_O49_every_position_in_a_replication_resumes(feed: Feed, tmp_path: Path)
     assert seen.count("reset") == 1
     assert seen[-1] == "live"
     assert {f"x{number}" for number in range(12)} <= set(seen)
-
-
-@pytest.mark.java
-def test_O55_filters_as_oplogc_sends_them(feed: Feed, tmp_path: Path) -> None:
-    """Parents first, commas and slashes as they are."""
-    feed.post(op("x1", parents=["user/a"]), op("x2", parents=["user/b"]), op("x3"))
-    feed.settle()
-    consumer = _consumer(feed, tmp_path, "1", types="video,other", parents="user/a,user/z")
-    rows = []
-    for event in consumer.connection():
-        rows.append(event)
-        if event.name == "live":
-            break
-
-    assert _names(rows) == ["insert x1", "live"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +13,10 @@ import pytest
 from tidings.server.running import Server
 from websockets.sync.client import connect
 
+from tests.client.command import tidings
 from tests.hosts import wanted
 from tests.oplog.feed import ask, op
 from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Answer, Connection, until
-
-pytestmark = pytest.mark.java
 
 READ, INGEST, WRONG = "read: password", "ingest password", "a wrong password"
 
@@ -47,11 +44,11 @@ class Guarded:
             socket.send(json.dumps({"action": "subscribe", **fields}))
             return json.loads(socket.recv(PATIENCE_S))
 
-    def feed(self, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
-        """The operator's command."""
-        command = [sys.executable, "-m", "tidings.client.cli.main", "feed", *arguments]
-        command += self.twin.place
-        return subprocess.run(command, input=said, capture_output=True, text=True, check=True)
+    def feed(self, *arguments: str, said: str = "") -> str:
+        """What the operator's command prints."""
+        done = tidings("feed", *arguments, *self.twin.place, said=said)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
 
 def basic(password: str | None, user: str = "") -> dict[str, str]:
@@ -130,7 +127,7 @@ def test_a_websocket_says_the_password_when_it_subscribes(guarded: Guarded) -> N
 
 def test_passwords_rotate_while_everything_runs(guarded: Guarded) -> None:
     """By the operator's command: within seconds the new one holds, the old one as long as kept."""
-    new = guarded.feed("password", "ingest", "--generate", "--keep-old").stdout.strip()
+    new = guarded.feed("password", "ingest", "--generate", "--keep-old").strip()
     until(lambda: guarded.post(new).status == 204)
     assert guarded.post(INGEST).status == 204
     guarded.feed("password", "ingest", "--remove-old")
@@ -153,4 +150,4 @@ def test_no_password_is_in_anything_the_twin_writes(guarded: Guarded) -> None:
     for password in (READ, INGEST, WRONG):
         header = basic(password)["authorization"].removeprefix("Basic ")
         assert password.encode() not in written and header.encode() not in written
-    assert "scrypt" not in guarded.feed("show").stdout + guarded.feed("show", "--json").stdout
+    assert "scrypt" not in guarded.feed("show") + guarded.feed("show", "--json")

@@ -13,8 +13,6 @@ from tidings.server.running import Server
 from tests.oplog.feed import Feed, op, said
 from tests.oplog.wire import Block
 
-pytestmark = pytest.mark.java
-
 FOREIGN = "f095528dd0f3863c"  # what follows the time in an ObjectId of somebody else
 BATCH = 1000
 OPLOGC_ID = re.compile("[0-9]{0,13}|[0-9a-f]{24}")  # what oplog's client keeps in its file

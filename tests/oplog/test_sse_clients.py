@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -20,8 +17,6 @@ from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
 from tests.oplog.feed import Feed, op
-
-pytestmark = pytest.mark.java
 
 HOSTILE = "<é&\u2028\u0085>\r\n\\"  # line ends of every kind must stay inside one data line
 PATIENCE_S = 30.0
@@ -94,21 +89,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnecti
         yield socket
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word."""
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """Another origin, where the example page is served."""
-    serve = partial(Quiet, directory=str(ROOT / "examples/browser"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with chromium.files(ROOT / "examples/browser") as origin:
+        yield origin
 
 
 @pytest.mark.browser
@@ -117,12 +102,12 @@ def test_a_browser_from_another_origin(
 ) -> None:
     """It copies, goes live, and across a restart of the feed misses nothing and repeats nothing."""
     with (
-        Server("--allow-origin", elsewhere.rstrip("/"), data=tmp_path / "data") as twin,
+        Server("--allow-origin", elsewhere, data=tmp_path / "data") as twin,
         chromium.tab(browser) as page,
     ):
         feed = Feed(twin.port, "main")
         feed.post(op("x1"), op("x2"))
-        page.open(f"{elsewhere}?feed={twin.url}feeds/main/ops")
+        page.open(f"{elsewhere}/?feed={twin.url}feeds/main/ops")
         page.until("copy.log.includes('live')")
         feed.post(op("x1", "update", data={"n": 1}), op("x2", "delete"), op("x3"))
         page.until("copy.objects.has('video/x3')")

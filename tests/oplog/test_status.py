@@ -1,19 +1,14 @@
-"""oplog's rows 4 and 63 to 65: `/status`, black box at a twin."""
+"""oplog's rows 4 and 63 to 65: `/status`, black box; a killed process: tests/operate."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
-from tidings.core import limits
 
-from tests.oplog.bereft import LISTENERS, Bereft
 from tests.oplog.feed import Feed, ask, op
-from tests.oplog.wire import PATIENCE_S, STREAM, until
-
-pytestmark = pytest.mark.java
+from tests.oplog.wire import STREAM, until
 
 TEN = [
     "status",
@@ -27,7 +22,6 @@ TEN = [
     "clients",
     "connections",
 ]
-FORGOTTEN_S = limits.PRESENCE_MS / 1000 + 20  # and what a busy machine needs
 
 
 def told(feed: Feed, **wanted: int) -> bool:
@@ -103,23 +97,3 @@ def test_O65_nothing_of_the_machine_is_told(feed: Feed) -> None:
     beside = ["feed", "feeds", "head", "frontier", "floor", "followers", "time", "source"]
     assert list(json.loads(text)) == [*TEN, *beside]
     assert not re.search(r"cmdline|memstats|python|password|TIDINGS|AWS|tidings-|/home|/tmp", text)
-
-
-def test_health_is_told_in_one_word(feed: Feed) -> None:
-    """It says that somebody answers."""
-    answer = ask(feed.port, "GET", "/health")
-
-    assert (answer.status, answer.body) == (200, b"ok")
-
-
-def test_an_unknown_feed_has_no_status(feed: Feed) -> None:
-    """As everywhere else."""
-    assert ask(feed.port, "GET", "/feeds/nope/status").status == 404
-
-
-def test_O64_clients_of_a_killed_process_are_forgotten(bereft: Bereft) -> None:
-    """`kill -9` says goodbye to nobody: the number comes back within a minute all the same."""
-    feed, over_s = bereft.feed, time.monotonic() - bereft.killed_s
-    with feed.listening():
-        until(lambda: told(feed, connections=LISTENERS + 1))
-        until(lambda: told(feed, clients=1), within_s=max(PATIENCE_S, FORGOTTEN_S - over_s))

@@ -20,8 +20,6 @@ from tests.oplog.feed import Feed, ask, op
 from tests.oplog.test_http import carries_oplogs_headers, refused
 from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Connection, Listener
 
-pytestmark = pytest.mark.java
-
 FOREIGN = "545b55c7f095528dd0f3863c"  # an ObjectId of 2014
 HEARTBEAT_S = 25.5  # oplog's promise
 SOON_S = 0.75  # half a second of oplog's, and some for the store

@@ -22,10 +22,8 @@ from typing import Any
 import pytest
 from tidings.aws.runtime import clients
 from tidings.aws.wiring import adapters, catchup
-from tidings.client.consume.in_flight import InFlight
 from tidings.core import limits
 from tidings.core.errors import Rejected, Unavailable
-from tidings.core.ingest.ingest import Request
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
 from tidings.core.model.events import Event
@@ -38,16 +36,11 @@ from tests.core.scene import FEED, NOW, Scene, line, op
 from tests.fakes import MemoryLog, MemoryState
 from tests.functions.cloud import Cloud
 from tests.functions.conftest import cloud as cloud
+from tests.oplog.in_process import accept
 
 OLD_ID = f"{NOW // 1000:08x}f095528dd03c863c"  # as oplog's database made them
 RACES = 200
 KILLS = 5
-
-
-@pytest.fixture
-def scene() -> Scene:
-    """A feed in memory, of its own for each test."""
-    return Scene()
 
 
 def copy_of(events: list[Event], into: dict[str, str] | None = None) -> dict[str, str]:
@@ -62,10 +55,6 @@ def copy_of(events: list[Event], into: dict[str, str] | None = None) -> dict[str
             if event.name == "delete":
                 del held[name]
     return held
-
-
-def accept(scene: Scene, body: str, kind: str = "application/json", key: str = "") -> list[str]:
-    return scene.ingester.accept(Request(FEED, body.encode(), kind, key or None))
 
 
 def test_W01_the_last_second_is_in_a_full_replication(scene: Scene) -> None:
@@ -190,15 +179,6 @@ def test_W06_the_state_agrees_with_the_log_whoever_raced() -> None:
         fold |= {f"video/{json.loads(each)['id']}": each for each in page.lines}
     assert len(fold) == RACES
     assert scene.rows() == fold
-
-
-def test_W06_a_crash_between_log_and_state_is_made_up_for(scene: Scene) -> None:
-    """oplog's object had no row then. Here the follower finds the page at its next bell."""
-    accept(scene, json.dumps(op("x", "insert")))
-    assert scene.rows() == {}
-
-    scene.project()
-    assert list(scene.rows()) == ["video/x"]
 
 
 def test_W07_what_is_posted_in_bulk_is_replicated_as_it_was_posted(scene: Scene) -> None:
@@ -351,39 +331,3 @@ def test_W13_a_killed_consumer_leaves_a_whole_state_file(tmp_path: Path) -> None
         saving.wait()
         last = path.read_text()
         assert re.fullmatch("[0-9a-f]{24}", last)
-
-
-def test_W13_an_acknowledgement_out_of_turn_is_not_forgotten() -> None:
-    """
-    oplog's client moved on the oldest acknowledgement alone and never caught up with those that
-    came before it. Here the position follows as soon as the oldest one comes.
-    """
-    flight = InFlight("", limit=10)
-    groups = [flight.add(f"{number:024x}") for number in range(1, 4)]
-    flight.ack(groups[2])
-    flight.ack(groups[1])
-    assert flight.cursor == ""
-
-    flight.ack(groups[0])
-    assert flight.cursor == f"{3:024x}"
-
-
-def test_W13_a_consumer_can_copy_beside_what_it_shows(scene: Scene) -> None:
-    """
-    oplog's `reset` made consumers drop all and refill. Here most lost places need no `reset`, and
-    after one `live` says when the new copy may take the old one's place.
-    """
-    scene.post(*(op(f"x{number}", "insert") for number in range(20)))
-    scene.project()
-    shown = copy_of(caught_up(scene, "0"))
-    scene.post(op("x1", "delete"))
-    scene.project()
-    assert "reset" not in names(caught_up(scene, OLD_ID))
-
-    beside: dict[str, str] = {}
-    for event in caught_up(scene, "0"):
-        beside = copy_of([event], beside)
-        if event.name == "live":
-            shown = beside
-        assert len(shown) >= 19
-    assert "x1" not in shown

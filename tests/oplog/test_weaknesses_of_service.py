@@ -10,45 +10,24 @@ import asyncio
 import gc
 import json
 import threading
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.agent import batches, intake
-from tidings.agent.options import Bound
-from tidings.agent.store import Store
-from tidings.client.consume.in_flight import InFlight
 from tidings.core.catchup.sse import Stream
-from tidings.core.errors import Rejected, Unavailable
-from tidings.core.ingest.ingest import Request
+from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
-from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Pages
 from tidings.core.state.rows import Lines
-from tidings.core.websocket.connections import Subscription
 from tidings.web.tail_poller import POLL_S
 
 from tests.core.following import caught_up, names
-from tests.core.scene import FEED, NOW, Scene, op
-from tests.fakes import MemoryLog, MemoryState, MemorySubscriptions
-from tests.oplog.in_process import Client, run, streams, until_live
+from tests.core.scene import NOW, Scene, op
+from tests.fakes import MemoryLog, MemoryState
+from tests.oplog.in_process import Client, accept, refused, run, streams, until_live
 
 LEAVING = 40  # as many as leaked in oplog
 MANY = 2_000
 OLDEST, NEWEST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
-
-
-@pytest.fixture
-def scene() -> Scene:
-    """A feed in memory, of its own for each test."""
-    return Scene()
-
-
-def refused(scene: Scene, body: str) -> Rejected:
-    with pytest.raises(Rejected) as caught:
-        scene.ingester.accept(Request(FEED, body.encode(), "application/json"))
-    return caught.value
 
 
 @pytest.mark.parametrize("begin", [None, "", "0", "1", "now", START.encode(), "f" * 24])
@@ -221,94 +200,12 @@ def test_W19_streams_that_wait_share_one_reader() -> None:
     assert 1 <= run(work()) <= 2 * waiting_s / POLL_S
 
 
-class CountingWatches(MemorySubscriptions):
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[str] = []
-
-    def find(self, feed: str, key: str) -> Sequence[Subscription]:
-        self.asked.append(key)
-        return super().find(feed, key)
-
-
-def test_W19_an_operation_costs_those_who_want_it() -> None:
-    """Filters are looked up by what the operation names, not tried for each connection."""
-    scene = Scene(watches=CountingWatches())
-    for number in range(200):
-        name = scene.connect(f"c{number}")
-        scene.say(name, action="subscribe", parents=[f"channel/{number}"])
-    scene.push()
-    scene.watches.asked.clear()  # type: ignore[attr-defined]
-
-    scene.post(op("x", parents=["channel/7"]))
-    scene.push()
-    assert len(scene.watches.asked) <= 3  # type: ignore[attr-defined]
-    assert [n for n in range(200) if "x" in scene.events(f"c{n}")] == [7]
-
-
-def test_W20_nobody_waits_for_who_does_not_read(scene: Scene) -> None:
-    """
-    oplog wrote to a stuck client without an end. Here it is cut after a bounded wait, with its
-    place to come back to, and everybody else has got the message.
-    """
-    for name in ("stuck", "other"):
-        scene.say(scene.connect(name), action="subscribe")
-    scene.push()
-    scene.sockets.busy.add("stuck")
-    before_ms = scene.now_ms
-    scene.post(op("x"))
-    scene.push()
-
-    assert scene.sockets.closed == ["stuck"]
-    assert "x" in scene.events("other")
-    assert scene.now_ms - before_ms < 1_000
-
-
-def test_W20_a_stream_ends_before_its_function_does(scene: Scene) -> None:
-    """oplog was cut in the middle of an event. Here the answer is ended between two."""
-    scene.post(op("x"))
-    context = json.dumps({"deadline": 0})
-
-    client = run(Client(streams(scene)).get(START.encode(), x_amzn_lambda_context=context))
-    assert client.status == 200
-    assert client.text == "" or client.text.endswith("\n\n")
-
-
 @pytest.mark.parametrize(
     "poison", [op("x" * 513), op("x", parents=["p" * 641]), op("x", data="d" * 2**16)]
 )
 def test_W20_what_the_store_could_not_take_is_refused(scene: Scene, poison: dict[str, Any]) -> None:
     """A key too long for its database stopped oplog's queue. Here what follows is not held up."""
     assert refused(scene, json.dumps([op("a"), poison])).status in (400, 413)
-    scene.ingester.accept(Request(FEED, json.dumps(op("next")).encode(), "application/json"))
+    accept(scene, json.dumps(op("next")))
 
     assert names(caught_up(scene, START.encode())) == ["update next"]
-
-
-def test_W21_what_waits_is_on_disk_and_bounded(tmp_path: Path) -> None:
-    """
-    oplog kept 100,000 operations in memory and lost them with the process. Here an agent opened
-    again on the same folder has them, in order; what is above the bound is counted.
-    """
-    bound, lines = Bound(events=3), [[line_from(op(name), now_ms=NOW)] for name in "abcd"]
-    before = Store(tmp_path)
-    before.prepare(FEED)
-    kept = intake.add_lines(before, lines, now_ms=NOW, bound=bound)
-
-    after = Store(tmp_path)
-    after.prepare(FEED)
-    batch = batches.first(after, lambda: "key")
-    assert kept == [True, True, True, False]
-    assert batch is not None
-    assert [json.loads(line)["id"] for line in batch.lines] == ["a", "b", "c"]
-
-
-def test_W21_what_is_not_acknowledged_is_bounded() -> None:
-    """oplog's client kept every operation in a list and searched it. Here reading waits."""
-    flight = InFlight("", limit=100)
-    groups = [flight.add(f"{number:024x}") for number in range(100)]
-    assert flight.is_full
-
-    for group in groups:
-        flight.ack(group)
-    assert not flight.is_full and flight.cursor == f"{99:024x}"

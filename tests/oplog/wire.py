@@ -8,11 +8,12 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import h11
 
 PATIENCE_S = 60.0  # a cold function on a busy machine: slow is not wrong
+LOOK_S = 0.02
 STREAM = "text/event-stream"
 JSON = "application/json"
 _COMMENT = re.compile(rb":[^\r\n]*\n")
@@ -20,6 +21,7 @@ _BLOCK = re.compile(
     rb"(?:retry: [0-9]+\n)?id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n",
     re.ASCII,
 )
+Held = TypeVar("Held")
 _REPLICATION = 0x800000  # the bit of a slot that marks a place in a copy
 
 
@@ -185,9 +187,10 @@ class Listener:
         return Block(*(part.decode() for part in found.groups()))
 
 
-def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
-    """Return when *condition* holds."""
+def until(condition: Callable[[], Held], within_s: float = PATIENCE_S) -> Held:
+    """What *condition* says once that is true."""
     deadline = time.monotonic() + within_s
-    while not condition():
+    while not (held := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
+        time.sleep(LOOK_S)
+    return held

@@ -67,7 +67,7 @@ class Changes:
     def __init__(self, feed: ConsumerScene) -> None:
         scene = feed.scene
         self.feed, self.since = feed, 0
-        self.lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+        self.lister = Lister(scene.reader, MemoryTags())
 
     def read(self, most: int = 1_000) -> list[int]:
         found = self.lister.list(FEED, Query(since=self.since, limit=most))

@@ -50,7 +50,7 @@ def test_pattern_5_A_a_list_passes_tags_that_do_not_match() -> None:
     feed = ConsumerScene()
     feed.post("a", "a")
     scene = feed.scene
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+    lister = Lister(scene.reader, MemoryTags())
     found = lister.list(FEED, Query(tags=frozenset({"none"})))
     assert (found.entries, found.next) == ([], end_of(2))
 

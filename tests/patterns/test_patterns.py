@@ -122,13 +122,8 @@ def test_pattern_2_T18_retention_waits_for_who_has_not_begun(
     feed.scene.now_ms += HOUR_MS
     scene = feed.scene
     trimmer = Trimmer(
-        scene.log,
-        scene.log,
-        scene.followers,
         scene.reader,
         Retention(HOUR_MS // 2, 0),
-        scene.clock,
-        scene.count,
         scene.trimmer.renewer,
         holds=feed.holds(24 * HOUR_MS),
     )
@@ -210,7 +205,7 @@ def test_pattern_4_A28_a_list_says_where_the_log_begins() -> None:
     """It tells its floor each time, and who asks strictly is refused."""
     feed = _fallen()
     scene = feed.scene
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+    lister = Lister(scene.reader, MemoryTags())
     found = lister.list(FEED, Query(since=end_of(1)))
     assert (found.floor, found.at_start, len(found.entries)) == (end_of(4), True, 1)
     with pytest.raises(BelowFloor):

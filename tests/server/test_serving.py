@@ -133,6 +133,12 @@ def test_what_is_wrong_is_said_in_one_sentence(arguments: list[str], sentence: s
     assert "Traceback" not in str(refused.value)
 
 
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """In one sentence, with the reason of the operating system."""
+    with pytest.raises(NotReady, match=r"^tidings serve: --data \S+ cannot be written: File name"):
+        Server(data=tmp_path / ("x" * 300)).start()
+
+
 def test_streams_end_with_the_server(tmp_path: Path) -> None:
     """Code 0, soon; what was acknowledged is there when it is started again."""
     with Server(data=tmp_path) as running:

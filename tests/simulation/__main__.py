@@ -14,15 +14,24 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from .story import Failed, Outcome, Plan, tell
+from tests.simulation.run import Failed, Outcome, Plan, run
 
 _EVERY_S = 5.0
 _LAST = 40
 _ENOUGH = 100  # seeds in which every fault that there is must have struck
-_AMONG = (
-    *("copies", "syncs", "listeners", "consumers", "archive"),
-    *("relays", "feeds", "clocks", "volume", "frames", "raised"),
-)
+_ADDED = {
+    "copies": "with consumers that copy",
+    "syncs": "with plans and their corrections",
+    "listeners": "with listeners that overflow",
+    "consumers": "with named consumers",
+    "archive": "and with --copies an archive",
+    "relays": "with feeds that copy this one",
+    "feeds": "with a feed whose log is throttled",
+    "clocks": "with clocks that are hours off",
+    "volume": "with a consumer that is held",
+    "frames": "with frames that come late",
+    "raised": "and with --copies more retention",
+}
 
 
 class NeverMet(Exception):
@@ -35,23 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     parser.add_argument("--minutes", type=float, default=0, help="stop after this long")
     parser.add_argument("--history", type=Path, help="write the last seed's history here")
-    parser.add_argument("--copies", action="store_true", help="with consumers that copy")
-    parser.add_argument("--syncs", action="store_true", help="with plans and their corrections")
-    parser.add_argument("--listeners", action="store_true", help="with listeners that overflow")
-    parser.add_argument("--consumers", action="store_true", help="with named consumers")
-    parser.add_argument("--archive", action="store_true", help="and with --copies an archive")
-    parser.add_argument("--relays", action="store_true", help="with feeds that copy this one")
-    parser.add_argument("--feeds", action="store_true", help="with a feed whose log is throttled")
-    parser.add_argument("--clocks", action="store_true", help="with clocks that are hours off")
-    parser.add_argument("--volume", action="store_true", help="with a consumer that is held")
-    parser.add_argument("--frames", action="store_true", help="with frames that come late")
-    parser.add_argument("--raised", action="store_true", help="and with --copies more retention")
+    for name, what in _ADDED.items():
+        parser.add_argument(f"--{name}", action="store_true", help=what)
     parser.add_argument("--without", default="", help="kinds of faults, comma separated")
     chosen = parser.parse_args(arguments)
     try:
-        among = {name: getattr(chosen, name) for name in _AMONG}
+        added = {name: getattr(chosen, name) for name in _ADDED}
         without = frozenset(filter(None, chosen.without.split(",")))
-        plan = Plan(chosen.seed, without=without, **among)
+        plan = Plan(chosen.seed, without=without, **added)
         outcome = _run(plan, chosen.seeds, chosen.minutes * 60)
     except Failed as failed:
         return _report(failed, chosen.history)
@@ -69,7 +69,7 @@ def _run(first: Plan, count: int, limit_s: float) -> Outcome:
     expected: set[str] = set()
     steps = 0
     for done in range(1, max(1, count) + 1):
-        outcome = tell(replace(first, seed=first.seed + done - 1))
+        outcome = run(replace(first, seed=first.seed + done - 1))
         fired += outcome.fired
         expected |= outcome.expected
         steps += outcome.steps
@@ -94,9 +94,9 @@ def _report(failed: Failed, wanted: Path | None) -> int:
     _say("\n".join(failed.history.lines(_LAST)))
     _say(f"seed {seed} broke a promise: {failed.reason}")
     _say(f"history: {path}")
-    among = "".join(f" --{name}" for name in _AMONG if getattr(failed.plan, name))
-    among += f" --without {','.join(sorted(failed.plan.without))}" if failed.plan.without else ""
-    _say(f"again: python -m tests.simulation --seed {seed}{among}")
+    added = "".join(f" --{name}" for name in _ADDED if getattr(failed.plan, name))
+    added += f" --without {','.join(sorted(failed.plan.without))}" if failed.plan.without else ""
+    _say(f"again: python -m tests.simulation --seed {seed}{added}")
     return 1
 
 

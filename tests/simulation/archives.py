@@ -2,7 +2,7 @@
 An archive under the copies of `copies`: the log goes, and consumers go on from it.
 
 What it holds at the end is every page of the log, and consumers that were told below the floor
-were told every operation: `history.Session` sees to that.
+were told every operation: `consumer.Session` sees to that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WatchedArchive(MemoryArchive):
 
     def __init__(self, world: World) -> None:
         super().__init__()
-        self._saw = world.weather.saw
+        self._saw = world.faults.saw
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
         spans = self.list(feed, 0, limits.ARCHIVE_LISTED)
@@ -46,7 +46,7 @@ class WatchedArchive(MemoryArchive):
 
 def begin(world: World) -> None:
     """From the first page on."""
-    world.weather.add({}, LEADS_TO)
+    world.faults.add({}, LEADS_TO)
     world.functions.archive = WatchedArchive(world)
     world.scheduler.spawn("archive", lambda: _run(world))
 

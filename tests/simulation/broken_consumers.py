@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidings.core.consumers import consumer as consumers
@@ -14,41 +13,19 @@ from tidings.core.consumers.worker import Session, Workers
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.model.cursors import Place
 
-
-@contextmanager
-def _instead(name: str, broken: object) -> Iterator[None]:
-    """The rule *name* of consumers is *broken* for a while."""
-    kept = getattr(consumers, name)
-    setattr(consumers, name, broken)
-    try:
-        yield
-    finally:
-        setattr(consumers, name, kept)
+from tests.simulation.parts import instead
 
 
-@contextmanager
-def deaf_to_fences() -> Iterator[None]:
-    """Who was overtaken is heard."""
-    with _instead("check_fence", lambda consumer, fence: None):
-        yield
-
-
-@contextmanager
-def in_bulk_again() -> Iterator[None]:
-    """What was begun and not finished comes again as if nothing had happened."""
-    with _instead("_doubted", lambda consumer: consumer):
-        yield
-
-
-@contextmanager
-def by_the_highest() -> Iterator[None]:
+def _by_the_highest(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
     """The highest entry that was acknowledged is the position, whatever is missing below it."""
+    return consumers.passed(consumer, max(entries)) if entries else consumer
 
-    def confirmed(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
-        return consumers.passed(consumer, max(entries)) if entries else consumer
 
-    with _instead("confirmed", confirmed):
-        yield
+# Who was overtaken is not refused.
+deaf_to_fences = instead(consumers, "check_fence", lambda consumer, fence: None)
+# What was begun and not finished comes again as if nothing had happened.
+in_bulk_again = instead(consumers, "_doubted", lambda consumer: consumer)
+by_the_highest = instead(consumers, "confirmed", _by_the_highest)
 
 
 class HastyTrimmer(Trimmer):
@@ -62,7 +39,7 @@ class ForgetfulView(LogView):
     """What is gone is not noticed."""
 
     def check_within(self, consumer: Consumer) -> int:
-        return self.trim.floor(consumer.feed)
+        return self.reader.trim.floor(consumer.feed)
 
 
 class SilentRefilter(Overseer):

@@ -9,7 +9,7 @@ from tidings.core.followers.leases import Lease, Observation
 from tidings.core.state.projector import Projector
 
 from tests.fakes import MemoryFollowers, MemoryState
-from tests.simulation.broken_relays import instead
+from tests.simulation.parts import instead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

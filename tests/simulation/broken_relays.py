@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidings.core.replication import bootstrap, election
 from tidings.core.replication.bootstrap import Bootstrapper
 
 from tests.fakes import MemoryLog, MemoryRelays
+from tests.simulation.parts import instead
 
 if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.replication.clusters import LeaderLease
     from tidings.core.replication.replica import Copy, Relay
     from tidings.core.replication.wire import Standing
-
-
-def instead(owner: Any, name: str, other: object) -> Callable[[], AbstractContextManager[None]]:
-    """While the world runs, *other* stands for the attribute."""
-
-    @contextmanager
-    def around() -> Iterator[None]:
-        kept = getattr(owner, name)
-        setattr(owner, name, other)
-        try:
-            yield
-        finally:
-            setattr(owner, name, kept)
-
-    return around
 
 
 def _latest_page(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:

@@ -45,6 +45,7 @@ from tests.simulation.functions import FEED, FEEDS
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
+from tests.simulation.stores import rows_of
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class CopiedLog(MemoryLog):
         if entered:
             for page in pages:
                 self._check(page)
-            self._world.weather.saw("pages were copied", len(pages))
+            self._world.faults.saw("pages were copied", len(pages))
         return entered
 
     def _check(self, page: Page) -> None:
@@ -103,7 +104,7 @@ class WatchedLeases(MemoryCoordinator):
             if before.held(surely) and before.address != after.address:
                 raise Broken(f"{after.address} took the seat of {before.address} before its time")
             if before.address and before.address != after.address:
-                self._world.weather.saw("a leader was followed by another")
+                self._world.faults.saw("a leader was followed by another")
         return taken
 
 
@@ -117,7 +118,7 @@ class Network:
 
     def reach(self, address: str, kind: str) -> None:
         now = self.world.scheduler.now_ms
-        if self.world.weather.strikes(kind):
+        if self.world.faults.strikes(kind):
             self.down_until_ms[address] = now + self.world.random.randint(500, 9_000)
         if self.down_until_ms.get(address, 0) > now:
             raise Unavailable(f"{address} did not answer")
@@ -186,21 +187,13 @@ class Deployment:
         departures = RemovedParentsReader(self.departures, self.followers)
         kept = self.tombstones, departures
         until = CopiedUntil({FEED}, self.relays)
-        clock = self._now
-        return CatchUp(reader, self.state, self.followers, clock, *kept, copied_until=until)
+        return CatchUp(reader, self.state, *kept, copied_until=until)
 
     def control(self) -> RelayControl:
         reader = Reader(self.log, self.log, self.followers, self._now, self._count)
         sources = {FEED: self.source}
         return RelayControl(
-            self.relays,
-            sources,
-            FEEDS,
-            reader,
-            self.log,
-            MemoryWaker(),
-            self._now,
-            limits.TTL_SLACK_MS,
+            self.relays, sources, FEEDS, reader, self.log, MemoryWaker(), limits.TTL_SLACK_MS
         )
 
     def _now(self) -> int:
@@ -260,7 +253,7 @@ class Deployment:
 
     def _count(self, metric: str, value: int) -> None:
         if metric == "RelayFellOff":
-            self.world.weather.saw("a relay fell off")
+            self.world.faults.saw("a relay fell off")
 
     def _follow(self, observation: Observation | None = None) -> None:
         def body(process: Process) -> None:
@@ -288,10 +281,8 @@ class Deployment:
             reader,
             Filler(reader, limits.TTL_SLACK_MS),
             waker,
-            process.clock,
             process.sleep,
             process.new_id,
-            process.count,
         ).run(FEED, projector, observation)
         for _, _, seen in waker.observations:
             delay_ms = self.world.random.uniform(5, 300)
@@ -312,7 +303,7 @@ class Deployment:
 
     def _check_state(self) -> None:
         latest = self.world.model.latest(Wanted())
-        living = {_object(row): row for row in self._rows() if not row.deleted}
+        living = {_object(row): row for row in rows_of(self.state, FEED) if not row.deleted}
         wanted = {key: op for key, op in latest.items() if op.event != "delete"}
         if living.keys() != wanted.keys():
             differing = sorted(living.keys() ^ wanted.keys())
@@ -320,15 +311,6 @@ class Deployment:
         for key, row in living.items():
             if (row.page, row.slot) != wanted[key].at:
                 raise Broken(f"{self.name}: its {key} is {row}, the last is {wanted[key]}")
-
-    def _rows(self) -> list[Row]:
-        found: list[Row] = []
-        for bucket in range(limits.BUCKETS):
-            after: str | None = None
-            while rows := self.state.read(FEED, bucket, after):
-                found += rows
-                after = rows[-1].key
-        return found
 
 
 def _object(row: Row) -> tuple[str, str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tidings.core import limits
 from tidings.core.followers.follower import PUSH, STATE
-from tidings.core.state.rows import Row
 
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.producer import Producer
+from tests.simulation.stores import rows_of
 from tests.simulation.world import World
 
 _ALLOWED_TO_APPEND = ("log.", "claims.")
@@ -23,7 +20,7 @@ def check_acknowledged(world: World, producer: Producer) -> None:
         if place > model.frontier or model.of_marker.get(marker) != place:
             raise Broken(f"{marker} was acknowledged and is not in the log")
     if producer.name.startswith("beacon") and producer.unknown:
-        raise Broken("in calm weather a request was not acknowledged")
+        raise Broken("when nothing fails a request was not acknowledged")
     for kind, label in world.machine.touched:
         if kind == "ingest" and not label.startswith(_ALLOWED_TO_APPEND):
             raise Broken(f"appending waits for {label}")
@@ -48,7 +45,7 @@ def check_followers(world: World, feed: str) -> None:
 def check_state(world: World, feed: str) -> None:
     """Promise 6: it is the fold of the log."""
     latest = world.models[feed].latest(Wanted())
-    rows = {tuple(row.key.split("/", 1)): row for row in _rows(world, feed)}
+    rows = {tuple(row.key.split("/", 1)): row for row in rows_of(world.stores.state, feed)}
     for key, op in latest.items():
         found = rows.pop(key, None)
         if found is None:
@@ -67,14 +64,6 @@ def check_departures(world: World, feed: str) -> None:
     for departures in found:
         if departures.left != expected.pop(departures.page, None):
             raise Broken(f"page {departures.page} did not leave {departures.left}")
-    doubts = world.weather.fired["stale_profile"] or world.weather.fired["lull"]
+    doubts = world.faults.fired["stale_profile"] or world.faults.fired["lull"]
     if world.functions.leaves(feed) and expected and not doubts:
         raise Broken(f"what the pages {sorted(expected)} left is unknown")
-
-
-def _rows(world: World, feed: str) -> Iterator[Row]:
-    for bucket in range(limits.BUCKETS):
-        after: str | None = None
-        while rows := world.stores.state.read(feed, bucket, after):
-            yield from rows
-            after = rows[-1].key

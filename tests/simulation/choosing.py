@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from .consumer import Consumer
-from .functions import FEED
-from .model import Log, Place, Wanted
-from .producer import PARENTS, TYPES
-from .world import HOUR_MS, World
+from tests.simulation.consumer import Consumer
+from tests.simulation.functions import FEED
+from tests.simulation.model import Log, Place, Wanted
+from tests.simulation.producer import PARENTS, TYPES
+from tests.simulation.world import HOUR_MS, World
 
 FILTERS = (
     Wanted(),

@@ -2,7 +2,7 @@
 Clocks: every process reads that of the sandbox it runs in, and no two need agree.
 
 Any two are within `limits.CLOCK_SKEW_MS_MAX`, which is all that the feed asks of them. With
-wild ones those who must not need a clock at all are minutes off, until the weather is calm: that
+wild ones those who must not need a clock at all are minutes off, until nothing fails any more: that
 may cost as much time again, and nothing else.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from tidings.core import limits
 
-from .weather import Faults
+from tests.simulation.faults import Faults
 
 RATES: Final = {"wild_clock": 0.4}  # at each start of a process whose clock must not matter
 _SANDBOXES = 4  # of each function
@@ -24,9 +24,9 @@ _NEED_NONE: Final = frozenset({"follow-state", "follow-push", "connect"})
 
 
 class Clocks:
-    def __init__(self, random: Random, weather: Faults) -> None:
-        self._random, self._weather = random, weather
-        self.bound_ms = limits.CLOCK_SKEW_MS_MAX // 2 if weather.strikes("skew") else 0
+    def __init__(self, random: Random, faults: Faults) -> None:
+        self._random, self._faults = random, faults
+        self.bound_ms = limits.CLOCK_SKEW_MS_MAX // 2 if faults.strikes("skew") else 0
         self._sandboxes: dict[str, list[int]] = {}
 
     def within(self, ms: int) -> None:
@@ -35,14 +35,14 @@ class Clocks:
 
     def skew_ms(self, kind: str) -> int:
         """How far the clock of a process of this *kind* is off, which starts now."""
-        if kind in _NEED_NONE and self._weather.strikes("wild_clock"):
+        if kind in _NEED_NONE and self._faults.strikes("wild_clock"):
             return self._random.randint(-WILD_MS_MAX, WILD_MS_MAX)
         if not self.bound_ms:
             return 0
         if kind not in self._sandboxes:
             self._sandboxes[kind] = [self._draw() for _ in range(_SANDBOXES)]
         skew = self._random.choice(self._sandboxes[kind])
-        self._weather.saw("clock was fast" if skew > 0 else "clock was slow")
+        self._faults.saw("clock was fast" if skew > 0 else "clock was slow")
         return skew
 
     def _draw(self) -> int:

@@ -9,10 +9,15 @@ that goes on in order, nothing that does not match, nothing beyond a hole.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
-from .model import DELETED, PAGE_END, Broken, Log, Place, Position, Wanted
+from tidings.core.catchup.catchup import CatchUp, Step
+from tidings.core.model.cursors import Cursor
+from tidings.core.model.filters import EVERYTHING, Filter
+
+from tests.simulation.model import DELETED, PAGE_END, Broken, Log, Place, Position, Wanted
 
 RESET, LIVE, LEAVE = "reset", "live", "leave"
 
@@ -227,3 +232,14 @@ def sse_blocks(text: str) -> list[tuple[str, str, dict[str, Any]]]:
         fields = dict(line.split(": ", 1) for line in block.split("\n"))
         found.append((fields["id"], fields["event"], json.loads(fields["data"])))
     return found
+
+
+def steps(
+    catch_up: CatchUp, feed: str, cursor: Cursor, wanted: Filter = EVERYTHING
+) -> Iterator[Step]:
+    """From *cursor* to the frontier."""
+    progress, arrived = catch_up.start(feed, cursor), False
+    while not arrived:
+        step = catch_up.step(feed, progress, wanted)
+        yield step
+        progress, arrived = step.progress, step.at_frontier

@@ -3,6 +3,10 @@ Consumers that copy: from every kind of beginning, cut behind any row, away for 
 
 Each begins once and is never replaced, so at the end it must hold all that it was ever due.
 Meanwhile retention gives up the log as fast as it can without harming a writer.
+
+With `raise_retention` tombstones from before live shorter than those that are written now. Whoever
+comes back behind hours, from a place that is not in the log any more, must not take the deletions
+that it missed for remembered by the settings of now.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from tests.simulation.functions import FEED
 from tests.simulation.model import PAGE_END, Place, Position
 from tests.simulation.producer import Producer
 from tests.simulation.streams import StreamConsumer
-from tests.simulation.world import World
+from tests.simulation.world import HOUR_MS, World
 
 CHAOS_MS: Final = (120_000, 150_000)  # longer than a page stays
 RATES: Final = {
@@ -35,6 +39,15 @@ LEADS_TO: Final = (
     "deleted object was told",
     "trimmed place was resumed from",
 )
+RAISED_RATES: Final = {"deploy": 1.0, "expire": 0.8, "lull": 1.0}
+RAISED_LEADS_TO: Final = (
+    "deleted object was told",
+    "reset was told",
+    "trimmed place was resumed from",
+)
+_RAISED_MS: Final = 24 * HOUR_MS
+# Tombstones from before are gone behind each of them, later ones are not.
+RAISED_LULL_HOURS: Final[tuple[int, ...]] = (9, 27)
 _IDS = 40  # of each type: with few buckets every bucket has many rows
 _CONSUMERS = (4, 6)
 _TRIM_EVERY_MS = 15_000
@@ -63,7 +76,7 @@ class CopyConsumer(StreamConsumer):
 
     def _away_ms(self) -> tuple[int, int]:
         """When it is calm, nobody stays away for long."""
-        choices = _AWAY_MS if self.world.weather.rates["cut_in_copy"] else _AWAY_MS[:1]
+        choices = _AWAY_MS if self.world.faults.rates["cut_in_copy"] else _AWAY_MS[:1]
         return self.world.random.choice(choices)
 
     def _new(self) -> Consumer:
@@ -89,12 +102,12 @@ class CopyConsumer(StreamConsumer):
         return f"{model.seconds.get(page, 0):08x}{page:010x}{PAGE_END:06x}", (page, PAGE_END)
 
     def _has_enough(self, name: str, data: dict[str, Any]) -> bool:
-        cursor, strikes = self.consumer.cursor, self.world.weather.strikes
+        cursor, strikes = self.consumer.cursor, self.world.faults.strikes
         if len(cursor) == 24 and Place.of(cursor).replicates:
             self._note_row(Place.of(cursor), name, data)
             return strikes("cut_in_copy")
         if name == "delete" and (data["type"], data["id"]) in self._copied:
-            self.world.weather.saw("copied object was deleted")
+            self.world.faults.saw("copied object was deleted")
         return strikes("cut_in_log")
 
     # --- what faults lead to ------------------------------------------------------------------
@@ -103,7 +116,7 @@ class CopyConsumer(StreamConsumer):
         cursor, floor = self.consumer.cursor, self.world.stores.log.floor(FEED)
         if len(cursor) != 24:
             return
-        place, saw = Place.of(cursor), self.world.weather.saw
+        place, saw = Place.of(cursor), self.world.faults.saw
         trimmed = place.page + 1 < floor
         if place.replicates:
             saw("copy was resumed")
@@ -114,7 +127,7 @@ class CopyConsumer(StreamConsumer):
     def _note_row(self, row: Place, name: str, data: dict[str, Any]) -> None:
         self._copied.add((data["type"], data["id"]))
         if name == "delete":
-            self.world.weather.saw("deleted object was told")
+            self.world.faults.saw("deleted object was told")
         self._once("copy began", row.page)
         if row.page + 1 < self.world.stores.log.floor(FEED):
             self._once("copy's log was trimmed meanwhile", row.page)
@@ -123,27 +136,32 @@ class CopyConsumer(StreamConsumer):
         """Count *what* once for the copy that began at *page*."""
         if (what, page) not in self._noted:
             self._noted.add((what, page))
-            self.world.weather.saw(what)
+            self.world.faults.saw(what)
 
 
 def begin(world: World) -> tuple[list[Producer], list[CopyConsumer]]:
     """Let consumers copy and the log be given up under them; more objects to copy, too."""
     random = world.random
-    world.weather.add(RATES, LEADS_TO)
+    world.faults.add(RATES, LEADS_TO)
     world.scheduler.spawn("retention", lambda: _trim(world))
     producers = [Producer(world, f"c{at}", _IDS) for at in range(2)]
     names = random.choices(_BEGINNINGS, k=random.randint(*_CONSUMERS))
     return producers, [CopyConsumer(world, f"r{at}", name) for at, name in enumerate(names)]
 
 
+def raise_retention(world: World) -> None:
+    world.faults.add(RAISED_RATES, RAISED_LEADS_TO)
+    world.deployment.ages_ms = (_RAISED_MS,)
+
+
 def _trim(world: World) -> None:
-    log, weather = world.stores.log, world.weather
+    log, faults = world.stores.log, world.faults
     while True:
         world.scheduler.sleep(_TRIM_EVERY_MS)
         world.sleep_through_lull()
         archives = world.functions.archive is not None
         handled = standing(world.stores.followers.checkpoints(FEED), archives=archives)
-        if weather.strikes("trim"):
+        if faults.strikes("trim"):
             log.raise_floor(FEED, min(handled.values()) + 1)
         before_ms = world.scheduler.now_ms - YOUNG_MS
-        weather.saw("page expired", log.give_up(before_ms, lambda: weather.strikes("delete")))
+        faults.saw("page expired", log.give_up(before_ms, lambda: faults.strikes("delete")))

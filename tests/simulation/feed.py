@@ -14,7 +14,7 @@ from tidings.core.catchup.catchup import CatchUp
 from tidings.core.model import cursors, filters
 
 from tests.core.scene import FEED, Scene
-from tests.simulation.consumer import Consumer, Session
+from tests.simulation.consumer import Consumer, Session, steps
 from tests.simulation.model import Log, Position, Wanted
 
 
@@ -27,8 +27,6 @@ class Feed:
         self.catch_up = catch_up(
             scene.reader,
             scene.state,
-            scene.followers,
-            scene.clock,
             scene.tombstones,
             scene.departure_reader,
         )
@@ -98,15 +96,12 @@ class Reading:
         self._sessions = [Session(each, lambda: self.feed.floor) for each in self._consumers]
         for session in self._sessions:
             session.starts(self.cursor)
-        progress = self.feed.catch_up.start(FEED, cursors.parse(self.cursor))
-        told, arrived = 0, False
-        while not arrived:
-            step = self.feed.catch_up.step(FEED, progress, wanted)
+        told = 0
+        for step in steps(self.feed.catch_up, FEED, cursors.parse(self.cursor), wanted):
             for event in step.events:
                 self._hear(event.id, event.name, json.loads(event.data or "{}"))
                 told += 1
                 yield told
-            progress, arrived = step.progress, step.at_frontier
 
     def to_the_end(self) -> Reading:
         for _ in self.events():

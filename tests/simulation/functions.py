@@ -84,7 +84,7 @@ class Functions:
         assert self.profiles.save(FEED, Profile(leave=True))
 
     def ingester(self, process: Process) -> Ingester:
-        log, claims = self._log(process), process.through("claims", self.stores.claims)
+        log, claims = self._port(process, "log"), self._port(process, "claims")
         appender: Appender = self.parts.appender(
             log, claims, process.clock, process.new_id, self.settings(process).page_ms
         )
@@ -93,7 +93,7 @@ class Functions:
             process.clock,
             process.count,
             self.feeds,
-            self._tallies(process),
+            self._port(process, "tallies"),
             self.guard,
             lambda feed, allowed, lines: None,  # producers here have passwords
         )
@@ -113,20 +113,18 @@ class Functions:
             raise Unavailable(f"{name} of {', '.join(served.failed)}: {served.failed}")
 
     def _follower(self, process: Process, name: str) -> Follower:
-        log = self._log(process)
+        log = self._port(process, "log")
         follower = Follower(
-            process.through("followers", self.stores.followers),
+            self._port(process, "followers"),
             self._reader(process),
             Filler(self._reader(process), self.settings(process).page_ms),
-            process.through("bells", self.waker),
-            process.clock,
+            self._waker(process),
             process.sleep,
             process.new_id,
-            process.count,
             Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST),
         )
         if name == ARCHIVE:
-            kept = log, log, self._followers(process), process.clock, process.count
+            kept = log, log, self._port(process, "followers"), process.clock, process.count
             follower = replace(follower, reader=Gatherer(*kept), habits=HABITS)
         return follower
 
@@ -137,34 +135,27 @@ class Functions:
         return settings
 
     def corrector(self, process: Process) -> Corrector:
-        log = self._log(process)
         return self.parts.corrector(
-            log,
-            process.through("state", self.stores.state),
-            self._followers(process),
-            self._reader(process),
+            self._port(process, "state"),
             Filler(self._reader(process), self.settings(process).page_ms),
-            process.clock,
             process.sleep,
             process.new_id,
-            process.count,
             self.feeds,
-            self.settings(process).page_ms,
-            process.through("tombstones", self.stores.tombstones),
+            self._port(process, "tombstones"),
         )
 
     def connect(self, process: Process, connection_id: str) -> None:
-        self._connections(process).open(Connection(connection_id, process.clock()))
+        self._port(process, "connections").open(Connection(connection_id, process.clock()))
 
     def disconnect(self, process: Process, connection_id: str) -> None:
-        self._connections(process).remove(connection_id)
+        self._port(process, "connections").remove(connection_id)
 
     def receive(self, process: Process, connection_id: str, text: str) -> None:
         Receiver(
-            self._connections(process),
-            self._inbox(process),
-            process.through("sockets", self.stores.sockets),
-            process.through("bells", self.waker),
+            self._port(process, "connections"),
+            self._port(process, "inbox"),
+            self._port(process, "sockets"),
+            self._waker(process),
             self.catch_up(process),
             process.new_id,
             self.feeds,
@@ -173,18 +164,18 @@ class Functions:
         ).receive(connection_id, text)
 
     def changefeeds(self, process: Process) -> ChangeFeeds:
-        registry = process.through("registry", self.stores.registry)
-        state = process.through("state", self.stores.state)
-        return ChangeFeeds(self.profiles, registry, state, self.guard, self.feeds)
+        registry = self._port(process, "registry")
+        state = self._port(process, "state")
+        return ChangeFeeds(registry, state, self.guard, self.feeds)
 
     def _registrar(self, process: Process) -> Registrar:
         return self.parts.registrar(
-            self._connections(process),
-            process.through("registry", self.stores.registry),
-            self._inbox(process),
-            process.through("sockets", self.stores.sockets),
-            process.through("bells", self.waker),
-            self._followers(process),
+            self._port(process, "connections"),
+            self._port(process, "registry"),
+            self._port(process, "inbox"),
+            self._port(process, "sockets"),
+            self._waker(process),
+            self._port(process, "followers"),
             self.profiles,
             self.guard,
             self.feeds,
@@ -195,10 +186,9 @@ class Functions:
 
     def replay(self, process: Process, connection_id: str) -> None:
         Replayer(
-            self._connections(process),
-            self._inbox(process),
+            self._port(process, "inbox"),
             self._delivery(process),
-            process.through("bells", self.waker),
+            self._waker(process),
             self.catch_up(process),
             process.clock,
             process.new_id,
@@ -212,27 +202,20 @@ class Functions:
         return self.parts.overseer(*self._consuming(process))
 
     def _consuming(self, process: Process) -> tuple[Book, LogView, Any, Clock]:
-        log, consumers = self._log(process), process.through("consumers", self.stores.consumers)
-        view = self.parts.view(log, log, self._reader(process), self._followers(process))
+        consumers = self._port(process, "consumers")
+        view = self.parts.view(self._reader(process))
         return Book(consumers), view, consumers, process.clock
 
     def trimmer(self, process: Process, age: Retention, cap_ms: int) -> Trimmer:
         """*cap_ms* is how long it waits for named consumers."""
-        log = self._log(process)
+        log = self._port(process, "log")
         trimmer: Trimmer = self.parts.trimmer(
-            log,
-            log,
-            self._followers(process),
             self._reader(process),
             age,
-            process.clock,
-            process.count,
-            Renewer(
-                log, shuffled(process), process.clock, process.count, self.settings(process).page_ms
-            ),
+            self._renewer(process, log),
         )
         trimmer = replace(trimmer, archives=self.archive is not None)
-        consumers = process.through("consumers", self.stores.consumers)
+        consumers = self._port(process, "consumers")
         return replace(trimmer, holds=Holds(consumers, Retention(cap_ms, 0)))
 
     def _renewer(self, process: Process, log: Any) -> Renewer:
@@ -240,21 +223,18 @@ class Functions:
         return Renewer(log, shuffled(process), process.clock, process.count, page_ms)
 
     def sweep(self, process: Process) -> None:
-        log, followers = self._log(process), self._followers(process)
-        settings = self.settings(process)
+        followers, settings = self._port(process, "followers"), self.settings(process)
         trimmer = self.trimmer(process, settings.retention, settings.cap_ms)
         Sweeper(
-            log,
+            self._reader(process),
             followers,
             trimmer,
-            self._connections(process),
-            self._inbox(process),
+            self._port(process, "connections"),
+            self._port(process, "inbox"),
             self._delivery(process),
-            process.through("bells", self.waker),
-            process.clock,
+            self._waker(process),
             process.new_id,
-            process.count,
-            self._tallies(process),
+            self._port(process, "tallies"),
             shuffled(process),
         ).run(self.feeds)
 
@@ -267,14 +247,10 @@ class Functions:
         )
 
     def catch_up(self, process: Process) -> CatchUp:
-        state = process.through("state", self.stores.state)
-        followers = self._followers(process)
         return self.parts.catch_up(
             self._reader(process),
-            state,
-            followers,
-            process.clock,
-            process.through("tombstones", self.stores.tombstones),
+            self._port(process, "state"),
+            self._port(process, "tombstones"),
             self._departures(process),
             self._archive(process),
         )
@@ -291,9 +267,8 @@ class Functions:
             return self.parts.archiver(process.through("archive", self.archive), process.count)
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
-            self._connections(process),
-            self._inbox(process),
-            process.through("watches", self.stores.watches),
+            self._port(process, "inbox"),
+            self._port(process, "watches"),
             self._delivery(process),
             self._reader(process),
             shuffled(process),
@@ -304,48 +279,40 @@ class Functions:
 
     def _projector(self, process: Process) -> Handler:
         return self.parts.projector(
-            process.through("state", self.stores.state),
-            process.through("departures", self.stores.departures),
+            self._port(process, "state"),
+            self._port(process, "departures"),
             self._recent(process),
-            process.through("bells", self.waker),
+            self._waker(process),
             process.clock,
-            process.through("tombstones", self.stores.tombstones),
+            self._port(process, "tombstones"),
             self.settings(process).tombstone_ms,
             self.settings(process).page_ms,
         )
 
     def _recent(self, process: Process) -> Profiles:
         """As a warm process remembers them: perhaps from before departures were kept."""
-        stale = process.machine.weather.strikes("stale_profile")
+        stale = process.machine.faults.strikes("stale_profile")
         return self.before if stale else self.profiles
 
     def _departures(self, process: Process) -> RemovedParentsReader:
-        departures = process.through("departures", self.stores.departures)
-        return self.parts.departures(departures, self._followers(process))
+        departures = self._port(process, "departures")
+        return self.parts.departures(departures, self._port(process, "followers"))
 
     def _reader(self, process: Process) -> Reader:
-        log = self._log(process)
-        followers = self._followers(process)
+        log = self._port(process, "log")
+        followers = self._port(process, "followers")
         return self.parts.reader(log, log, followers, process.clock, process.count)
 
-    def _log(self, process: Process) -> Any:
-        return process.through("log", self.stores.log)
+    def _port(self, process: Process, name: str) -> Any:
+        """A store as *process* reaches it."""
+        return process.through(name, getattr(self.stores, name))
 
-    def _followers(self, process: Process) -> Any:
-        return process.through("followers", self.stores.followers)
-
-    def _tallies(self, process: Process) -> Any:
-        return process.through("tallies", self.stores.tallies)
-
-    def _connections(self, process: Process) -> Any:
-        return process.through("connections", self.stores.connections)
-
-    def _inbox(self, process: Process) -> Any:
-        return process.through("inbox", self.stores.inbox)
+    def _waker(self, process: Process) -> Any:
+        return process.through("bells", self.waker)
 
     def _delivery(self, process: Process) -> Delivery:
-        sockets = process.through("sockets", self.stores.sockets)
-        return Delivery(sockets, self._connections(process), process.sleep, process.count)
+        sockets = self._port(process, "sockets")
+        return Delivery(sockets, self._port(process, "connections"), process.sleep, process.count)
 
 
 def shuffled(process: Process) -> Spread:

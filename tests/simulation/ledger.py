@@ -17,9 +17,9 @@ from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.worker import Acknowledgement, Session
 from tidings.core.model.cursors import Place, Replication
 
+from tests.simulation.faults import Faults
 from tests.simulation.model import DELETED, PAGE_END, Broken, Log, Op, Position, Wanted
 from tests.simulation.model import Place as Id
-from tests.simulation.weather import Faults
 
 NOWHERE: Position = (-1, 0)  # before a copy has begun
 NEVER: Position = (-2, 0)  # nothing was ever acknowledged
@@ -57,10 +57,10 @@ class Reading:
 
 
 class Ledger:
-    """*floor* is that of the log now, *weather* counts what faults led to."""
+    """*floor* is that of the log now, *faults* counts what faults led to."""
 
-    def __init__(self, name: str, log: Log, floor: Callable[[], int], weather: Faults) -> None:
-        self.name, self.log, self.floor, self.saw = name, log, floor, weather.saw
+    def __init__(self, name: str, log: Log, floor: Callable[[], int], faults: Faults) -> None:
+        self.name, self.log, self.floor, self.saw = name, log, floor, faults.saw
         self.fence = 0  # the highest that the store has met
         self.readings: dict[int, Reading] = {}
         self.written: defaultdict[int, set[Position]] = defaultdict(set)  # by fence

@@ -6,11 +6,10 @@ Every mutation is the real code with one rule taken out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from tidings.core import limits
 from tidings.core.followers.leases import Lease
 from tidings.core.log.append import Appender
 from tidings.core.log.preconditions import Precondition
@@ -22,14 +21,18 @@ from tidings.core.websocket.session import State
 
 from tests.fakes import MemoryConnections, MemoryFollowers
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
-from tests.simulation import (
-    broken_deliveries,
-    broken_leases,
-    broken_relays,
-    broken_retention,
-    broken_settings,
+from tests.simulation import broken_leases, broken_relays, broken_retention, broken_websocket
+from tests.simulation.broken_catchup import (
+    FloorOfSecond,
+    ForgottenTombstones,
+    HastyArchiver,
+    LateCheckpoint,
+    LateResumption,
+    LeapingReader,
+    LeapingReplay,
+    NextBucket,
+    StraightToTheLog,
 )
-from tests.simulation.broken_archives import HastyArchiver, LeapingReplay
 from tests.simulation.broken_consumers import (
     Drops,
     ForgetfulView,
@@ -39,17 +42,8 @@ from tests.simulation.broken_consumers import (
     deaf_to_fences,
     in_bulk_again,
 )
-from tests.simulation.broken_copies import (
-    FloorOfSecond,
-    ForgottenTombstones,
-    LateCheckpoint,
-    LateResumption,
-    LeapingReader,
-    NextBucket,
-    StraightToTheLog,
-)
 from tests.simulation.broken_leases import ByTheClock, HastyProjector, Unfenced
-from tests.simulation.broken_leaves import (
+from tests.simulation.broken_removed_parents import (
     CredulousReader,
     EagerReader,
     HastyLeaves,
@@ -58,13 +52,11 @@ from tests.simulation.broken_leaves import (
     StickyCopies,
     WholePages,
 )
-from tests.simulation.broken_listeners import CarelessRegistrar, DroppingBuffer, LateRegistrar
-from tests.simulation.parts import RETENTION_MS, Parts
+from tests.simulation.broken_websocket import CarelessRegistrar, DroppingBuffer, LateRegistrar
+from tests.simulation.parts import RETENTION_MS, Parts, limited
 from tests.simulation.process import Process
+from tests.simulation.run import Failed, Plan, run
 from tests.simulation.stores import WatchedLog
-from tests.simulation.story import Failed, Plan, tell
-
-Around = Callable[[], AbstractContextManager[object]]
 
 
 class UnconditionalFiller(WatchedLog):
@@ -124,14 +116,15 @@ class TrustingPusher(Pusher):
     """(h) An old change that was posted late is believed instead of the connection."""
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
-        connection = self.connections.get(change.connection_id)
+        connection = self.delivery.connections.get(change.connection_id)
         if connection is None or connection.state is not State.JOINING:
             return
         asked = replace(connection, filter=change.filter, since=change.since)
         if self._send_missed(asked, checkpoint):
             watch = Subscription(connection.id, change.filter, max(change.since, checkpoint))
             self.watches.add(feed, watch)
-            if not self.connections.update(connection, connection.changed(state=State.LIVE)):
+            live = connection.changed(state=State.LIVE)
+            if not self.delivery.connections.update(connection, live):
                 self.watches.remove(feed, watch)
 
     def _leave(self, feed: str, change: Change) -> None:
@@ -147,94 +140,35 @@ class BlindConnections(MemoryConnections):
         return super().update(standing, new) if standing is not None else False
 
 
-@contextmanager
-def short_lease() -> Iterator[None]:
+def short_lease() -> AbstractContextManager[None]:
     """(d) A lease ends before its holder is dead."""
-    kept = limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS
-    limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS = 4_000, 2_000, 2_000
-    try:
-        yield
-    finally:
-        limits.LEASE_MS, limits.LEASE_LATE_MS, limits.LEASE_LOOK_MS = kept
+    return limited({"LEASE_MS": 4_000, "LEASE_LATE_MS": 2_000, "LEASE_LOOK_MS": 2_000})
+
+
+PLAIN = Plan(0)
+CLEAR = Plan(0, clear=True, sweeps=False)  # without faults, and without the safety net
+COPIES, SYNCS, LISTENERS = Plan(0, copies=True), Plan(0, syncs=True), Plan(0, listeners=True)
+ARCHIVE = Plan(0, copies=True, archive=True)
+CONSUMERS, RELAYS, VOLUME = Plan(0, consumers=True), Plan(0, relays=True), Plan(0, volume=True)
 
 
 @dataclass(frozen=True)
 class Mutation:
     """
     *took* is how many seeds from 0 on it took when this was written. The test begins a few
-    before that and goes on to *seeds_max*, because any change of the core moves the dice.
-
-    *clear* looks for it without faults and without the safety net of the sweep, *copies* among
-    consumers that copy, *syncs* among corrections, *listeners* among listeners, *consumers* among
-    named ones, *relays* among feeds that copy, *feeds* where one is throttled, *clocks* where they
-    are minutes off, *volume* where there are many pages, *frames* where they come late, *raised*
-    where the retention grows.
+    before that and goes on to *seeds_max*, or fifty further, because any change of the core moves
+    the dice. *plan* is the world in which it is looked for.
     """
 
     name: str
     parts: Parts
-    took: int
-    seeds_max: int
-    clear: bool = False
-    copies: bool = False
-    syncs: bool = False
-    listeners: bool = False
-    consumers: bool = False
-    archive: bool = False
-    relays: bool = False
-    feeds: bool = False
-    clocks: bool = False
-    volume: bool = False
-    frames: bool = False
-    raised: bool = False
-    without: frozenset[str] = frozenset()  # faults that would excuse it
+    took: int = 1
+    seeds_max: int = 0
+    plan: Plan = PLAIN
 
-    def plan(self, seed: int) -> Plan:
-        return Plan(
-            seed,
-            clear=self.clear,
-            sweeps=not self.clear,
-            copies=self.copies,
-            syncs=self.syncs,
-            listeners=self.listeners,
-            consumers=self.consumers,
-            archive=self.archive,
-            relays=self.relays,
-            feeds=self.feeds,
-            clocks=self.clocks,
-            volume=self.volume,
-            frames=self.frames,
-            raised=self.raised,
-            without=self.without,
-        )
-
-
-def _of_copies(name: str, parts: Parts, took: int = 1) -> Mutation:
-    return Mutation(name, parts, took, took + 50, copies=True)
-
-
-def _of_archives(name: str, parts: Parts, took: int = 1) -> Mutation:
-    return Mutation(name, parts, took, took + 50, copies=True, archive=True)
-
-
-def _of_syncs(name: str, parts: Parts, took: int = 1) -> Mutation:
-    return Mutation(name, parts, took, took + 50, syncs=True)
-
-
-def _of_listeners(name: str, parts: Parts, took: int = 1) -> Mutation:
-    return Mutation(name, parts, took, took + 50, listeners=True)
-
-
-def _of_consumers(name: str, parts: Parts, took: int = 1) -> Mutation:
-    return Mutation(name, parts, took, took + 50, consumers=True)
-
-
-def _of_volume(name: str, parts: Parts, took: int = 1) -> Mutation:
-    return Mutation(name, parts, took, took + 50, volume=True)
-
-
-def _of_relays(name: str, around: Around, took: int = 1) -> Mutation:
-    return Mutation(name, Parts(around=around), took, took + 50, relays=True)
+    @property
+    def last(self) -> int:
+        return self.seeds_max or self.took + 50
 
 
 MUTATIONS = (
@@ -247,90 +181,108 @@ MUTATIONS = (
     Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 14, 300),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
-        "what was not answered is sent again", Parts(around=broken_deliveries.repeats_all), 8, 50
+        "what was not answered is sent again", Parts(around=broken_websocket.repeats_all), 8, 50
     ),
     Mutation(
         "what comes late is handled",
-        Parts(around=broken_deliveries.takes_all),
+        Parts(around=broken_websocket.takes_all),
         37,
         300,
-        frames=True,
+        plan=Plan(0, frames=True),
     ),
     Mutation(
         "deletions are remembered by the last settings",
-        Parts(around=broken_settings.by_the_last),
+        Parts(around=broken_retention.by_the_last),
         7,
         300,
-        copies=True,
-        raised=True,
+        plan=Plan(0, copies=True, raised=True),
     ),
-    _of_copies("the clocks of writers agree", Parts(around=broken_settings.without_margin), 9),
-    _of_copies("a filler is as old as a clock says", Parts(around=broken_settings.filled_now), 23),
+    Mutation(
+        "the clocks of writers agree", Parts(around=broken_retention.without_margin), 9, plan=COPIES
+    ),
+    Mutation(
+        "a filler is as old as a clock says",
+        Parts(around=broken_retention.filled_now),
+        23,
+        plan=COPIES,
+    ),
     Mutation(
         "one feed's trouble ends the sweep",
-        Parts(around=broken_settings.at_the_first),
+        Parts(around=broken_retention.at_the_first),
         39,
         300,
-        feeds=True,
+        plan=Plan(0, feeds=True),
     ),
-    _of_volume("pages are not renewed", Parts(around=broken_retention.not_renewed), 22),
+    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 22, plan=VOLUME),
     Mutation("rows are put without condition", Parts(state=Unfenced), 3, 300),
-    _of_volume("a held consumer is not waited for", Parts(trimmer=HastyTrimmer)),
-    _of_volume("a lost page is waited for", Parts(around=broken_retention.never_lost)),
-    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 9, 400, clear=True),
+    Mutation("a held consumer is not waited for", Parts(trimmer=HastyTrimmer), plan=VOLUME),
+    Mutation("a lost page is waited for", Parts(around=broken_retention.never_lost), plan=VOLUME),
+    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 9, 400, plan=CLEAR),
     Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 2, 100),
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 1, 60),
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 2, 200),
     Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 812, 1000),
-    _of_copies("a copy goes on at the next bucket", Parts(catch_up=NextBucket)),
-    _of_copies("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 23),
-    _of_copies("the log begins behind the rows", Parts(catch_up=LateCheckpoint)),
-    _of_copies("a cut copy begins behind its rows", Parts(catch_up=LateResumption)),
-    _of_copies("a copy ends a second early", Parts(catch_up=FloorOfSecond)),
-    _of_copies("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 2),
-    _of_copies("a reader leaps over what was trimmed", Parts(reader=LeapingReader)),
+    Mutation("a copy goes on at the next bucket", Parts(catch_up=NextBucket), plan=COPIES),
+    Mutation("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 23, plan=COPIES),
+    Mutation("the log begins behind the rows", Parts(catch_up=LateCheckpoint), plan=COPIES),
+    Mutation("a cut copy begins behind its rows", Parts(catch_up=LateResumption), plan=COPIES),
+    Mutation("a copy ends a second early", Parts(catch_up=FloorOfSecond), plan=COPIES),
+    Mutation("a trimmed place is believed", Parts(catch_up=StraightToTheLog), 2, plan=COPIES),
+    Mutation("a reader leaps over what was trimmed", Parts(reader=LeapingReader), plan=COPIES),
     Mutation(
         "departures come after the rows",
         Parts(projector=LateProjector),
         2,
         100,
-        without=frozenset({"stale_profile", "lull"}),
+        plan=Plan(0, without=frozenset({"stale_profile", "lull"})),
     ),
-    Mutation("a push does not wait", Parts(pusher=HastyLeaves), 15, 20, clear=True),
-    Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, clear=True),
-    Mutation("departures are read too early", Parts(departures=EagerReader), 3, 20, clear=True),
+    Mutation("a push does not wait", Parts(pusher=HastyLeaves), 15, 20, plan=CLEAR),
+    Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, plan=CLEAR),
+    Mutation("departures are read too early", Parts(departures=EagerReader), 3, 20, plan=CLEAR),
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 2, 100),
     Mutation("a begun page is left behind", Parts(catch_up=WholePages), 36, 1335),
-    _of_copies("a copy is silent about leaves", Parts(catch_up=StickyCopies), 8),
-    _of_archives("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver)),
-    _of_archives("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3),
-    _of_syncs("the last look is before the number", Parts(corrector=LooksBefore)),
-    _of_syncs("a correction leaps over holes", Parts(corrector=LeapsOverHoles)),
-    _of_syncs("rows are read before the checkpoint", Parts(corrector=RowsFirst), 89),
-    _of_listeners("a full buffer drops items", Parts(buffer=DroppingBuffer)),
-    _of_listeners("a listener starts where push stands", Parts(registrar=LateRegistrar), 3),
-    _of_listeners("an answer may be lost", Parts(registrar=CarelessRegistrar), 8),
-    _of_consumers("who was overtaken is heard", Parts(around=deaf_to_fences)),
-    _of_consumers("what was begun comes in bulk", Parts(around=in_bulk_again)),
-    _of_consumers("the highest acknowledged is the position", Parts(around=by_the_highest)),
-    _of_consumers("retention waits for nobody", Parts(trimmer=HastyTrimmer)),
-    _of_consumers("a consumer falls off unnoticed", Parts(view=ForgetfulView)),
-    _of_consumers("a filter changes under a worker", Parts(overseer=SilentRefilter), 2),
-    _of_consumers("a parked message is forgotten", Parts(workers=Drops)),
-    _of_relays("the log begins behind the last rows", broken_relays.latest_page),
-    _of_relays("nobody hears of missing pages", broken_relays.without_floor),
-    _of_relays("whoever writes last is right", broken_relays.any_version, 6),
-    _of_relays("a checkpoint without its page", broken_relays.in_two_writes),
-    _of_relays("a seat is taken before its time", broken_relays.any_seat),
+    Mutation("a copy is silent about leaves", Parts(catch_up=StickyCopies), 8, plan=COPIES),
+    Mutation("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver), plan=ARCHIVE),
+    Mutation("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3, plan=ARCHIVE),
+    Mutation("the last look is before the number", Parts(corrector=LooksBefore), plan=SYNCS),
+    Mutation("a correction leaps over holes", Parts(corrector=LeapsOverHoles), plan=SYNCS),
+    Mutation("rows are read before the checkpoint", Parts(corrector=RowsFirst), 89, plan=SYNCS),
+    Mutation("a full buffer drops items", Parts(buffer=DroppingBuffer), plan=LISTENERS),
+    Mutation(
+        "a listener starts where push stands", Parts(registrar=LateRegistrar), 3, plan=LISTENERS
+    ),
+    Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 8, plan=LISTENERS),
+    Mutation("who was overtaken is heard", Parts(around=deaf_to_fences), plan=CONSUMERS),
+    Mutation("what was begun comes in bulk", Parts(around=in_bulk_again), plan=CONSUMERS),
+    Mutation(
+        "the highest acknowledged is the position", Parts(around=by_the_highest), plan=CONSUMERS
+    ),
+    Mutation("retention waits for nobody", Parts(trimmer=HastyTrimmer), plan=CONSUMERS),
+    Mutation("a consumer falls off unnoticed", Parts(view=ForgetfulView), plan=CONSUMERS),
+    Mutation("a filter changes under a worker", Parts(overseer=SilentRefilter), 2, plan=CONSUMERS),
+    Mutation("a parked message is forgotten", Parts(workers=Drops), plan=CONSUMERS),
+    Mutation(
+        "the log begins behind the last rows", Parts(around=broken_relays.latest_page), plan=RELAYS
+    ),
+    Mutation(
+        "nobody hears of missing pages", Parts(around=broken_relays.without_floor), plan=RELAYS
+    ),
+    Mutation(
+        "whoever writes last is right", Parts(around=broken_relays.any_version), 6, plan=RELAYS
+    ),
+    Mutation(
+        "a checkpoint without its page", Parts(around=broken_relays.in_two_writes), plan=RELAYS
+    ),
+    Mutation("a seat is taken before its time", Parts(around=broken_relays.any_seat), plan=RELAYS),
 )
 _BEFORE = 5
 
 
 def seeds_to_catch(mutation: Mutation, first: int = 0) -> tuple[int, str] | None:
     """The number of the seed that noticed, counted from 1, and what was seen; None: unnoticed."""
-    for seed in range(first, mutation.seeds_max):
+    for seed in range(first, mutation.last):
         try:
-            tell(mutation.plan(seed), mutation.parts)
+            run(replace(mutation.plan, seed=seed), mutation.parts)
         except Failed as failed:
             return seed + 1, failed.reason
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
@@ -26,6 +27,7 @@ from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
 from tests.simulation.stores import WatchedLog
 
 RETENTION_MS = limits.RETENTION_MS_MIN
+Around = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,31 @@ class Parts:
     view: type[LogView] = LogView
     trimmer: type[Trimmer] = Trimmer
     page_ms: int | None = None  # how long pages stay, instead of what the settings ask for
-    around: Callable[[], AbstractContextManager[object]] = nullcontext  # while the world runs
+    around: Around = nullcontext  # while the world runs
 
 
 SOUND = Parts()
 
 
 @contextmanager
+def limited(values: Mapping[str, int]) -> Iterator[None]:
+    """While the world runs, these are its limits."""
+    kept = {name: getattr(limits, name) for name in values}
+    _set(values)
+    try:
+        yield
+    finally:
+        _set(kept)
+
+
+def _set(values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        setattr(limits, name, value)
+
+
 def bounds(
     *, small: bool, few_buckets: bool = False, others: Mapping[str, int] | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """
     Reads and frames so *small* that a few operations need several, or as they are.
 
@@ -73,14 +90,19 @@ def bounds(
         changed |= {"ARCHIVE_PART_BYTES": 3_000, "ARCHIVE_STEP_BYTES": 600, "ARCHIVE_LISTED": 3}
     if few_buckets:
         changed |= {"BUCKETS": 5}
-    kept = {name: getattr(limits, name) for name in changed}
-    _set(changed)
-    try:
-        yield
-    finally:
-        _set(kept)
+    return limited(changed)
 
 
-def _set(values: dict[str, int]) -> None:
-    for name, value in values.items():
-        setattr(limits, name, value)
+def instead(owner: Any, name: str, other: object) -> Around:
+    """While the world runs, *other* stands for the attribute."""
+
+    @contextmanager
+    def around() -> Iterator[None]:
+        kept = getattr(owner, name)
+        setattr(owner, name, other)
+        try:
+            yield
+        finally:
+            setattr(owner, name, kept)
+
+    return around

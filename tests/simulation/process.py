@@ -7,8 +7,9 @@ in `Effects`, which lets time pass, and faults strike, before and after every ca
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -16,11 +17,11 @@ from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.websocket.connections import Outcome
 
 from tests.simulation.clocks import Clocks
-from tests.simulation.history import History
+from tests.simulation.faults import Faults
 from tests.simulation.model import Broken
 from tests.simulation.scheduler import Scheduler, Task
-from tests.simulation.weather import Faults
 
+Entry = tuple[int, str, str, tuple[object, ...]]
 _LATE_MS_MAX = 240_000  # long after others have taken over, and again
 _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped
 _DELAYED_MS = 3_000  # what a run has left behind its last turn
@@ -29,13 +30,27 @@ _QUICK_MS, _NORMAL_MS = 4.0, 30.0
 _BATCHES = ("state.write", "departures.write")  # of a feed, several rows side by side
 
 
+class History:
+    """What happened in a run; the same seed gives the same lines. Most are never printed."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def add(self, now_us: int, who: str, what: str, *details: object) -> None:
+        self.entries.append((now_us, who, what, details))
+
+    def lines(self, last: int | None = None) -> Iterator[str]:
+        for at, who, what, details in self.entries if last is None else self.entries[-last:]:
+            yield json.dumps({"t": at, "who": who, "what": what, "details": details}, default=str)
+
+
 class Machine:
     """What all processes of a world share."""
 
-    def __init__(self, random: Random, weather: Faults, history: History) -> None:
-        self.random, self.weather, self.history = random, weather, history
+    def __init__(self, random: Random, faults: Faults, history: History) -> None:
+        self.random, self.faults, self.history = random, faults, history
         self.scheduler = Scheduler()
-        self.clocks = Clocks(random, weather)
+        self.clocks = Clocks(random, faults)
         self.touched: Counter[tuple[str, str]] = Counter()  # (kind of process, port.method)
         self.failures: Counter[str] = Counter()
         self._ids = 0
@@ -74,7 +89,7 @@ class Machine:
         """The time limit: whatever it was doing, it is over."""
         if process.task is None or process.task.done:
             return
-        self.weather.saw("killed at the time limit")
+        self.faults.saw("killed at the time limit")
         self.note(process.name, "time limit")
         process.task.kill()
         if process.kind in _IN_TIME and process.delayed_ms < _DELAYED_MS:
@@ -122,7 +137,7 @@ class Process:
             outcome: Outcome = self.effect(label, call, *args)
         except Unavailable:
             outcome = Outcome.UNKNOWN
-        if outcome is Outcome.UNKNOWN and self.machine.weather.strikes("crash_in_doubt"):
+        if outcome is Outcome.UNKNOWN and self.machine.faults.strikes("crash_in_doubt"):
             self.crash()
         return outcome
 
@@ -135,9 +150,9 @@ class Process:
             self.sleep(machine.costs_ms[label])
         if label in self.slow:
             self.delay(self.slow.pop(label))
-        if label == "inbox.post" and machine.weather.strikes("slow_change"):
+        if label == "inbox.post" and machine.faults.strikes("slow_change"):
             self.sleep(machine.random.uniform(200, 9_000))
-        self._strike(machine.weather.at_effect(), label, before=True)
+        self._strike(machine.faults.at_effect(), label, before=True)
         if machine.refuses is not None and machine.refuses(self, label, args[0] if args else None):
             raise Unavailable(f"{label} is throttled")
         if label in _BATCHES:
@@ -145,9 +160,9 @@ class Process:
         result = call(*args, **named)
         machine.note(self.name, label)
         self._pause()
-        if label == "sockets.send" and machine.weather.strikes("crash_amid_sends"):
+        if label == "sockets.send" and machine.faults.strikes("crash_amid_sends"):
             self.crash()  # whatever the outcome, nobody acts on it
-        self._strike(machine.weather.at_effect(), label, before=False)
+        self._strike(machine.faults.at_effect(), label, before=False)
         return result
 
     def _pause(self) -> None:
@@ -173,8 +188,8 @@ class Process:
     ) -> None:
         """Some of the rows are written now, some when this process has long ended, some never."""
         machine, random = self.machine, self.machine.random
-        partly = machine.weather.strikes("part_write")
-        late = machine.weather.strikes("late_write")
+        partly = machine.faults.strikes("part_write")
+        late = machine.faults.strikes("late_write")
         if not partly and not late:
             return
         now = [row for row in rows if partly and random.random() < 0.5]
@@ -188,11 +203,11 @@ class Process:
             try:
                 left_out = call(feed, later, **named)
             except TidingsError as refused:  # nobody is there to be told
-                machine.weather.saw("late write was refused")
+                machine.faults.saw("late write was refused")
                 machine.note(self.name, "refused", str(refused))
                 return
             if left_out:
-                machine.weather.saw("late row was outdated", left_out)
+                machine.faults.saw("late row was outdated", left_out)
 
         if later:
             machine.scheduler.after(random.uniform(0, _LATE_MS_MAX), land)

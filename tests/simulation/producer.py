@@ -51,10 +51,10 @@ class Producer:
         key = marker if self.world.random.random() < 0.5 else None
         before = self.world.acknowledged[self.feed]
         for _ in range(_ATTEMPTS if key else 1):
-            if key and self.world.weather.strikes("twin_retry"):
+            if key and self.world.faults.strikes("twin_retry"):
                 self._send(body, key, marker, len(operations), before)
             answers = self._send(body, key, marker, len(operations), before)
-            if self._wait(answers) or self.world.in_lull:
+            if self.world.wait_for(answers.__len__, _ANSWER_MS, 100) or self.world.in_lull:
                 break
         if marker not in self.acknowledged:
             self.unknown.add(marker)
@@ -66,14 +66,14 @@ class Producer:
         answers: list[list[str]] = []
 
         def accept(process: Process) -> None:
-            if self.world.weather.strikes("slow_writer"):
+            if self.world.faults.strikes("slow_writer"):
                 process.slow["log.put"] = self.world.random.uniform(0, 9_000)
             ids = self.world.functions.ingester(process).accept(
                 Request(self.feed, body, "application/json", key)
             )
             self.world.machine.note(process.name, "acknowledged", marker, ids[0])
             self._acknowledged(marker, ids, count, before)
-            if self.world.weather.strikes("answer_to_producer_lost"):
+            if self.world.faults.strikes("answer_to_producer_lost"):
                 raise Unavailable("the answer was lost on its way to the producer")
             answers.append(ids)
 
@@ -91,12 +91,6 @@ class Producer:
         if page <= before:
             raise Broken(f"{marker}: page {page}, but {before} was acknowledged before it began")
         self.world.acknowledged[self.feed] = max(page, self.world.acknowledged[self.feed])
-
-    def _wait(self, answers: list[list[str]]) -> bool:
-        until = self.world.scheduler.now_ms + _ANSWER_MS
-        while not answers and self.world.scheduler.now_ms < until:
-            self.world.scheduler.sleep(100)
-        return bool(answers)
 
     def _operations(self) -> list[dict[str, Any]]:
         count = self.world.random.choice((1, 1, 1, 3, 12))

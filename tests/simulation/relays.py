@@ -9,21 +9,22 @@ its cursor from one to the other all the time.
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from collections.abc import Sequence
+from typing import Any, Final
 
 from tidings.core.catchup.catchup import CatchUp
-from tidings.core.errors import NothingDone
+from tidings.core.errors import NothingDone, Unavailable
 from tidings.core.followers.follower import STATE
-from tidings.core.log.reader import Reader
+from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Role, Source
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
 from tests.simulation.chained import Deployment, Network, WatchedLeases
+from tests.simulation.consumer import steps
 from tests.simulation.functions import FEED
-from tests.simulation.model import Broken
-from tests.simulation.wandering import Wanderer
+from tests.simulation.model import Broken, Wanted
 from tests.simulation.world import World
 
 MASTER = "https://master.example/feeds/main"
@@ -64,27 +65,16 @@ class Relays:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        master = (Portioner(self._catch_up(), {}), FEED)
+        master = (Portioner(world.catch_up(), {}), FEED)
         self.network = Network(world, {MASTER: master}, {})
         self.seats = WatchedLeases(world)
         self.deployments = [self._member("a"), self._member("b")]
         behind = Source(world.random.choice(self.deployments).address)
         self.deployments.append(Deployment(world, "c", behind, self.network, self.seats))
         reads = [each.catch_up() for each in self.deployments]
-        self.wanderer = Wanderer(world, [self._catch_up(), *reads])
+        self.reader = SwitchingReader(world, [world.catch_up(), *reads])
         world.scheduler.spawn("relay-operator", self._operate)
         world.scheduler.spawn("relay-trimming", self._trim)
-
-    def _catch_up(self) -> CatchUp:
-        stores = self.world.stores
-        departures = RemovedParentsReader(stores.departures, stores.followers)
-
-        def clock() -> int:
-            return self.world.scheduler.now_ms
-
-        reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
-        kept = stores.tombstones, departures
-        return CatchUp(reader, stores.state, stores.followers, clock, *kept)
 
     def _member(self, name: str) -> Deployment:
         address = f"https://{name}.example/feeds/main"
@@ -98,8 +88,8 @@ class Relays:
             for each in self.deployments:
                 relay = each.relays.relay(FEED)
                 if relay.copy is not None:
-                    world.weather.saw("a feed was copied")
-            if world.weather.strikes("operator"):
+                    world.faults.saw("a feed was copied")
+            if world.faults.strikes("operator"):
                 self._act(world.random.choice(self.deployments), world.random.choice(_ACTIONS))
 
     def _act(self, chosen: Deployment, action: str) -> None:
@@ -110,7 +100,7 @@ class Relays:
             return
         self.world.machine.note(chosen.name, action)
         if action in ("reset", "pause"):
-            self.world.weather.saw(
+            self.world.faults.saw(
                 "a relay was reset" if action == "reset" else "a relay was paused"
             )
 
@@ -119,7 +109,7 @@ class Relays:
         world = self.world
         while True:
             world.scheduler.sleep(5_000)
-            if not world.weather.strikes("trim"):
+            if not world.faults.strikes("trim"):
                 continue
             world.trim(Retention(_KEPT_MS, 0), 0)
             now = world.scheduler.now_ms
@@ -147,7 +137,7 @@ class Relays:
         seat = self.seats.seats("c")[0]
         lost = next((each for each in self.deployments if each.address == seat.address), None)
         if lost is None or not seat.held(scheduler.now_ms):
-            raise Broken("nobody leads in calm weather")
+            raise Broken("nobody leads when nothing fails")
         lost.die()
         self.network.down_until_ms[lost.address] = scheduler.now_ms + 60_000
         scheduler.run(PROMOTED_MS)
@@ -159,10 +149,55 @@ class Relays:
     def check(self) -> None:
         for each in self.deployments:
             each.check()
-        self.wanderer.check()
+        self.reader.check()
+
+
+class SwitchingReader:
+    """Reads now here, now there, with one cursor; knows the latest of each object."""
+
+    def __init__(self, world: World, places: Sequence[CatchUp]) -> None:
+        self.world, self.places = world, places
+        self.cursor = "0"
+        self.objects: dict[tuple[str, str], Any] = {}
+        world.scheduler.spawn("switching-reader", self._live)
+
+    def _live(self) -> None:
+        while True:
+            self.world.scheduler.sleep(self.world.random.uniform(200, 5_000))
+            self.world.faults.saw("somebody read on elsewhere")
+            try:
+                self.read(self.world.random.choice(self.places))
+            except Unavailable:  # a feed that is just put behind its copy
+                self.world.faults.saw("state was not there yet")
+
+    def read(self, catch_up: CatchUp) -> None:
+        """To the end."""
+        for step in steps(catch_up, FEED, cursors.parse(self.cursor)):
+            for event in step.events:
+                self._hear(event.name, event.data)
+        self.cursor = step.progress.cursor
+
+    def _hear(self, name: str, text: str) -> None:
+        if name == "reset":
+            self.objects.clear()
+        elif name != "live":
+            data = json.loads(text)
+            key = data["type"], data["id"]
+            if name == "delete":
+                self.objects.pop(key, None)
+            else:
+                self.objects[key] = data
+
+    def check(self) -> None:
+        latest = self.world.model.latest(Wanted())
+        for place in self.places:
+            self.read(place)
+            wanted = {key: op.data for key, op in latest.items() if op.event != "delete"}
+            if self.objects != wanted:
+                raise Broken("who read on elsewhere does not know what the log says")
 
 
 def begin(world: World) -> Relays:
-    world.weather.add({**RATES, "lull": 0.0, "deploy": 0.0}, LEADS_TO)
+    world.faults.add({**RATES, "lull": 0.0, "deploy": 0.0}, LEADS_TO)
     world.machine.clocks.within(_SKEW_MS)
     return Relays(world)

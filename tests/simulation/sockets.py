@@ -1,20 +1,98 @@
-"""A WebSocket client after PROTOCOL.md section 8: subscribes, pings, unsubscribes, comes back."""
+"""
+WebSocket clients after PROTOCOL.md section 8: subscribe, ping, unsubscribe, come back.
+
+What the feed sends is handled the moment it is sent; what a client sends travels a while. With
+`late_frames` some frames come when their sender is long dead, and another one has gone on behind
+it. Clients then stay on their connections, so that there is somebody to receive them. Their
+senders die of the doubt, since who lives cuts the connection; and what is late is so by more than
+a lease, since nobody sends anything newer before.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
-from .calling import Caller
-from .choosing import new_consumer
-from .consumer import LIVE, RESET, Session
-from .functions import FEED
-from .model import Broken, Place
-from .world import World
+from tests.simulation.choosing import new_consumer
+from tests.simulation.consumer import LIVE, RESET, Session
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken, Place
+from tests.simulation.world import World
 
+_ANSWER_MS = 10_000  # 8.7: no answer within this means connect again
+_SWALLOW_MS = 3_000
 _THINK_MS = (300, 3_000, 20_000)  # some clients are restless
 _SERVED = ("catching-up", "joining", "live")
 _NOWHERE = (0, False, -1)
+LATE_RATES: Final = {"send_unanswered": 0.05, "crash_in_doubt": 0.8}
+LATE_LEADS_TO: Final = ("frame came late", "what came again was left out")
+_LATE_MS: Final = (60_000, 150_000)
+# Whatever would end a connection, or take its subscription away, before a late frame comes.
+_NEVER: Final = (
+    *("absent", "crash_amid_sends", "hang_up", "impatient", "lull"),
+    *("throttle_long", "unsubscribe", "vanish"),
+)
+
+
+class Caller:
+    """One end of a connection: *connection_id*, empty without one."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.connection_id = ""
+        self.connections = 0
+
+    @property
+    def connected(self) -> bool:
+        return self.connection_id != ""
+
+    def _hear(self, text: str) -> None:
+        raise NotImplementedError
+
+    def _standing(self) -> object:
+        """What the history notes of it when it leaves."""
+        raise NotImplementedError
+
+    def _connect(self) -> bool:
+        self.connections += 1
+        connection_id = f"{self.name}.{self.connections}"
+        opened: list[bool] = []
+        self.world.connect(connection_id, lambda: opened.append(True))
+        if not self._until(lambda: bool(opened)):
+            return False
+        self.connection_id = connection_id
+        self.world.stores.sockets.heard[connection_id] = self._hear
+        self.world.stores.sockets.closed[connection_id] = self._closed
+        return True
+
+    def _leave(self, why: str) -> None:
+        """Close the connection; the gateway tells the feed, if it does."""
+        if not self.connected:
+            return
+        self.world.machine.note(self.name, why, self._standing())
+        self.world.stores.sockets.heard.pop(self.connection_id, None)
+        self.world.stores.sockets.closed.pop(self.connection_id, None)
+        self.world.disconnect(self.connection_id)
+        self._closed()
+
+    def _vanish(self) -> None:
+        """Gone without a word: what is sent for a while is taken and lost."""
+        lines, connection_id = self.world.stores.sockets, self.connection_id
+        lines.swallowing.add(connection_id)
+        self.world.scheduler.after(_SWALLOW_MS, lambda: lines.swallowing.discard(connection_id))
+        self._leave("vanishes")
+
+    def _closed(self) -> None:
+        self.connection_id = ""
+
+    def _say(self, **message: Any) -> None:
+        connection_id, text = self.connection_id, json.dumps(message)
+        delay = self.world.random.uniform(5, 60)
+        self.world.scheduler.after(delay, lambda: self.world.receive(connection_id, text))
+
+    def _until(self, true: Callable[[], bool]) -> bool:
+        return self.world.wait_for(true, _ANSWER_MS, 100)
 
 
 class SocketClient(Caller):
@@ -46,15 +124,15 @@ class SocketClient(Caller):
 
     def _stay(self) -> bool:
         """Listen, until something else is wanted; True to subscribe again on this connection."""
-        weather = self.world.weather
+        faults = self.world.faults
         while self.connected:
             self.world.scheduler.sleep(self.world.random.uniform(50, self._think_ms))
-            if self.world.in_lull or weather.strikes("hang_up"):
+            if self.world.in_lull or faults.strikes("hang_up"):
                 return False
-            if weather.strikes("vanish"):
+            if faults.strikes("vanish"):
                 self._vanish()
                 return False
-            if weather.strikes("unsubscribe"):
+            if faults.strikes("unsubscribe"):
                 return self._unsubscribe()
             if not self._ping():
                 return False
@@ -99,7 +177,7 @@ class SocketClient(Caller):
         if consumer.cursor == "now":
             consumer.forgets()
         self._asked_at = self.world.model.frontier
-        if self.world.weather.strikes("impatient"):
+        if self.world.faults.strikes("impatient"):
             self._replies.clear()
             self._say(**ask, **filters)
             self.world.scheduler.sleep(self.world.random.uniform(50, 800))
@@ -164,7 +242,12 @@ class SocketClient(Caller):
         rank = (place.page, not place.replicates, place.slot)
         again = rank == self._heard_to and name not in ("", LIVE) and not place.replicates
         if rank < self._heard_to or again:
-            self.world.weather.saw("what came again was left out")
+            self.world.faults.saw("what came again was left out")
             return False
         self._heard_to = rank
         return True
+
+
+def late_frames(world: World) -> None:
+    world.faults.add(LATE_RATES | dict.fromkeys(_NEVER, 0.0), LATE_LEADS_TO)
+    world.late_frame_ms = _LATE_MS

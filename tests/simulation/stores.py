@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.model.pages import Page
+from tidings.core.state.rows import Row
 from tidings.core.websocket.connections import Outcome
 
 from tests.fakes import (
@@ -90,6 +92,15 @@ class WatchedLog(MemoryLog):
                     gone += 1
             log.numbers = sorted(log.pages)
         return gone
+
+
+def rows_of(state: MemoryState, feed: str) -> Iterator[Row]:
+    """All of them, bucket by bucket."""
+    for bucket in range(limits.BUCKETS):
+        after: str | None = None
+        while rows := state.read(feed, bucket, after):
+            yield from rows
+            after = rows[-1].key
 
 
 class WatchedConsumers(MemoryConsumers):

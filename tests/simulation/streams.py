@@ -50,7 +50,7 @@ class StreamConsumer:
         while serving is not None and serving.task is not None and not serving.task.done:
             self.world.scheduler.sleep(self.world.random.uniform(_POLL_MS, _THINK_MS))
             silent = self.world.scheduler.now_ms - self._spoke_ms > _SILENCE_MS
-            if silent or self.world.weather.strikes("hang_up") or self.world.in_lull:
+            if silent or self.world.faults.strikes("hang_up") or self.world.in_lull:
                 self.world.machine.note(self.consumer.name, "hangs up", self.consumer.cursor)
                 self.world.scheduler.kill(serving.task)
                 self._serving = None

@@ -44,7 +44,7 @@ class Sync:
 
     def _live(self) -> None:
         """When it is calm, what was planned is applied, and no more."""
-        while self.world.weather.rates["hang_up"]:
+        while self.world.faults.rates["hang_up"]:
             self._sleep(_PLAN_AFTER_MS)
             self.world.sleep_through_lull()
             through, plan = self._plan()
@@ -95,22 +95,17 @@ class Sync:
                 answers.append(False)
                 raise
             self.world.machine.note(process.name, "corrected", self.name, str(found))
-            self.world.weather.saw("correction was applied", found.applied)
-            self.world.weather.saw("correction was left out", found.moved)
-            self.world.weather.saw("correction was done", found.done)
+            self.world.faults.saw("correction was applied", found.applied)
+            self.world.faults.saw("correction was left out", found.moved)
+            self.world.faults.saw("correction was done", found.done)
             answers.append(True)
 
         while not answers:
             self.world.correct(run)
             if self.world.random.random() < _TWIN:
                 self.world.correct(run)
-            self._wait(answers)
+            self.world.wait_for(answers.__len__, _ANSWER_MS, 100)
         return answers[0]
-
-    def _wait(self, answers: list[bool]) -> None:
-        until = self.world.scheduler.now_ms + _ANSWER_MS
-        while not answers and self.world.scheduler.now_ms < until:
-            self.world.scheduler.sleep(100)
 
     def check(self) -> None:
         """
@@ -146,5 +141,5 @@ def _stood(last: Op | None, at: Position, now_ms: int) -> bool:
 
 def begin(world: World) -> list[Sync]:
     # What a plan was made with holds until it is applied.
-    world.weather.add({"deploy": 0.0}, LEADS_TO)
+    world.faults.add({"deploy": 0.0}, LEADS_TO)
     return [Sync(world, f"y{at}") for at in range(2)]

@@ -10,7 +10,7 @@ import pytest
 from tidings.core.catchup.catchup import CatchUp
 
 from tests.core.scene import NOW
-from tests.simulation.broken_copies import (
+from tests.simulation.broken_catchup import (
     FloorOfSecond,
     ForgottenTombstones,
     LateCheckpoint,

@@ -7,23 +7,21 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from tidings.core.catchup.catchup import CatchUp
 from tidings.core.ingest.ingest import Request
 from tidings.core.model import cursors
 from tidings.core.model.events import Event
-from tidings.core.model.filters import EVERYTHING
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
+from tests.simulation.consumer import steps
+from tests.simulation.faults import Faults
 from tests.simulation.functions import FEED
 from tests.simulation.parts import SOUND
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
-from tests.simulation.weather import Faults
 from tests.simulation.world import HOUR_MS, World
 
 
 class Scene:
-    """A world in clear weather in which one thing happens after the other."""
+    """A world without faults in which one thing happens after the other."""
 
     def __init__(self) -> None:
         random = Random(0)
@@ -49,28 +47,10 @@ class Scene:
 
     def follow(self, cursor: str) -> tuple[list[str], str]:
         """The names and objects told behind *cursor*, and the cursor behind them."""
-        catch_up = self.catch_up()
-        progress = catch_up.start(FEED, cursors.parse(cursor))
         told: list[str] = []
-        while True:
-            step = catch_up.step(FEED, progress, EVERYTHING)
+        for step in steps(self.world.catch_up(), FEED, cursors.parse(cursor)):
             told += [_brief(event) for event in step.events]
-            progress = step.progress
-            if step.at_frontier:
-                return told, progress.cursor
-
-    def catch_up(self) -> CatchUp:
-        stores = self.world.stores
-        reader = SOUND.reader(
-            stores.log, stores.log, stores.followers, self._now_ms, lambda *_: None
-        )
-        departures = RemovedParentsReader(stores.departures, stores.followers)
-        return CatchUp(
-            reader, stores.state, stores.followers, self._now_ms, stores.tombstones, departures
-        )
-
-    def _now_ms(self) -> int:
-        return self.world.scheduler.now_ms
+        return told, step.progress.cursor
 
     def _accept(self, process: Process, request: Request) -> None:
         self.world.functions.ingester(process).accept(request)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .mutations import MUTATIONS, Mutation, seeds_to_catch, starting_at
+from tests.simulation.mutations import MUTATIONS, Mutation, seeds_to_catch, starting_at
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
@@ -16,5 +16,5 @@ def test_a_broken_protocol_is_noticed(
     """Within the number of seeds that its fault needs to be met."""
     caught = seeds_to_catch(mutation, starting_at(mutation))
 
-    assert caught is not None, f"{mutation.seeds_max} seeds did not notice: {mutation.name}"
+    assert caught is not None, f"{mutation.last} seeds did not notice: {mutation.name}"
     record_property("seed", caught[0] - 1)

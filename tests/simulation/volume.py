@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidings.core.catchup.catchup import CatchUp
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.followers.follower import standing
-from tidings.core.log.reader import PagesLost, Reader
+from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.filters import EVERYTHING
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
+from tests.simulation.consumer import steps
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken
 from tests.simulation.producer import Producer
@@ -64,9 +62,9 @@ class Volume:
             self.world.scheduler.sleep(self.world.random.uniform(0.5, 1.5) * _PAUSE_MS)
             if self.world.in_lull:
                 self.producer.post_one()
-                if self.world.weather.strikes("consumer_moves"):
+                if self.world.faults.strikes("consumer_moves"):
                     self._stand(self.world.random.randint(self.page, self.world.model.frontier))
-                if not self.world.lost[FEED] and self.world.weather.strikes("page_lost"):
+                if not self.world.lost[FEED] and self.world.faults.strikes("page_lost"):
                     self._lose()
 
     def _stand(self, page: int) -> None:
@@ -84,7 +82,7 @@ class Volume:
         if not self._version:
             return
         if floor == self.page:
-            self.world.weather.saw("floor waited for a held consumer")
+            self.world.faults.saw("floor waited for a held consumer")
         # A fast clock trims, and a page goes with the one behind it that was stamped by a slow one.
         skew_ms = 4 * self.world.machine.clocks.bound_ms + 1_000
         for number in range(max(before, self.page + 1), floor):
@@ -114,31 +112,17 @@ class Volume:
             Broken: who stands before the page hears nothing, as if nothing had been there.
         """
         place = Place(lost - 1, PAGE_END, self.world.model.seconds[lost - 1])
-        catch_up, told = self._catch_up(), 0
-        progress, arrived = catch_up.start(FEED, place), False
+        told = 0
         try:
-            while not arrived:
-                step = catch_up.step(FEED, progress, EVERYTHING)
-                progress, arrived = step.progress, step.at_frontier
+            for step in steps(self.world.catch_up(), FEED, place):
                 told += len(step.events)
         except PagesLost:
             told += 1
         if not told:
             raise Broken(f"page {lost} is gone, and who stands before it hears nothing")
-        self.world.weather.saw("lost page was told")
-
-    def _catch_up(self) -> CatchUp:
-        stores = self.world.stores
-
-        def clock() -> int:
-            return self.world.scheduler.now_ms
-
-        reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
-        departures = RemovedParentsReader(stores.departures, stores.followers)
-        kept = stores.tombstones, departures
-        return CatchUp(reader, stores.state, stores.followers, clock, *kept)
+        self.world.faults.saw("lost page was told")
 
 
 def begin(world: World) -> Producer:
-    world.weather.add(RATES, LEADS_TO)
+    world.faults.add(RATES, LEADS_TO)
     return Volume(world).producer

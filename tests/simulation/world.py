@@ -1,7 +1,7 @@
 """
 The world: stores, functions, the network of doorbells, the schedule and the clients' lines.
 
-Producers and consumers live in modules of their own; `story` sets a world going and checks it.
+Producers and consumers live in modules of their own; `simulate` sets a world going and checks it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from functools import partial
 from random import Random
 
 from tidings.core import limits
+from tidings.core.catchup.catchup import CatchUp
 from tidings.core.followers.follower import PUSH, STATE
 from tidings.core.followers.leases import Observation
+from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import Retention
+from tidings.core.state.removed_parents_reader import RemovedParentsReader
 
+from tests.simulation.faults import Faults
 from tests.simulation.functions import FEED, Functions
-from tests.simulation.history import History
 from tests.simulation.model import Log
 from tests.simulation.parts import Parts
-from tests.simulation.process import Machine, Process
+from tests.simulation.process import History, Machine, Process
 from tests.simulation.settings import Deployment
 from tests.simulation.stores import Lines, Stores, WatchedLog
-from tests.simulation.weather import Faults
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
@@ -35,9 +37,9 @@ _SEND_TIMEOUT_MS = 1_000
 
 
 class World:
-    def __init__(self, random: Random, weather: Faults, parts: Parts) -> None:
-        self.random, self.weather = random, weather
-        self.machine = Machine(random, weather, History())
+    def __init__(self, random: Random, faults: Faults, parts: Parts) -> None:
+        self.random, self.faults = random, faults
+        self.machine = Machine(random, faults, History())
         self.scheduler = self.machine.scheduler
         self.models = {FEED: Log()}
         self.model = self.models[FEED]
@@ -48,10 +50,10 @@ class World:
         self.sweeps = True
         self._busy_until: dict[str, int] = {}
         stores = Stores(
-            parts.log(self.models, self._moved, weather.saw),
+            parts.log(self.models, self._moved, faults.saw),
             parts.followers(),
             parts.connections,
-            Lines(self._busy, self._lose, lambda: self.scheduler.current, weather.saw),
+            Lines(self._busy, self._lose, lambda: self.scheduler.current, faults.saw),
             parts.state(),
         )
         self.stores = stores
@@ -82,6 +84,18 @@ class World:
 
         self.machine.start("sweep", SWEEP_TIMEOUT_S, body)
 
+    def catch_up(self) -> CatchUp:
+        """One that no fault disturbs."""
+        stores = self.stores
+
+        def clock() -> int:
+            return self.scheduler.now_ms
+
+        reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
+        departures = RemovedParentsReader(stores.departures, stores.followers)
+        kept = stores.tombstones, departures
+        return CatchUp(reader, stores.state, *kept)
+
     def floor(self) -> int:
         return self.stores.log.floor(FEED)
 
@@ -109,7 +123,7 @@ class World:
 
     def disconnect(self, connection_id: str) -> None:
         """The notice of the gateway, late or never."""
-        if not self.weather.strikes("goodbye_lost"):
+        if not self.faults.strikes("goodbye_lost"):
             self._late(
                 lambda: self.machine.start(
                     "disconnect",
@@ -135,20 +149,20 @@ class World:
     def _moved(self, feed: str) -> None:
         """The stream of the log, whose records may come with those of other feeds."""
         feeds: tuple[str, ...] = (feed,)
-        if len(self.models) > 1 and self.weather.strikes("rung_together"):
+        if len(self.models) > 1 and self.faults.strikes("rung_together"):
             feeds = tuple(self.random.sample(sorted(self.models), len(self.models)))
         for follower in (STATE, PUSH):
             self._network(partial(self._follow, follower, feeds))
 
     def _is_stale(self, age_ms: int) -> bool:
         """Whether the replica that is asked has not heard of a page of that age."""
-        return age_ms <= _REPLICA_MS and self.weather.strikes("stale_read")
+        return age_ms <= _REPLICA_MS and self.faults.strikes("stale_read")
 
     def _follow(
         self, follower: str, feeds: tuple[str, ...], observation: Observation | None = None
     ) -> None:
         def body(process: Process) -> None:
-            if self.weather.strikes("slow_filler"):
+            if self.faults.strikes("slow_filler"):
                 process.slow["log.put"] = self.random.uniform(0, 6_000)
             self.functions.follow(process, follower, feeds, observation)
 
@@ -156,29 +170,29 @@ class World:
 
     def _network(self, call: Callable[[], object]) -> None:
         """A bell on its way: lost, repeated, late, and so in any order."""
-        if self.weather.strikes("bell_lost"):
+        if self.faults.strikes("bell_lost"):
             return
         self._late(call)
-        if self.weather.strikes("bell_repeated"):
+        if self.faults.strikes("bell_repeated"):
             self._late(call)
 
     def _late(self, call: Callable[[], object]) -> None:
-        longest = 20_000 if self.weather.strikes("bell_late") else 300
+        longest = 20_000 if self.faults.strikes("bell_late") else 300
         self.scheduler.after(self.random.uniform(5, longest), call)
 
     # --- sockets ------------------------------------------------------------------------------
 
     def _busy(self, connection_id: str) -> bool:
         now = self.scheduler.now_ms
-        if self.weather.strikes("throttle"):
+        if self.faults.strikes("throttle"):
             self._busy_until[connection_id] = now + self.random.randint(1, 300)
-        elif self.weather.strikes("throttle_long"):
+        elif self.faults.strikes("throttle_long"):
             self._busy_until[connection_id] = now + 5_000
         return self._busy_until.get(connection_id, 0) > now
 
     def _lose(self, connection_id: str, frame: str) -> bool:
         """Whether nobody learns what became of *frame*: it comes late, after others, or never."""
-        if not self.weather.strikes("send_unanswered"):
+        if not self.faults.strikes("send_unanswered"):
             return False
         if self.random.random() < 0.8:
             delay = self.random.uniform(0, self.random.choice(self.late_frame_ms))
@@ -187,6 +201,13 @@ class World:
         return True
 
     # --- time ---------------------------------------------------------------------------------
+
+    def wait_for(self, true: Callable[[], object], within_ms: float, every_ms: float) -> bool:
+        """Let the calling task sleep until something is true; whether it is."""
+        until = self.scheduler.now_ms + within_ms
+        while not true() and self.scheduler.now_ms < until:
+            self.scheduler.sleep(every_ms)
+        return bool(true())
 
     def lull(self, hours: int) -> None:
         """For the next *hours* the schedule works but once an hour, so that they pass quickly."""
@@ -205,8 +226,8 @@ class World:
 
     def stay_away(self) -> None:
         """Some leave, and come back behind the lull, or when it is calm."""
-        if self.weather.strikes("absent"):
-            while not self.in_lull and self.weather.rates["absent"]:
+        if self.faults.strikes("absent"):
+            while not self.in_lull and self.faults.rates["absent"]:
                 self.scheduler.sleep(1_000)
 
     def _schedule(self) -> None:
@@ -218,7 +239,7 @@ class World:
             self.scheduler.sleep(pause)
             if self.sweeps:
                 self._sweep()
-                if self.weather.strikes("sweep_repeated"):
+                if self.faults.strikes("sweep_repeated"):
                     for _ in range(3):
                         self.scheduler.after(self.random.uniform(0, MINUTE_MS), self._sweep)
 
@@ -235,10 +256,10 @@ class World:
         while True:
             self.scheduler.sleep(20 * MINUTE_MS if self.in_lull else 30_000)
             log: WatchedLog = self.stores.log
-            gone = log.expire_some(self.scheduler.now_ms, lambda: self.weather.strikes("expire"))
+            gone = log.expire_some(self.scheduler.now_ms, lambda: self.faults.strikes("expire"))
             if gone:
-                self.weather.saw("page expired", gone)
+                self.faults.saw("page expired", gone)
                 self.machine.note("ttl", "expired", gone)
-            if self.weather.strikes("expire"):
+            if self.faults.strikes("expire"):
                 self.stores.state.expire(self.scheduler.now_ms)
                 self.stores.departures.expire(self.scheduler.now_ms)

@@ -12,7 +12,7 @@ from tidings.spark import options
 from tidings.spark.backends.backend import Ends
 from tidings.spark.batch_read import Reader
 from tidings.spark.errors import Lagging, WrongOption
-from tidings.spark.tasks import RowsTask
+from tidings.spark.offsets import Rows
 from tidings.sync import apply
 
 END = Place(9, PAGE_END, 5)
@@ -39,10 +39,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def planned(way: Following, **given: str) -> list[RowsTask]:
+def planned(way: Following, **given: str) -> list[Rows]:
     chosen: Mapping[str, str] = {"url": "http://x", "what": "state", "partitions": "1", **given}
     reader = Reader(options.parse(chosen), cast(Any, way), cast(Any, None))
-    return cast(list[RowsTask], reader.partitions())
+    return cast(list[Rows], reader.partitions())
 
 
 def test_the_state_is_waited_for(waits: list[int]) -> None:

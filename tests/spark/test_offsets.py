@@ -73,8 +73,8 @@ def test_stretches_follow_each_other(first: int, pages: int, count: int, within:
     found = backend.even(begin, last, count)
 
     assert len(found) <= count
-    assert not found or (found[0][0], found[-1][1]) == (begin, last)
-    assert all(one[1] == other[0] for one, other in itertools.pairwise(found))
+    assert not found or (found[0].after, found[-1].last) == (begin, last)
+    assert all(one.last == other.after for one, other in itertools.pairwise(found))
     assert bool(found) == (within or pages > 0)
 
 
@@ -82,7 +82,7 @@ def test_a_stretch_may_begin_and_end_within_a_page() -> None:
     """What a cursor of one operation leaves out is cut off, before and behind."""
     pieces = [of_page(Page(number, "a\nb\nc", "", 1)) for number in (1, 2, 3)]
 
-    found = list(backend.within(iter(pieces), Place(1, 1, 0), Place(3, 0, 0)))
+    found = list(backend.within(iter(pieces), Log(Place(1, 1, 0), Place(3, 0, 0))))
 
     assert ["".join(piece.lines) for piece in found] == ["c", "abc", "a"]
     assert found[0] == Piece(["c"], [1], range(2, 3), [1])

@@ -1,4 +1,4 @@
-"""One twin for every row of transporter's checklist, and a feed of its own for each test."""
+"""One host for every row of transporter's checklist, and a feed of its own for each test."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ FEEDS = [f"p{number:02}" for number in range(60)]
 
 
 @pytest.fixture(scope="package")
-def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
+def host(request: pytest.FixtureRequest) -> Iterator[Server]:
     with wanted(request.config)("--feeds", ",".join(["main", *FEEDS])) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def spare(twin: Server) -> Iterator[str]:
+def spare(host: Server) -> Iterator[str]:
     return iter(FEEDS)
 
 
 @pytest.fixture
-def pipe(twin: Server, spare: Iterator[str]) -> Iterator[Pipe]:
+def pipe(host: Server, spare: Iterator[str]) -> Iterator[Pipe]:
     """On a feed that no other test has touched."""
-    with Pipe(twin.port, next(spare)) as made:
+    with Pipe(host.port, next(spare)) as made:
         yield made

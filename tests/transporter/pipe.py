@@ -44,7 +44,7 @@ class Store:
 
 class Pipe(Closing):
     def __init__(self, port: int, feed: str) -> None:
-        self.url, self.feed = f"http://127.0.0.1:{port}", feed
+        self.url, self.port, self.feed = f"http://127.0.0.1:{port}", port, feed
         self.api = NamedConsumers(self.url, feed)
         self.ids: list[str] = []
 
@@ -100,7 +100,7 @@ class Pipe(Closing):
     def work(self, name: str, store: Store, wanted: Sequence[int], **options: Any) -> None:
         """Until *wanted* is written and acknowledged, and a moment longer."""
         with self.working(name, store.write, **options):
-            until(lambda: len(store.written) >= len(wanted), within_s=60)
+            until(lambda: len(store.written) >= len(wanted))
             time.sleep(QUIET_S)
         assert store.written == list(wanted)
 

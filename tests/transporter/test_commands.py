@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli.main import main
 
+from tests.client.command import TIDINGS
 from tests.oplog.wire import until
 from tests.transporter.pipe import Pipe, Store
 
-TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
 WHY = ("--why", "a test", "--by", "ann")
 
 
@@ -35,7 +34,7 @@ def due(pipe: Pipe, name: str, count: int) -> list[int]:
     """What a worker is sent from now on."""
     store = Store()
     with pipe.working(name, store.write):
-        until(lambda: len(store.written) >= count, within_s=60)
+        until(lambda: len(store.written) >= count)
     return store.written
 
 
@@ -216,11 +215,11 @@ def test_T25_killed_at_any_time_nothing_is_lost(pipe: Pipe, tmp_path: Path) -> N
         with subprocess.Popen(
             consume(pipe, "--bulk", "5", "--", "tee", "-a", str(file)), stdout=subprocess.DEVNULL
         ) as process:
-            until(partial(more_than, file, kills * 20), within_s=60)
+            until(partial(more_than, file, kills * 20))
             process.kill()
     rest = Store()
     with pipe.working("search", rest.write):
-        until(lambda: pipe.position("search") == 299, within_s=60)
+        until(lambda: pipe.position("search") == 299)
     before = [int(json.loads(line)["data"]["id"]) for line in file.read_text().splitlines()]
     written = before + rest.written
     assert set(written) == set(range(300))

@@ -1,1 +1,1 @@
-"""The contract of Triton's listeners, row by row; a package, so that its twin ends with it."""
+"""The contract of Triton's listeners, row by row; a package, so that its host ends with it."""

@@ -1,4 +1,4 @@
-"""One twin for every row of Triton's change feed, and a feed of its own for each test."""
+"""One host for every row of Triton's change feed, and a feed of its own for each test."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
-from tests.triton.wire import PATIENCE_S, item
+from tests.oplog.wire import PATIENCE_S
+from tests.triton.wire import item
 
 ROUTE = {"resource": "vm", "subResources": ["nic"], "bootstrapRoute": "/vms"}
 PONG = '{"reply":"pong","state":"live"}'

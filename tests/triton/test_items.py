@@ -5,9 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.triton.wire import ChangeFeed, item, until, v1
-
-pytestmark = pytest.mark.java
+from tests.oplog.wire import until
+from tests.triton.wire import ChangeFeed, item, v1
 
 
 def test_F01_the_resources_are_listed(feed: ChangeFeed) -> None:
@@ -127,24 +126,6 @@ def test_F28_an_undeclared_resource_is_refused(feed: ChangeFeed) -> None:
         assert socket.hear()["changedResourceId"] == "behind"
 
 
-def test_operations_are_items_too(feed: ChangeFeed) -> None:
-    """What any producer posts: `changed` are the sub-resources, all where it names none."""
-    with feed.registered(v1()) as socket:
-        feed.post(
-            {"event": "insert", "type": "vm", "id": "a", "changed": ["nic"], "data": [1]},
-            {"event": "update", "type": "vm", "id": "b", "data": {"note": 1}},
-            {"event": "delete", "type": "VM", "id": "c"},
-        )
-        heard = [socket.hear() for _ in range(3)]
-    for one in heard:
-        one.pop("published")
-    assert heard == [
-        item("a", "nic", event="insert", data=[1]),
-        item("b", "nic", "alias", note=1),
-        item("c", "nic", "alias", event="delete"),
-    ]
-
-
 def test_F34_every_listener_hears_every_publisher(feed: ChangeFeed) -> None:
     """Two publishers at once, two listeners: each gets every item of either, once."""
     wanted = {f"{name}{number}" for name in "ab" for number in range(10)}
@@ -155,29 +136,3 @@ def test_F34_every_listener_hears_every_publisher(feed: ChangeFeed) -> None:
         for socket in (first, second):
             assert {socket.hear()["changedResourceId"] for _ in wanted} == wanted
             assert socket.silent()
-
-
-def test_objects_are_told_page_by_page(feed: ChangeFeed) -> None:
-    """For services without a route of their own: of one type or all, without what is deleted."""
-    feed.publish(*(item(f"x{number}") for number in range(30)), item("gone"))
-    feed.publish(item("gone", event="delete"), item("other", "name", resource="network"))
-    wanted = {f"x{number}" for number in range(30)}
-
-    def told() -> set[str]:
-        found, query = set(), {"type": "vm"}
-        while True:
-            page = feed.objects(**query)
-            found |= {each["id"] for each in page["objects"]}
-            if page["next"] is None:
-                return found
-            query = {"type": "vm", "after": page["next"]}
-
-    until(lambda: told() == wanted)
-    until(lambda: len(feed.objects()["objects"]) == 31)
-
-
-def test_objects_refuse_a_cursor_of_somebody_else(feed: ChangeFeed) -> None:
-    """400, and what it must be."""
-    url = f"http://127.0.0.1:{feed.port}/feeds/{feed.name}/objects"
-    answer = httpx.get(url, params={"after": "64/x"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_cursor")

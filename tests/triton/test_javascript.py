@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +13,9 @@ import pytest
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
+from tests.oplog.wire import PATIENCE_S, until
 from tests.triton.publisher import Peer, Publisher
-from tests.triton.wire import PATIENCE_S, ChangeFeed, item, until
+from tests.triton.wire import ChangeFeed, item
 
 FOLDER = Path(__file__).parents[2] / "client/javascript"
 # Runs a listener and keeps what it hears in `heard`, names of items, else kinds of signals.
@@ -46,18 +44,10 @@ RUN = """
 """
 
 
-class _Files(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
-
-
 @pytest.fixture(scope="module")
 def files() -> Iterator[str]:
-    serve = functools.partial(_Files, directory=str(FOLDER))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with chromium.files(FOLDER) as origin:
+        yield origin
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +121,6 @@ def test_F40_an_overflow_in_a_browser(
 
 
 @pytest.mark.browser
-@pytest.mark.java
 def test_F37_F39_a_feed_in_a_browser(page: chromium.Page, feed: ChangeFeed, files: str) -> None:
     """What was there, by the feed's own route, and what happens then, from another origin."""
     feed.publish(item("x1", "a", resource="own"))

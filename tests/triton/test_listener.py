@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +25,10 @@ from tidings.client.listen.messages import (
     Signal,
 )
 
+from tests.client.command import TIDINGS
+from tests.oplog.wire import until
 from tests.triton.publisher import ROUTE, Peer, Publisher
-from tests.triton.wire import ChangeFeed, item, until
+from tests.triton.wire import ChangeFeed, item
 
 BOOTSTRAP = Bootstrap("vm", ("nic",), "/vms")
 QUICK: dict[str, Any] = {"min_timeout_s": 0.01, "max_timeout_s": 0.02}
@@ -235,7 +236,6 @@ def test_a_server_that_is_silent_is_left(publisher: Publisher) -> None:
         heard.until("Bootstrap", "Live", "Ended")
 
 
-@pytest.mark.java
 def test_F37_F39_a_listener_of_a_feed_misses_nothing(feed: ChangeFeed, tmp_path: Path) -> None:
     """What was there before, by the feed's own route, and what happens meanwhile and later."""
     feed.publish(*(item(f"x{number}", "a", resource="own") for number in range(20)))
@@ -268,7 +268,6 @@ def test_a_wrong_password_is_final() -> None:
         listening._ended(RefusedRegistration("password: must be the read password of the feed"))
 
 
-@pytest.mark.java
 def test_F42_snoop_prints_what_matches(feed: ChangeFeed) -> None:
     """One line of JSON for each item; a resource that is unknown, or none, is exit code 1."""
     url = ["--url", f"http://127.0.0.1:{feed.port}", "--feed", feed.name]
@@ -279,10 +278,9 @@ def test_F42_snoop_prints_what_matches(feed: ChangeFeed) -> None:
     assert (refused.exit_code, refused.stderr) == (1, "Error: unknown resource: disk\n")
 
 
-@pytest.mark.java
 def test_F42_snoop_in_a_shell(feed: ChangeFeed) -> None:
     """As an operator runs it: items come as they are published, others do not."""
-    command = [sys.executable, "-m", "tidings.client.cli.main", "snoop", "-r", "vm", "-s", "nic"]
+    command = [*TIDINGS, "snoop", "-r", "vm", "-s", "nic"]
     url = ["--url", f"http://127.0.0.1:{feed.port}", "--feed", feed.name]
     with subprocess.Popen([*command, *url], stdout=subprocess.PIPE, text=True) as snoop:
         assert snoop.stdout is not None

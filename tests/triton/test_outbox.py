@@ -1,4 +1,8 @@
-"""Writing to one's own table and to the feed in one transaction, on DynamoDB Local and a twin."""
+"""
+Writing to one's own table and to the feed in one transaction.
+
+On a twin: the outbox is a table of DynamoDB, whose stream the function `forward` reads.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,14 @@ import pytest
 from tidings.client import publish_with
 from tidings.local.running import Twin
 
-from tests.triton.wire import ChangeFeed, item, until, v1
+from tests.oplog.wire import until
+from tests.triton.wire import ChangeFeed, item, v1
 
-pytestmark = pytest.mark.java
 OUTBOX = "tidings-local-outbox"
 
 
 @pytest.fixture(scope="module")
 def twin() -> Iterator[Twin]:
-    """On any host but this one an outbox is no table."""
     with Twin("--feeds", "main,t00,t01", "--resource", "vm:nic,alias=/vms") as running:
         yield running
 
@@ -60,6 +63,7 @@ def write(name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.java
 def test_F43_a_write_and_its_item_are_one(feed: ChangeFeed, client: Any) -> None:
     """Both are there, or none: a write that is refused tells nobody anything."""
 
@@ -78,6 +82,7 @@ def test_F43_a_write_and_its_item_are_one(feed: ChangeFeed, client: Any) -> None
     until(lambda: client.scan(TableName=OUTBOX)["Items"] == [])
 
 
+@pytest.mark.java
 def test_a_letter_that_a_feed_refuses_is_put_aside(feed: ChangeFeed, client: Any) -> None:
     """It lies there with the reason, and does not hold up what is behind it."""
     for told in (item("d", resource="disk"), item("x3")):

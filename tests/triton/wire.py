@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-PATIENCE_S = 60.0  # none takes two seconds on an idle machine
+from tests.oplog.wire import PATIENCE_S
+
 SILENCE_S = 0.3  # what did not come by then, behind something that did, was not sent
 
 # The payloads of the proposal, as they stand there.
@@ -32,16 +32,6 @@ ITEM = """{
         },
     "changedResourceId": "78615996-1a0e-40ca-974e-8b484774711a"
 }"""
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """What *holds* says once it says something."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline_s:
-        if found := holds():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come to hold in time")
 
 
 def v1(instance: str = "i1", resource: str = "vm", *subs: str) -> dict[str, Any]:

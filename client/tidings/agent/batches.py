@@ -65,10 +65,10 @@ class _Filling:
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
     """The batch to send now: the one begun before, else a new one of what is ready."""
-    found = store.read(_FIRST)
-    if not found:
+    rows = store.read(_FIRST)
+    if not rows:
         return _made(store, new_key)
-    ((number, received_ms, key, body),) = found
+    ((number, received_ms, key, body),) = rows
     return Batch(number, received_ms, key, body.split(b"\n"))
 
 

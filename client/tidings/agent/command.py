@@ -14,7 +14,7 @@ from tidings.agent import options, running, store
 from tidings.agent.notices import Notices
 from tidings.agent.options import Bound, Options, Problem
 from tidings.client.address import operations_url
-from tidings.client.cli.options import password_options
+from tidings.client.cli.options import feed_option, password_options
 from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed
@@ -42,7 +42,7 @@ def _default_folder() -> Path:
 
 @click.command()
 @click.option("--url", required=True, help="Where the feed is, https://...")
-@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@feed_option
 @password_options
 @click.option(
     "--listen",

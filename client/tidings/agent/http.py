@@ -53,7 +53,13 @@ class Committing:
             group, self._waiting = self._waiting, []
             kept: list[bool] | sqlite3.OperationalError
             try:
-                kept = await asyncio.to_thread(self._commit, [lines for lines, _ in group])
+                kept = await asyncio.to_thread(
+                    intake.add_lines,
+                    self._store,
+                    [lines for lines, _ in group],
+                    now_ms=clock.now_ms(),
+                    bound=self._bound,
+                )
             except sqlite3.OperationalError as error:
                 kept = error
             for at, (_, answer) in enumerate(group):
@@ -64,9 +70,6 @@ class Committing:
                 else:
                     answer.set_result(kept[at])
             self._grown()
-
-    def _commit(self, requests: list[list[str]]) -> list[bool]:
-        return intake.add_lines(self._store, requests, now_ms=clock.now_ms(), bound=self._bound)
 
 
 class Application:

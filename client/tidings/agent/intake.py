@@ -119,9 +119,9 @@ def _checked(seq: int, received_ms: int, packed: bytes, *, tell: Callable[[str],
     return _Checked(seq, lines, len(datagrams) - len(lines))
 
 
-def _replace(store: Store, found: Sequence[_Checked]) -> None:
+def _replace(store: Store, chunks: Sequence[_Checked]) -> None:
     with store.transaction() as db:
-        for each in found:
+        for each in chunks:
             if each.lines:
                 body = "\n".join(each.lines).encode()
                 db.execute(

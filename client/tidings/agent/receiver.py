@@ -68,7 +68,7 @@ class Receiver:
         while True:
             ready = poll.poll(self._wait_ms())
             self._receive()
-            if any(found == lifeline for found, _ in ready):
+            if any(descriptor == lifeline for descriptor, _ in ready):
                 return self._finish()
             if self._wait_ms() == 0:
                 self._flush()

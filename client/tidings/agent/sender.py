@@ -68,20 +68,12 @@ class Condition:
 class Sender:
     """Run `run` in a thread; `more` says the queue has grown, `end` that it will not any more."""
 
-    def __init__(
-        self,
-        store: Store,
-        folder: Path,
-        target: Target,
-        notices: Notices,
-        new_key: Callable[[], str] = clock.new_key,
-    ) -> None:
+    def __init__(self, store: Store, folder: Path, target: Target, notices: Notices) -> None:
         self.condition = Condition()
         self._store = store
         self._folder = folder
         self._target = target
         self._notices = notices
-        self._new_key = new_key
         self._retrying = Retrying()
         self._grown = threading.Event()
         self._ending = threading.Event()
@@ -111,7 +103,7 @@ class Sender:
 
     def _send_next(self) -> bool:
         """False when there is nothing to send."""
-        batch = batches.first(self._store, self._new_key)
+        batch = batches.first(self._store, clock.new_key)
         if batch is None:
             return False
         try:
@@ -119,7 +111,7 @@ class Sender:
         except Unfit as unfit:
             self._divide(batch, str(unfit))
         except KeyTaken as error:
-            batches.rename(self._store, batch, self._new_key())
+            batches.rename(self._store, batch, clock.new_key())
             self._wait("refused", str(error))
         except AccessDenied as error:
             self._wait("denied", str(error))
@@ -140,7 +132,7 @@ class Sender:
         """One operation must not hold up those behind it."""
         self._answered()
         if len(batch.lines) > 1:
-            batches.divide(self._store, batch, self._new_key)
+            batches.divide(self._store, batch, clock.new_key)
             return
         self.condition.error, self.condition.error_ms = why, clock.now_ms()
         kept = keep(self._folder, batch.lines)

@@ -129,8 +129,8 @@ class Store:
         """When the operation received first, of those held, was received."""
         first = "SELECT received_ms FROM (SELECT * FROM {} ORDER BY 1 LIMIT 1)"
         both = f"{first.format('chunks')} UNION ALL {first.format('batches')}"
-        ((found,),) = self.read(f"SELECT min(received_ms) FROM ({both})")
-        return None if found is None else int(found)
+        ((received_ms,),) = self.read(f"SELECT min(received_ms) FROM ({both})")
+        return None if received_ms is None else int(received_ms)
 
     def cut(self) -> None:
         """Empty a long write-ahead log; others wait meanwhile."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidings.agent.batches import Batch
 from tidings.client.address import operations_url
 from tidings.client.errors import Lost, Refused
-from tidings.client.retry_policy import error_of, retry_after_s
+from tidings.client.retry_policy import error_of_answer
 from tidings.client.transport import connection
 from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
 
@@ -27,9 +27,6 @@ class Target:
         self.url = operations_url(url, feed)
         self._client = connection.opened(password)
 
-    def close(self) -> None:
-        self._client.close()
-
     def post(self, batch: Batch) -> None:
         """
         Append *batch*, once however often it is sent.
@@ -47,7 +44,7 @@ class Target:
             return
         if answer.is_success:
             raise Lost("the answer is not one of a feed; is the address right?")
-        raise _meaning(error_of(answer.status_code, answer.content, after_s=retry_after_s(answer)))
+        raise _meaning(error_of_answer(answer))
 
 
 def _meaning(error: Refused | Lost) -> Exception:

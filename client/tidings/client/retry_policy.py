@@ -27,12 +27,17 @@ def is_final(status: int) -> bool:
 
 def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
     """The error that an answer of *status* with *body* means."""
-    code, message = _told(body)
+    code, message = _code_and_message(body)
     if is_final(status):
         return refusal(message or "no reason given", status=status, code=code)
     return Lost(
         f"the server answered {status}" + (f": {message}" if message else ""), after_s=after_s
     )
+
+
+def error_of_answer(answer: httpx.Response) -> Refused | Lost:
+    """The error that *answer* means."""
+    return error_of(answer.status_code, answer.read(), after_s=_retry_after_s(answer))
 
 
 def error_of_code(message: str, code: str) -> Refused | Lost:
@@ -61,22 +66,22 @@ def raise_for_status(answer: httpx.Response) -> None:
         return
     if answer.status_code < 300:
         raise Refused("the answer is no event stream", status=answer.status_code)
-    raise error_of(answer.status_code, answer.read(), after_s=retry_after_s(answer))
+    raise error_of_answer(answer)
 
 
-def retry_after_s(answer: httpx.Response) -> float:
+def _retry_after_s(answer: httpx.Response) -> float:
     """`Retry-After` in seconds, 0 without one (or with a date, which nobody here sends)."""
     text = answer.headers.get("retry-after", "")
     return min(float(text), _AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0
 
 
-def _told(body: bytes) -> tuple[str, str]:
+def _code_and_message(body: bytes) -> tuple[str, str]:
     """Code and message of an error body (PROTOCOL 4.6), or the text as it is."""
     try:
-        found: Any = json.loads(body)
+        content: Any = json.loads(body)
     except ValueError:
         return "", body.decode("utf-8", "replace").strip()[:_MESSAGE_CHARS_MAX]
-    error = found.get("error", found) if isinstance(found, dict) else {}
+    error = content.get("error", content) if isinstance(content, dict) else {}
     if not isinstance(error, dict):
         return "", str(error)[:_MESSAGE_CHARS_MAX]
     return str(error.get("code", "")), str(error.get("message", ""))[:_MESSAGE_CHARS_MAX]

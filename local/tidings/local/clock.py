@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import time
 import uuid
 from datetime import UTC, datetime
 
-
-def now_ms() -> int:
-    return int(time.time() * 1000)  # noqa: TID251 the twin is an edge, like tidings.aws
+from tidings.aws.runtime.clock import now_ms as now_ms
 
 
 def moment(ms: int) -> datetime:
@@ -26,7 +23,7 @@ def access_time(ms: int) -> str:
 
 
 def new_uuid() -> str:
-    return str(uuid.uuid4())  # noqa: TID251 see now_ms
+    return str(uuid.uuid4())  # noqa: TID251 the twin is an edge, like tidings.aws
 
 
 def new_token(size_bytes: int) -> bytes:

@@ -13,9 +13,7 @@ PACKED = "packed"  # beside this file, where the wheel has it (pyproject.toml)
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """
-    Without *layers* the workers import what is installed.
-    """
+    """Without *layers* the workers import what is installed."""
 
     functions: Path
     layers: tuple[Path, ...] = ()
@@ -33,12 +31,6 @@ def find(here: Path = _HERE) -> Installed:
         return Installed(packed / "functions")
     for folder in here.parents:
         if (folder / "functions").is_dir() and (folder / "pyproject.toml").is_file():
-            return _checkout(folder)
+            layers = tuple(sorted((folder / "layers").glob("*/python")))
+            return Installed(folder / "functions", layers)
     raise NoFunctions(str(here))
-
-
-def _checkout(folder: Path) -> Installed:
-    return Installed(
-        folder / "functions",
-        tuple(sorted((folder / "layers").glob("*/python"))),
-    )

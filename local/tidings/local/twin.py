@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 import socket
@@ -22,22 +23,20 @@ from tidings.local.environment import Places
 from tidings.local.gateway import public_server
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.internal_apis import ConnectionsApi, InternalApis
-from tidings.local.gateway.socket_gateway import PATH, SocketGateway
+from tidings.local.gateway.socket_gateway import SocketGateway
 from tidings.local.lambdas import schedules
 from tidings.local.lambdas.lambda_api import LambdaApi
-from tidings.local.lambdas.runtime_api import Answer
 from tidings.local.lambdas.stream_function import StreamFunction
-from tidings.local.lambdas.workers import Functions, Pool, Program
+from tidings.local.lambdas.workers import WORKERS_MAX, Functions, Pool, Program
 from tidings.local.options import Options
 from tidings.local.pace import Pace
 from tidings.local.problems import DataInUse, EngineFailed
 from tidings.local.store import dynamodb_local, engine, tables
 from tidings.local.streams import records, table_producers
-from tidings.local.streams.batches import Batch, Condition
 from tidings.local.streams.poller import GiveUp, StreamPoller
-from tidings.local.streams.records import Shard
 from tidings.server import demo, feed_options, listening
 from tidings.server import installed as shown
+from tidings.server.sockets import PATH
 
 TAIL_EVERY_S = 0.2  # --verbose: how far the terminal may be behind the log
 
@@ -115,7 +114,8 @@ async def _compose(
     followed = [(tables.name_of(source.table), source) for source in deployment.STREAM_SOURCES]
     followed += [(each.table, each.source) for each in table_producers.wanted(options)]
     for table, source in followed:
-        give_up = _giving_up(folder / "discarded", programs[source.function])
+        function_arn = programs[source.function].arn
+        give_up = functools.partial(records.save_given_up, folder / "discarded", function_arn)
         following = _follow(dynamodb_url, table, source, functions, give_up, pace)
         await stack.enter_async_context(_background(following))
     for feed in settings.sources:
@@ -131,14 +131,14 @@ def _functions(
     answering = [name for name in programs if name not in streaming]
     return (
         Functions(
-            {name: _pool(programs[name], log, workers.get(name)) for name in answering}, pace.stir
+            {
+                name: Pool(programs[name], log, workers_max=workers.get(name, WORKERS_MAX))
+                for name in answering
+            },
+            pace.stir,
         ),
         {name: StreamFunction(programs[name], log) for name in streaming},
     )
-
-
-def _pool(program: Program, log: IO[bytes], workers: int | None) -> Pool:
-    return Pool(program, log, workers_max=workers) if workers else Pool(program, log)
 
 
 async def _follow(
@@ -150,23 +150,9 @@ async def _follow(
     pace: Pace,
 ) -> None:
     arn = await table_producers.stream_of(url, table)
-    deliver = _delivery(functions, source)
+    deliver = functools.partial(functions.invoke, source.function)
     client = await asyncio.to_thread(engine.streams_client, url)
     await StreamPoller(source, client, arn, deliver, give_up, pace).run()
-
-
-def _delivery(functions: Functions, source: StreamSource) -> Callable[[bytes], Awaitable[Answer]]:
-    async def deliver(payload: bytes) -> Answer:
-        return await functions.invoke(source.function, payload)
-
-    return deliver
-
-
-def _giving_up(folder: Path, program: Program) -> GiveUp:
-    def give_up(shard: Shard, batch: Batch, condition: Condition) -> None:
-        records.save_given_up(folder, shard, program.arn, batch, condition)
-
-    return give_up
 
 
 async def _store(

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import click
 from tidings.client.cli.log import described
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import check_once, endpoint_option, feed_option, stage_option
+from tidings.client.cli.options import (
+    Command,
+    check_once,
+    endpoint_option,
+    feed_option,
+    stage_option,
+)
 from tidings.core.errors import InvalidCursor
 from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
@@ -20,9 +26,6 @@ from tidings.core.model.numbers import whole
 from tidings.core.model.pages import Page
 from tidings.operate.archive_target import ArchiveTarget, find, look, pages
 from tidings.operate.target import one_sentence_errors
-
-Command = Callable[..., None]
-
 
 PAGE_MAX = 2**40 - 1  # what ten hex digits of an id can name
 

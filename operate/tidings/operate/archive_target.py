@@ -8,14 +8,13 @@ from pathlib import Path
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
-from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.s3.archive import S3Archive
 from tidings.aws.s3.archives import open_archive
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.pages import Page
-from tidings.operate.state_target import StateTarget
+from tidings.operate.state_target import StateTarget, uncounted
 from tidings.operate.state_target import find as find_tables
 from tidings.web.archive_url import WrongArchive
 from tidings.web.outbound.folder_archive import FolderArchive
@@ -29,12 +28,6 @@ class ArchiveTarget:
     url: str
     store: S3Archive | FolderArchive
     tables: StateTarget | None
-
-    @property
-    def followers(self) -> DynamoDBFollowers | None:
-        if self.tables is None:
-            return None
-        return DynamoDBFollowers(self.tables.client, self.tables.settings.control_table)
 
 
 def find(
@@ -128,17 +121,17 @@ def look(target: ArchiveTarget) -> ArchiveStatus:
 
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
     """What the archive has of the pages *first* to *last*, as far as there is no hole."""
-    reader = ArchiveReader(target.store, lambda metric, value: None)
+    reader = ArchiveReader(target.store, uncounted)
     while first <= last and (batch := reader.read(target.feed, first - 1, last)):
         yield from batch
         first = batch[-1].number + 1
 
 
 def _lag(target: ArchiveTarget) -> Lag | None:
-    followers, tables = target.followers, target.tables
-    if followers is None or tables is None:
+    tables = target.tables
+    if tables is None:
         return None
-    checkpoint = followers.checkpoints(target.feed).get(ARCHIVE, 0)
+    checkpoint = tables.followers().checkpoints(target.feed).get(ARCHIVE, 0)
     log = tables.log()
     waiting = log.read(target.feed, checkpoint, 1)
     ms = max(0, now_ms() - waiting[0].at_ms) if waiting else 0

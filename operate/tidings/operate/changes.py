@@ -10,7 +10,6 @@ from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.feed import Profile
-from tidings.core.settings.resources import Resource
 
 Change = Callable[[Profile], Profile]
 
@@ -61,17 +60,16 @@ def as_lines(feed: str, profile: Profile) -> list[str]:
         ("object url", profile.object_url or "none"),
         ("compat", profile.compat or "none"),
         ("leave", "on" if profile.leave else "off"),
-        *(("resource", _declared(resource)) for resource in profile.resources),
+        *(
+            ("resource", f"{each.name}: {', '.join(each.subs)} ({each.route})")
+            for each in profile.resources
+        ),
     ]
     if profile.max_age_s:
         rows.append(("max age", f"{profile.max_age_s} s"))
     for role in PASSWORD_ROLES:
         rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
     return [f"{name:<16} {value}" for name, value in rows]
-
-
-def _declared(resource: Resource) -> str:
-    return f"{resource.name}: {', '.join(resource.subs)} ({resource.route})"
 
 
 def _passwords(profile: Profile, role: Role) -> list[str]:

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import click
 from rich.progress import Progress
+from tidings.aws.runtime.clock import now_ms
+from tidings.client.cli import render
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.verify import Verifier
 from tidings.core.state.differences import Difference
 from tidings.core.state.rows import Row
-from tidings.operate import findings
 from tidings.operate.findings import Findings
-from tidings.operate.state_target import Examined, StateTarget
+from tidings.operate.state_target import Examined, StateTarget, uncounted
 
 
 class FileSpill:
@@ -83,18 +84,27 @@ def run_over(
     reader = None if archive is None else _reader(target, archive)
     with (
         tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,
-        findings.progress() as progress,
+        render.phase_bars() as progress,
     ):
-        spill = FileSpill(Path(folder))
-        yield target.verifier(spill, frozenset(buckets), reader), progress
+        verifier = Verifier(
+            target.feed,
+            target.states(),
+            target.followers(),
+            target.reader(),
+            FileSpill(Path(folder)),
+            now_ms,
+            target.tombstone_ms(),
+            frozenset(buckets),
+            reader,
+        )
+        yield verifier, progress
 
 
 def _reader(target: Examined, named: str) -> ArchiveReader:
-    from tidings.core.archive.reader import ArchiveReader
     from tidings.operate.archive_target import store_at, url_of
 
     tables = target if isinstance(target, StateTarget) else None
-    return ArchiveReader(store_at(url_of(named, tables)), lambda metric, value: None)
+    return ArchiveReader(store_at(url_of(named, tables)), uncounted)
 
 
 def examine(

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 from tidings.core.maintenance.verify import Compared, differing
@@ -86,7 +85,7 @@ def cells(difference: Difference) -> tuple[str, str, str, str]:
     kind = difference.kind.value
     if difference.kind in (Kind.ALTERED, Kind.BROKEN):
         kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
-    return kind, difference.key, _said(difference.found), _said(difference.wanted)
+    return kind, difference.key, _described(difference.found), _described(difference.wanted)
 
 
 def sentence(findings: Findings, feed: str, floor: int) -> str:
@@ -113,21 +112,8 @@ def _place(row: Row | None) -> dict[str, object] | None:
     )
 
 
-def _said(row: Row | None) -> str:
+def _described(row: Row | None) -> str:
     return NOTHING if row is None else f"{event_of(row.line)} at {row.page}/{row.slot}"
-
-
-def progress() -> Progress:
-    """A bar for each phase on a terminal; nothing elsewhere."""
-    console = Console(stderr=True)
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<18}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
 
 
 def show(result: Findings, feed: str, floor: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json
 import secrets
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -14,37 +13,11 @@ from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key, bound_of
-from tidings.core.auth.stores import Keys
 from tidings.core.changeagent import go_durations
 from tidings.operate import keys_shown
-from tidings.operate.target import control_table, feed_options
-from tidings.server.sqlite.documents import DocumentsOf
-from tidings.server.sqlite.settings import SqliteKeys, SqliteProfiles
+from tidings.operate.target import Target, target_options
 
 _NS_IN_MS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """*feed* and where its keys are."""
-
-    feed: str
-    keys: Keys
-    issuer: Issuer
-
-
-def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    at = control_table(feed, stage, endpoint_url)
-    from tidings.aws.dynamodb.keys import DynamoDBKeys  # loads boto3
-    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-
-    stored = DynamoDBKeys(*at)
-    return Target(feed, stored, Issuer(stored, DynamoDBProfiles(*at), now_ms))
-
-
-def _found_in(feed: str, documents: DocumentsOf) -> Target:
-    stored = SqliteKeys(documents)
-    return Target(feed, stored, Issuer(stored, SqliteProfiles(documents), now_ms))
 
 
 class Duration(click.ParamType[int]):
@@ -64,7 +37,6 @@ class Duration(click.ParamType[int]):
         return ms
 
 
-target_options = feed_options(_find, _found_in)
 json_option = click.option("--json", "in_json", is_flag=True, help="As JSON, a line a key.")
 by_option = click.option(
     "--by", default=getpass.getuser, show_default="your user name", help="Who makes it."
@@ -146,7 +118,7 @@ def create(
         label=label,
         made_by=by,
     )
-    _tell_new(target, given, target.issuer.create(target.feed, given, wanted), in_json=in_json)
+    _tell_new(target, given, _issuer(target).create(target.feed, given, wanted), in_json=in_json)
 
 
 @keys.command("list")
@@ -182,7 +154,7 @@ def show(target: Target, id: str, in_json: bool) -> None:
     Example:
       tidings keys show 3k2m9c0q8xw1 --stage dev
     """
-    _tell(target, target.issuer.find(target.feed, id), in_json=in_json)
+    _tell(target, _issuer(target).find(target.feed, id), in_json=in_json)
 
 
 @keys.command()
@@ -197,7 +169,7 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
     Example:
       tidings keys revoke 3k2m9c0q8xw1 --stage dev
     """
-    _tell(target, target.issuer.revoke(target.feed, id), in_json=in_json)
+    _tell(target, _issuer(target).revoke(target.feed, id), in_json=in_json)
 
 
 @keys.command()
@@ -221,8 +193,12 @@ def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> Non
       tidings keys rotate 3k2m9c0q8xw1 --stage dev --overlap 24h
     """
     given = fresh()
-    made = target.issuer.rotate(target.feed, id, given, overlap, by)
+    made = _issuer(target).rotate(target.feed, id, given, overlap, by)
     _tell_new(target, given, made, in_json=in_json)
+
+
+def _issuer(target: Target) -> Issuer:
+    return Issuer(target.keys, target.profiles, now_ms)
 
 
 def fresh() -> Given:

@@ -9,7 +9,7 @@ import click
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.log import DynamoDBNumbers
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.runtime.clock import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.archive.stores import ArchiveStore
@@ -85,18 +85,14 @@ def restore(
 
 
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:
-    client, settings, log = target.client, target.settings, target.log()
-    followers = target.followers()
+    client, settings = target.client, target.settings
     return Restorer(
-        log,
         target.reader(),
         DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
-        followers,
-        followers,
+        target.followers(),
         DynamoDBConsumers(client, settings.control_table, _new_id),
         DynamoDBProfiles(client, settings.control_table),
         _archive(target, archive),
-        now_ms,
         sleep_ms,
         _new_id,
         settings.page_ms,
@@ -114,16 +110,16 @@ def _new_id() -> str:
 
 
 def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "feed": feed,
         "kept": plan.kept.page,
         "lost": list(plan.lost),
         "pages": plan.size,
     }
     if done is None:
-        return told
+        return fields
     names = {"followers": done.followers, "consumers": done.consumers}
-    return told | {**names, "parts": done.parts}
+    return fields | {**names, "parts": done.parts}
 
 
 def _said(plan: Plan, done: Restored | None) -> str:

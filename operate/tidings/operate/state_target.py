@@ -1,9 +1,8 @@
-"""A feed whose state is to be verified or rebuilt: its tables, on a stage or a twin."""
+"""A feed whose state is to be verified or rebuilt: of a stage, of a twin, or of a server."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,17 +17,16 @@ from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms
-from tidings.core.archive.reader import ArchiveReader
+from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
-from tidings.core.maintenance.stores import Spill
-from tidings.core.maintenance.verify import Verifier
 from tidings.core.model.feeds import check_known
-from tidings.operate.server_state import ServerState
 from tidings.operate.target import feed_options, twin_client
 from tidings.server import operating
-
-Command = Callable[..., None]
-
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.followers import SqliteFollowers
+from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.state import SqliteState, SqliteTombstones
+from tidings.web import settings as web_settings
 
 _TWIN = "local"
 _READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
@@ -44,22 +42,6 @@ class StateTarget:
     client: Any
     settings: Settings
 
-    def verifier(
-        self, spill: Spill, buckets: Collection[int], archive: ArchiveReader | None = None
-    ) -> Verifier:
-        followers = self.followers()
-        return Verifier(
-            self.feed,
-            self.states(),
-            followers,
-            self.reader(),
-            spill,
-            now_ms,
-            self.tombstone_ms(),
-            buckets,
-            archive,
-        )
-
     def tombstone_ms(self) -> int:
         """How long a tombstone that is put right lives: as long as readers count on, or longer."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
@@ -74,11 +56,36 @@ class StateTarget:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log, log, self.followers(), now_ms, _uncounted)
+        return Reader(log, log, self.followers(), now_ms, uncounted)
 
     def states(self) -> DynamoDBState:
         """To read and repair: it does nothing without a condition, so requests may be repeated."""
         return DynamoDBState(self.client, self.settings.state_table)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """*feed* in the file of a server, which *database* holds meanwhile."""
+
+    feed: str
+    database: Database
+
+    def followers(self) -> SqliteFollowers:
+        return SqliteFollowers(self.database)
+
+    def reader(self) -> Reader:
+        log = SqliteLog(self.database)
+        return Reader(log, log, self.followers(), now_ms, uncounted)
+
+    def states(self) -> SqliteState:
+        return SqliteState(self.database)
+
+    def tombstone_ms(self) -> int:
+        """As the server has remembered, or by the retention that it has by itself."""
+        values = web_settings.values_of({}, web_settings.SHARED)
+        remembered = SqliteTombstones(self.database).remembered(self.feed)
+        wanted = web_settings.parse(values, coordinated=False).tombstone_ms
+        return max(wanted, remembered.life_ms if remembered else 0)
 
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
@@ -147,5 +154,5 @@ state_options = feed_options(find)
 examined_options = feed_options(find, ServerState, operating.stopped)
 
 
-def _uncounted(metric: str, value: int) -> None:
+def uncounted(metric: str, value: int) -> None:
     """What a command finds is in what it prints."""

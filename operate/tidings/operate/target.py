@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.aws.config import stages, twin_keys
-from tidings.client.cli.options import endpoint_option, feed_option, stage_option
+from tidings.client.cli.options import Command, endpoint_option, feed_option, stage_option
+from tidings.core.auth.stores import Keys
+from tidings.core.changeagent.stores import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.settings.feed import Profile, checked
@@ -20,13 +22,12 @@ from tidings.core.settings.stores import Profiles
 from tidings.server import operating
 from tidings.server.problems import Problem
 from tidings.server.sqlite.documents import DocumentsOf
-from tidings.server.sqlite.settings import SqliteProfiles
+from tidings.server.sqlite.settings import SqliteKeys, SqliteOperatorDocuments, SqliteProfiles
 
 if TYPE_CHECKING:
     from botocore.config import Config  # noqa: TID251 see `_boto3`
 
 Change = Callable[[Profile], Profile]
-Command = Callable[..., None]
 Find = Callable[[str, str | None, str | None], object]
 FoundIn = Callable[[str, Any], object]
 Opened = Callable[[Path], AbstractContextManager[object]]
@@ -36,10 +37,12 @@ SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the sam
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """*feed* and where its profile is."""
+    """*feed* and where its profile, its keys and its users are."""
 
     feed: str
     profiles: Profiles
+    keys: Keys
+    documents: OperatorDocuments
 
     def read(self) -> Profile:
         return self.profiles.profile(self.feed)
@@ -77,13 +80,15 @@ def feed_options(
             data: Path | None = None,
             **others: Any,
         ) -> None:
-            check_place(stage, endpoint_url, data)
+            if sum(place is not None for place in (stage, endpoint_url, data)) != 1:
+                rule = "name one of --stage, --data for a server, and --endpoint-url for a twin"
+                raise click.UsageError(rule)
             with one_sentence_errors():
                 if data is None or found_in is None:
                     command(target=find(check_name(feed), stage, endpoint_url), **others)
                     return
-                with opened(data) as found:
-                    command(target=found_in(check_name(feed), found), **others)
+                with opened(data) as store:
+                    command(target=found_in(check_name(feed), store), **others)
 
         of_server = (data_option,) if found_in else ()
         for option in (*of_server, endpoint_option, stage_option, feed_option):
@@ -98,16 +103,6 @@ data_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder of a server's data instead, whether it runs or not.",
 )
-
-
-def check_place(stage: str | None, endpoint_url: str | None, data: Path | None = None) -> None:
-    """
-    Raises:
-        UsageError: not just one of them is named.
-    """
-    if sum(place is not None for place in (stage, endpoint_url, data)) != 1:
-        rule = "name one of --stage, --data for a server, and --endpoint-url for a twin"
-        raise click.UsageError(rule)
 
 
 @contextmanager
@@ -151,26 +146,35 @@ def _boto3() -> Any:
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    table = control_table(feed, stage, endpoint_url)
-    from tidings.aws.dynamodb.profiles import DynamoDBProfiles  # loads boto3
+    """By the table that holds what operators set; a stage has *feed*."""
+    if stage is None:
+        client, table = twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
+    else:
+        deployed = stages.find(stage, _boto3().client("cloudformation"))
+        check_known(feed, deployed.feeds)
+        client, table = _boto3().client("dynamodb"), deployed.control_table
+    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments  # each loads boto3
+    from tidings.aws.dynamodb.keys import DynamoDBKeys
+    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 
-    return Target(feed, DynamoDBProfiles(*table))
+    return Target(
+        feed,
+        DynamoDBProfiles(client, table),
+        DynamoDBKeys(client, table),
+        DynamoDBOperatorDocuments(client, table),
+    )
 
 
 def _found_in(feed: str, documents: DocumentsOf) -> Target:
-    return Target(feed, SqliteProfiles(documents))
+    return Target(
+        feed,
+        SqliteProfiles(documents),
+        SqliteKeys(documents),
+        SqliteOperatorDocuments(documents),
+    )
 
 
 target_options = feed_options(_find, _found_in)
-
-
-def control_table(feed: str, stage: str | None, endpoint_url: str | None) -> tuple[Any, str]:
-    """A client of DynamoDB and the table that holds what operators set; a stage has *feed*."""
-    if stage is None:
-        return twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
-    deployed = stages.find(stage, _boto3().client("cloudformation"))
-    check_known(feed, deployed.feeds)
-    return _boto3().client("dynamodb"), deployed.control_table
 
 
 def twin_client(endpoint_url: str, config: Config | None = None) -> Any:

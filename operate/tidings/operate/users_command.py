@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import IO
 
 import click
 from tidings.core.changeagent import users as core
 from tidings.core.changeagent.documents import USERS, OperatorDocument
-from tidings.core.changeagent.stores import OperatorDocuments
-from tidings.operate.target import SAVE_ATTEMPTS_MAX, control_table, feed_options
-from tidings.server.sqlite.documents import DocumentsOf
-from tidings.server.sqlite.settings import SqliteOperatorDocuments
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """*feed* and where its users are."""
-
-    feed: str
-    operator_documents: OperatorDocuments
-
-
-def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    table = control_table(feed, stage, endpoint_url)
-    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments  # loads boto3
-
-    return Target(feed, DynamoDBOperatorDocuments(*table))
-
-
-def _found_in(feed: str, documents: DocumentsOf) -> Target:
-    return Target(feed, SqliteOperatorDocuments(documents))
-
-
-target_options = feed_options(_find, _found_in)
+from tidings.operate.target import SAVE_ATTEMPTS_MAX, Target, target_options
 
 
 @click.group()
@@ -65,7 +39,7 @@ def import_(target: Target, file: IO[str]) -> None:
         parsed = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
-    _write(target.operator_documents, target.feed, core.spelled(parsed))
+    _write(target, core.spelled(parsed))
     click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 
 
@@ -73,7 +47,7 @@ def import_(target: Target, file: IO[str]) -> None:
 @target_options
 def list_(target: Target) -> None:
     """Show the names of the users, one a line."""
-    text = target.operator_documents.operator_document(target.feed, USERS).text
+    text = target.documents.operator_document(target.feed, USERS).text
     for line in text.splitlines():
         click.echo(line.partition(":")[0])
 
@@ -82,13 +56,13 @@ def list_(target: Target) -> None:
 @target_options
 def clear(target: Target) -> None:
     """Remove all users; the feed's passwords count again."""
-    _write(target.operator_documents, target.feed, "")
+    _write(target, "")
     click.echo(f"{target.feed}: no users", err=True)
 
 
-def _write(operator_documents: OperatorDocuments, feed: str, text: str) -> None:
+def _write(target: Target, text: str) -> None:
     for _ in range(SAVE_ATTEMPTS_MAX):
-        standing = operator_documents.operator_document(feed, USERS)
-        if operator_documents.write(feed, USERS, OperatorDocument(text, standing.version)):
+        current = target.documents.operator_document(target.feed, USERS)
+        if target.documents.write(target.feed, USERS, OperatorDocument(text, current.version)):
             return
     raise click.ClickException("the users kept changing; try again")

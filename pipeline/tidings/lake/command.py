@@ -1,11 +1,13 @@
-"""`tidings archive compact`: the archive as tables, and its parts made small."""
+"""`tidings archive compact` and `query`: the archive as tables, on this machine's Spark."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +21,98 @@ from tidings.client.cli.options import (
     stage_option,
 )
 from tidings.client.cli.render import plain, show
-from tidings.lake.local_run import STOPPED, working
+from tidings.sync.progress import Phases, failures
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from rich.table import Table
     from tidings.lake.job import Report, Wishes
     from tidings.sync.target import Place
 
+STOPPED = 3
+SHOWN_MAX = 1_000  # rows of an answer: who wants more asks for JSON
+_FEW_PARTS = 16  # up to so many, the start of Spark takes longer than the work
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 _AGE = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PAGE = re.compile(r"\d{1,13}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is done in *folder*, which is given up afterwards."""
+
+    folder: Path
+    phases: Phases
+
+    def compact(self, feed: str, archive: str, table: str, wishes: Wishes) -> Report:
+        """
+        Raises:
+            LakeError, WrongArchive, TidingsError: see `Job`.
+        """
+        from tidings.lake.job import Job
+        from tidings.lake.parts import Archive, opener
+        from tidings.lake.warehouse import in_folder
+
+        parts, warehouse = Archive(feed, opener(archive)), in_folder(table)
+        few = len(parts.spans()) <= _FEW_PARTS
+        with self._spark(few=few) as spark:
+            self.phases.watch(spark)
+            return Job(spark, parts, warehouse, wishes, self.phases.begin).run()
+
+    def query(
+        self, feed: str, table: str, sql: str, *, as_json: bool
+    ) -> tuple[list[str], Sequence[Sequence[Any]]]:
+        """
+        Columns and rows.
+
+        Raises:
+            LakeError, PySparkException: there are no such tables, or it is no SQL.
+        """
+        from tidings.lake.tables import asked
+        from tidings.lake.warehouse import in_folder
+
+        with self._spark(few=False) as spark:
+            self.phases.begin("asking")
+            answer = asked(spark, in_folder(table), feed, sql)
+            if as_json:
+                return ["json"], [(line,) for line in answer.toJSON().collect()]
+            return answer.columns, answer.limit(SHOWN_MAX).collect()
+
+    @contextmanager
+    def _spark(self, *, few: bool) -> Iterator[SparkSession]:
+        from tidings.lake import iceberg
+        from tidings.sync import spark_session
+
+        self.phases.begin("starting Spark")
+        size = 0 if few else spark_session.SMALL_BYTES + 1
+        jar = {"spark.jars": str(iceberg.jar())}
+        with spark_session.local(self.folder, size=size, more=jar) as spark:
+            yield spark
+
+
+@contextmanager
+def _working(*, silent: bool) -> Iterator[Work]:
+    """What goes wrong is said in one sentence; where a guard stops, the exit code says so."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.config.stages import NoStage
+    from tidings.client import errors as client
+    from tidings.core.errors import TidingsError
+    from tidings.lake.errors import LakeError, Stopped
+    from tidings.sync.spark_session import NoJava
+    from tidings.web.archive_url import WrongArchive
+
+    refusals = (LakeError, WrongArchive, NoStage, NoJava, TidingsError, client.ClientError)
+    with tempfile.TemporaryDirectory(prefix="tidings-lake-") as name:
+        folder = Path(name)
+        try:
+            with failures(folder), Phases(silent=silent) as phases:
+                yield Work(folder, phases)
+        except Stopped as stopped:
+            click.echo(f"Stopped: {stopped}.", err=True)
+            click.get_current_context().exit(STOPPED)
+        except (*refusals, BotoCoreError, ClientError) as error:
+            raise click.ClickException(str(error)) from None
 
 
 @click.command(epilog=_EPILOG)
@@ -70,11 +153,14 @@ def compact(
       tidings archive compact --archive s3://parts/prod --table lake --until 90d --dry-run
     """
     _check(options)
-    with working(silent=as_json) as work:
+    with _working(silent=as_json) as work:
         place = _place(feed, options["stage"], options["endpoint_url"])
         wishes = _wishes(options, _bound(place, feed, options))
         report = work.compact(feed, _address(archive or _archive_of(place)), table, wishes)
-    _show(report, as_json)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+    else:
+        show(_summary(report))
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -112,10 +198,10 @@ def _bound(place: Place | None, feed: str, options: dict[str, Any]) -> int | Non
 
 
 def _archive_of(place: Place | None) -> str:
-    found = place.settings.archive if place is not None else ""
-    if not found:
+    archive = place.settings.archive if place is not None else ""
+    if not archive:
         raise click.UsageError("name the archive by --archive, or a --stage that has one")
-    return found
+    return archive
 
 
 def _address(archive: str) -> str:
@@ -141,13 +227,6 @@ def _wishes(options: dict[str, Any], bound: int | None) -> Wishes:
     )
 
 
-def _show(report: Report, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    show(_summary(report))
-
-
 @click.command(epilog=EXIT_CODES)
 @click.argument("sql")
 @feed_option
@@ -168,7 +247,7 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
       tidings archive query "SELECT event, count(*) FROM history GROUP BY event" --table lake
       tidings archive query "SELECT id, data FROM latest WHERE type = 'video'" --table lake --json
     """
-    with working(silent=as_json) as work:
+    with _working(silent=as_json) as work:
         columns, rows = work.query(feed, str(table), sql, as_json=as_json)
     if as_json:
         for row in rows:
@@ -199,8 +278,9 @@ def _summary(report: Report) -> Table:
 
 def _answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     shown = Table(*columns)
     for row in rows:
-        shown.add_row(*("null" if each is None else plain(str(each)) for each in row))
+        shown.add_row(*(Text("null" if each is None else plain(str(each))) for each in row))
     return shown

@@ -106,12 +106,12 @@ class Compaction:
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
         """Those that others cover."""
-        found = compaction.covered(spans)
+        covered = compaction.covered(spans)
         if not self.dry_run:
             store = self.archive.opens()
-            for span in found:
+            for span in covered:
                 store.remove(self.archive.feed, span)
-        return found
+        return covered
 
 
 def _merged(group: Sequence[Span]) -> Span:
@@ -122,8 +122,8 @@ def _weighed(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
     left = F.when(F.col("left"), 1).otherwise(0)
     size = F.when(F.col("left"), F.col("size")).otherwise(0)
     counts = flagged.groupBy("part").agg(F.count("*"), F.sum(left), F.sum(size))
-    found = {row[0]: tuple(row)[1:] for row in counts.collect()}
-    return [Weighed(span, *found.get(number, (0, 0, 0))) for number, span in enumerate(spans)]
+    by_part = {row[0]: tuple(row)[1:] for row in counts.collect()}
+    return [Weighed(span, *by_part.get(number, (0, 0, 0))) for number, span in enumerate(spans)]
 
 
 def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int]]:

@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.lake import consumer_bounds
@@ -68,9 +66,9 @@ def _failure(request: Request, spark: SparkSession) -> str | None:
         request.run(spark)
     except (LakeError, TidingsError, BotoCoreError, ClientError) as error:
         return f"{feed}: {error}"
-    except (Py4JJavaError, PySparkException) as error:
+    except spark_session.SPARK_ERRORS as error:
         _say(str(error))
-        return f"{feed}: Spark failed: {str(error).strip().splitlines()[0]}"
+        return f"{feed}: {spark_session.sentence_of(error)}"
     return None
 
 
@@ -81,17 +79,17 @@ def parse(arguments: Sequence[str] | None) -> list[Request]:
         parser.add_argument(f"--{name}", required=True)
     target.add_tables(parser)
     parser.add_argument("--glue", help="the database; without it --table is a folder")
-    found = parser.parse_args(arguments)
+    named = parser.parse_args(arguments)
     try:
-        return _requests(found)
+        return _requests(named)
     except (BadTable, InvalidFeed, WrongArchive) as error:
         parser.error(str(error))
 
 
-def _requests(found: argparse.Namespace) -> list[Request]:
-    warehouse = in_glue(found.table, found.glue) if found.glue else in_folder(found.table)
-    opens = opener(found.archive)
-    places = [target.named_tables(feed, found) for feed in found.feeds.split(",")]
+def _requests(named: argparse.Namespace) -> list[Request]:
+    warehouse = in_glue(named.table, named.glue) if named.glue else in_folder(named.table)
+    opens = opener(named.archive)
+    places = [target.named_tables(feed, named) for feed in named.feeds.split(",")]
     return [Request(each, opens, warehouse) for each in places]
 
 

@@ -57,11 +57,11 @@ def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE) -> Path:
         NoIceberg: it is not in the cache, and Maven is missing, fails, or brings another file; or
             the cache holds another file.
     """
-    found = cache / wanted.file
-    if not found.is_file():
-        _fetch(wanted, found)
-    _check_sum(wanted, found)
-    return found
+    path = cache / wanted.file
+    if not path.is_file():
+        _fetch(wanted, path)
+    _check_sum(wanted, path)
+    return path
 
 
 def _fetch(wanted: Jar, target: Path) -> None:
@@ -77,12 +77,12 @@ def _fetch(wanted: Jar, target: Path) -> None:
         made.replace(target)
 
 
-def _check_sum(wanted: Jar, found: Path) -> None:
-    with found.open("rb") as file:
-        told = hashlib.file_digest(file, "sha256").hexdigest()
-    if told != wanted.sha256:
+def _check_sum(wanted: Jar, path: Path) -> None:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != wanted.sha256:
         raise NoIceberg(
-            f"{found}: the SHA-256 must be {wanted.sha256}, is {told}; "
+            f"{path}: the SHA-256 must be {wanted.sha256}, is {digest}; "
             "remove the file, and it is fetched again"
         )
 
@@ -100,5 +100,7 @@ def _run(command: list[str], made: Path) -> None:
     except subprocess.TimeoutExpired:
         raise NoIceberg(f"Maven did not fetch Apache Iceberg within {FETCH_S} s") from None
     if done.returncode or not made.is_file():
-        said = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        raise NoIceberg(f"Maven could not fetch Apache Iceberg: {(said or ['it says nothing'])[0]}")
+        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        raise NoIceberg(
+            f"Maven could not fetch Apache Iceberg: {(errors or ['it says nothing'])[0]}"
+        )

@@ -7,14 +7,14 @@ Never the other way round: what a part loses is in `history` before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pyspark.sql import SparkSession
 from tidings.core.archive.compaction import below, closed, older
 from tidings.core.archive.segments import Span
-from tidings.lake.compaction import Compacted, Compaction
+from tidings.lake.compaction import Compaction
 from tidings.lake.errors import Stopped
-from tidings.lake.loading import Loaded, Loader
+from tidings.lake.loading import Loader
 from tidings.lake.parts import Archive
 from tidings.lake.tables import HISTORY
 from tidings.lake.warehouse import Warehouse
@@ -84,31 +84,24 @@ class Job:
             session, self.archive, self.wishes.changes, self.wishes.dry_run, self.begin
         )
         compacted = compaction.run(chosen)
-        return self._report(len(spans), loaded, chosen, compacted)
+        return Report(
+            self.archive.feed,
+            len(spans),
+            loaded.operations,
+            loaded.through,
+            max((span.last for span in chosen), default=0),
+            **asdict(compacted),
+        )
 
     def _chosen(self, done: Sequence[Span]) -> list[Span]:
         if self.wishes.keep_parts:
             return []
         page, before_ms = self.wishes.page, self.wishes.before_ms
-        found = list(done) if page is None else below(done, page)
-        return found if before_ms is None else older(found, self._at_ms, before_ms)
-
-    def _at_ms(self, span: Span) -> int:
-        return self.archive.pages(span)[-1].at_ms
-
-    def _report(
-        self, parts: int, loaded: Loaded, chosen: Sequence[Span], compacted: Compacted
-    ) -> Report:
-        return Report(
-            self.archive.feed,
-            parts,
-            loaded.operations,
-            loaded.through,
-            max((span.last for span in chosen), default=0),
-            compacted.operations,
-            compacted.left,
-            compacted.written,
-            compacted.removed,
+        spans = list(done) if page is None else below(done, page)
+        return (
+            spans
+            if before_ms is None
+            else older(spans, lambda span: self.archive.pages(span)[-1].at_ms, before_ms)
         )
 
 

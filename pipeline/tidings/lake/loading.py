@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tidings.core.archive.compaction import Piece, pieces
@@ -18,6 +16,7 @@ from tidings.lake.errors import Hole, LakeError, Moved, PartGone
 from tidings.lake.parts import Archive
 from tidings.lake.tables import HISTORY, LATEST, Table
 from tidings.lake.warehouse import Warehouse
+from tidings.sync.spark_session import SPARK_ERRORS
 
 # What a task raised, as the driver is told it: among lines of a traceback.
 _RAISED = re.compile(r"tidings\.lake\.errors\.(Moved|PartGone): (.+)")
@@ -93,15 +92,15 @@ class Loader:
         if not spans:
             return []
         after = through or min(span.first for span in spans) - 1
-        found = list(pieces(spans, after, leap=self.allow_gaps))
-        reached = found[-1].last if found else after
+        wanted = list(pieces(spans, after, leap=self.allow_gaps))
+        reached = wanted[-1].last if wanted else after
         missing = [span.first for span in spans if span.first > reached + 1]
         if missing:
             raise Hole(
                 f"the archive lacks the pages {reached + 1:,} to {min(missing) - 1:,};"
                 " let gaps be with --allow-gaps"
             )
-        return found
+        return wanted
 
     def _update(self, history: Table, latest: Table, through: int) -> bool:
         """Whether there was something to do."""
@@ -119,8 +118,8 @@ def told() -> Iterator[None]:
     """What a task of ours raised is raised here, without Spark's words around it."""
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
-        found = _RAISED.search(str(error))
-        if found is None:
+    except SPARK_ERRORS as error:
+        raised = _RAISED.search(str(error))
+        if raised is None:
             raise
-        raise _ERRORS[found[1]](found[2]) from None
+        raise _ERRORS[raised[1]](raised[2]) from None

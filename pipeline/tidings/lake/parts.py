@@ -94,13 +94,9 @@ def _entries(
             if not piece.first <= page.number <= piece.last:
                 continue
             if whole and page.compacted:
-                raise Moved(moved(page.number))
+                raise Moved(
+                    f"page {page.number:,} was compacted, and its operations are in another table;"
+                    " name that one, or let gaps be with --allow-gaps"
+                )
             for slot, line in page.entries():
                 yield number, page.number, slot, page.at_ms, line
-
-
-def moved(page: int) -> str:
-    return (
-        f"page {page:,} was compacted, and its operations are in another table;"
-        " name that one, or let gaps be with --allow-gaps"
-    )

@@ -97,9 +97,9 @@ class Table:
             return Standing(0, 0)
         id, added = current.snapshotId(), int(current.summary().get(_ADDED) or 0)
         while at is not None:
-            told = at.summary().get(THROUGH)
-            if told is not None:
-                return Standing(int(told), id, added)
+            through = at.summary().get(THROUGH)
+            if through is not None:
+                return Standing(int(through), id, added)
             parent = at.parentId()
             at = None if parent is None else table.snapshot(parent)
         return Standing(self.rows().agg(F.max("page")).collect()[0][0] or 0, id, added)

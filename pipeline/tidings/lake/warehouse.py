@@ -25,12 +25,12 @@ class Warehouse:
 
     def session(self, spark: SparkSession) -> SparkSession:
         """A session of the same Spark that knows the tables by `CATALOG`."""
-        found = spark.newSession()
+        session = spark.newSession()
         for name, value in self._settings().items():
-            found.conf.set(name, value)
+            session.conf.set(name, value)
         # A table of Iceberg keeps a time with its zone; people read it in this one.
-        found.conf.set("spark.sql.session.timeZone", "UTC")
-        return found
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        return session
 
     def _settings(self) -> dict[str, str]:
         catalog = f"spark.sql.catalog.{CATALOG}"
@@ -84,5 +84,5 @@ def table_name(feed: str, kind: str) -> str:
 
     Glue and Athena take letters, digits and `_`: anything else is spelled by its code, `_` too.
     """
-    plain = _ODD.sub(lambda found: f"_{ord(found[0]):02x}", feed)
+    plain = _ODD.sub(lambda match: f"_{ord(match[0]):02x}", feed)
     return f"{plain}_{kind}"

@@ -10,7 +10,7 @@ from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost
 from tidings.client.listen.bootstrap import Objects
 from tidings.client.produce.post import Poster
-from tidings.pipelines.ingest_source import Appending
+from tidings.pipelines.ingest_source import append
 from tidings.pipelines.names import READER
 from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.retry_loop import Progress
@@ -29,9 +29,6 @@ class ReadingFrom:
         self._source, self._reader = pipeline.source, pipeline.readers[name]
         self._name, self._settled = pipeline.reader(name), settled
         self.progress = Progress(f"< {name}")
-
-    def stop(self) -> None:
-        """It ends behind the batch in hand."""
 
     def once(self, stopping: threading.Event) -> None:
         while not self._settled():
@@ -52,17 +49,18 @@ class ReadingFrom:
     def _appended(self, stopping: threading.Event) -> bool:
         """Whether everything there is was read."""
         with self._source.opened(Poster) as poster:
-            appending = Appending(poster, self._name, self.progress.count)
             for batch in self._reader.read():
-                appending.append(batch)
+                if batch.operations or batch.standing:
+                    append(poster, self._name, batch)
+                    self.progress.count(len(batch.operations))
                 if stopping.is_set():
                     return False
         return True
 
     def _standing(self) -> dict[str, Any]:
         with self._source.opened(Objects) as objects:
-            found = objects.one(READER, self._name)
-        return dict(found["data"]) if found else {}
+            reader = objects.one(READER, self._name)
+        return dict(reader["data"]) if reader else {}
 
     def _known(self, kind: str) -> Iterator[str]:
         """The ids of the objects of the type *kind*, when the state shows all that was appended."""

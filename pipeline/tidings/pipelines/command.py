@@ -154,11 +154,12 @@ def _watched(runner: Runner) -> bool:
 
 def _table(runner: Runner) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(*_COLUMNS)
     for each in runner.progress:
         counts = (f"{each.records:,}", f"{each.batches:,}", f"{each.failures:,}")
-        table.add_row(each.name, each.state, *counts, plain(each.error))
+        table.add_row(each.name, each.state, *counts, Text(plain(each.error)))
     return table
 
 

@@ -27,12 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tidings.pipelines.emr")
     parser.add_argument("file", type=Path)
     parser.add_argument("--events-bus", metavar="NAME", help="put each event on this bus, too")
-    found = parser.parse_args(arguments)
+    named = parser.parse_args(arguments)
     try:
-        made = load(_beside(found.file))
+        made = load(_beside(named.file))
     except WrongPipeline as error:
         parser.error(str(error))
-    return 0 if _ran(made, found.events_bus) else 1
+    return 0 if _ran(made, named.events_bus) else 1
 
 
 def _ran(made: Pipeline, bus: str | None) -> bool:

@@ -63,38 +63,26 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Appending:
-    """Appends the batches of the reader *name*; *count* hears of the operations of each."""
+def append(poster: Poster, name: str, batch: Batch) -> None:
+    """
+    All of the *batch* of the reader *name* as one page, or as several where that is too large.
 
-    poster: Poster
-    name: str
-    count: Callable[[int], None]
+    The same batch again appends nothing for a day.
 
-    def append(self, batch: Batch) -> None:
-        """
-        All of it as one page, or as several where it is too large for one.
-
-        The same batch again appends nothing for a day.
-
-        Raises:
-            Refused: an operation breaks a rule; those before it may have been appended.
-        """
-        if batch.operations or batch.standing:
-            self._append(batch.operations, dict(batch.standing))
-            self.count(len(batch.operations))
-
-    def _append(self, operations: list[dict[str, Any]], standing: dict[str, Any]) -> None:
-        lines = [encode(each) for each in operations]
-        if standing:
-            said = {"event": "update", "type": READER, "id": self.name, "data": standing}
-            lines.append(encode(said))
-        key = hashlib.sha256(b"\n".join([self.name.encode(), *lines])).hexdigest()
-        try:
-            self.poster.post_lines(lines, key=key)
-        except Refused as refused:
-            if refused.status != _TOO_LARGE or len(operations) < 2:
-                raise
-            half = len(operations) // 2
-            self._append(operations[:half], {})
-            self._append(operations[half:], standing)
+    Raises:
+        Refused: an operation breaks a rule; those before it may have been appended.
+    """
+    operations, standing = batch.operations, batch.standing
+    lines = [encode(each) for each in operations]
+    if standing:
+        state = {"event": "update", "type": READER, "id": name, "data": dict(standing)}
+        lines.append(encode(state))
+    key = hashlib.sha256(b"\n".join([name.encode(), *lines])).hexdigest()
+    try:
+        poster.post_lines(lines, key=key)
+    except Refused as refused:
+        if refused.status != _TOO_LARGE or len(operations) < 2:
+            raise
+        half = len(operations) // 2
+        append(poster, name, Batch(operations[:half]))
+        append(poster, name, Batch(operations[half:], standing))

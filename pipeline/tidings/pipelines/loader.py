@@ -24,11 +24,12 @@ def load(path: Path) -> Pipeline:
     except WrongPipeline:
         raise
     except Exception as error:  # noqa: BLE001 whatever the author's file raises
-        raise WrongPipeline(f"{path}{_line_of(error, path)}: {_said(error)}") from None
-    found = {id(value): value for value in made.values() if isinstance(value, Pipeline)}
-    if len(found) != 1:
-        raise WrongPipeline(f"{path} makes {len(found)} pipelines; it must make one")
-    (pipeline,) = found.values()
+        reason = f"{type(error).__name__}: {error}"
+        raise WrongPipeline(f"{path}{_line_of(error, path)}: {reason}") from None
+    pipelines = {id(value): value for value in made.values() if isinstance(value, Pipeline)}
+    if len(pipelines) != 1:
+        raise WrongPipeline(f"{path} makes {len(pipelines)} pipelines; it must make one")
+    (pipeline,) = pipelines.values()
     if not pipeline.branches:
         raise WrongPipeline(f"{path}: {pipeline.name} saves to no store")
     return pipeline
@@ -43,7 +44,3 @@ def _line_of(error: Exception, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         lines = [error.lineno]
     return f", line {lines[-1]}" if lines else ""
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -102,10 +102,10 @@ class Branch:
             return None
         for wanted in self.steps:
             if wanted.namespace.search(message.namespace):
-                found = wanted.step(message)
-                if found is None or found.op == "skip":
+                result = wanted.step(message)
+                if result is None or result.op == "skip":
                     return None
-                message = found
+                message = result
         return message
 
     def write(self, messages: list[Message], fence: int) -> None:
@@ -130,11 +130,11 @@ class Branch:
         kept: list[tuple[int, Message]] = []
         for index, message in enumerate(messages):
             try:
-                found = self.transformed(message)
+                result = self.transformed(message)
             except Exception as error:  # noqa: BLE001 whatever the author's function raises
                 return kept, Unwritten(index, f"{type(error).__name__}: {error}")
-            if found is not None:
-                kept.append((index, found))
+            if result is not None:
+                kept.append((index, result))
         return kept, None
 
 

@@ -49,12 +49,12 @@ class Runner:
         """
         self._say("boot", stores=[each.progress.name for each in self._stores])
         threads = self._started()
-        told = time.monotonic()
+        told_s = time.monotonic()
         while alive := [thread for thread in threads if thread.is_alive()]:
             alive[0].join(LOOK_S)
             look()
-            if time.monotonic() - told >= METRICS_S:
-                told = time.monotonic()
+            if time.monotonic() - told_s >= METRICS_S:
+                told_s = time.monotonic()
                 self._metrics()
                 self._end_when_done()
         self._metrics()
@@ -103,11 +103,11 @@ class Runner:
 
 def _at_end(api: NamedConsumers, consumer: str) -> bool:
     try:
-        found = api.show(consumer)
+        position = api.show(consumer)
     except Lost:
         return False
     except Refused as refused:
         if refused.code != UNKNOWN:
             raise
         return False
-    return found["lag_pages"] == 0 and not found["copying"]
+    return position["lag_pages"] == 0 and not position["copying"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
+from tidings.pipelines.retry_loop import Tell
 
 ANSWER_S = 5.0  # an emitter that is away for longer must not hold the pipeline up
 NAMESPACE = "Tidings/Pipelines"  # of CloudWatch's metrics
@@ -16,8 +17,6 @@ _TAKEN = (200, 201)
 _COUNTS = ("records", "batches", "failures")
 
 _log = logging.getLogger("tidings.pipelines")
-
-Tell = Callable[[dict[str, Any]], None]
 
 
 @contextmanager

@@ -52,9 +52,9 @@ def pick(*fields: str) -> Step:
     paths = [_path(each) for each in (*fields, "type", "id")]
 
     def step(message: Message) -> Message:
-        found = [(path, _value(message.data, path)) for path in paths]
+        values = [(path, _value(message.data, path)) for path in paths]
         message.data = {}
-        for path, value in found:
+        for path, value in values:
             if value is not _MISSING:
                 _set(message.data, path, value)
         return message

@@ -14,8 +14,9 @@ from tidings.core.model.cursors import NOW, PAGE_END, START, Place, Replication
 from tidings.spark import tasks
 from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.errors import Gone, Lagging, WrongOption
+from tidings.spark.offsets import Log, Rows
 from tidings.spark.options import OLDEST, STATE, Options
-from tidings.spark.tasks import Task, Work
+from tidings.spark.tasks import Work
 from tidings.sync.apply import NotFollowing, through
 
 
@@ -32,21 +33,18 @@ class Reader(DataSourceReader):
             )
 
     def partitions(self) -> list[InputPartition]:
-        return list(self._planned())
-
-    def _planned(self) -> list[Task]:
         ends, options = self._backend.ends(), self._options
         if options.what == STATE:
             everything = Replication(0, self._reached(ends), 0, tombstones=False)
             return list(tasks.of_rows(everything, limits.BUCKETS, options.partitions))
         after, last = self._since(ends), self._until(ends)
-        return list(tasks.of_log(self._backend.stretches(after, last, options.partitions)))
+        return list(self._backend.stretches(after, last, options.partitions))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Where nothing is planned, Spark asks for one task without a name."""
         if partition is None:
             return iter(())
-        assert isinstance(partition, tasks.LogTask | tasks.RowsTask)
+        assert isinstance(partition, Log | Rows)
         return self._work.do(partition)
 
     def _since(self, ends: Ends) -> Place:
@@ -76,10 +74,10 @@ class Reader(DataSourceReader):
         Raises:
             Lagging: it stands still before that.
         """
-        asked = self._options.at_least
-        if asked == OLDEST:
+        at_least = self._options.at_least
+        if at_least == OLDEST:
             return ends.projected
-        place = ends.frontier if asked == NOW else _up_to("atLeast", asked, ends)
+        place = ends.frontier if at_least == NOW else _up_to("atLeast", at_least, ends)
         try:
             return through(_Projected(self._backend, self._options.where.feed, place.page))
         except NotFollowing as error:
@@ -125,12 +123,12 @@ def place_of(option: str, text: str) -> Place:
         WrongOption: it is no place of the log.
     """
     try:
-        found = cursors.parse(text)
+        cursor = cursors.parse(text)
     except InvalidCursor:
-        found = None
-    if not isinstance(found, Place):
+        cursor = None
+    if not isinstance(cursor, Place):
         raise WrongOption(option, "must be the id of an event, 24 hex digits", text)
-    return found
+    return cursor
 
 
 def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
@@ -139,5 +137,5 @@ def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
         return True
     if place.page > ends.frontier.page:
         return False
-    found = backend.end_of(place.page)
-    return found is None or found.page != place.page or found.seconds == place.seconds
+    end = backend.end_of(place.page)
+    return end is None or end.page != place.page or end.seconds == place.seconds

@@ -85,8 +85,8 @@ def subset(names: Iterable[str]) -> StructType:
     wanted = list(names)
     unknown = [name for name in wanted if name not in SCHEMA.names]
     if unknown or not wanted:
-        said = f"no column {unknown[0]!r}" if unknown else "no columns are named"
-        raise WrongColumn(f"{said}; there are {', '.join(SCHEMA.names)}")
+        reason = f"no column {unknown[0]!r}" if unknown else "no columns are named"
+        raise WrongColumn(f"{reason}; there are {', '.join(SCHEMA.names)}")
     return StructType([SCHEMA[name] for name in wanted])
 
 
@@ -122,7 +122,8 @@ def batches(
 
 def reset_row(names: Sequence[str]) -> pa.RecordBatch:
     """The row that says: forget everything, a copy follows."""
-    arrays = [pa.array([RESET if name == "event" else None], _kind(name)) for name in names]
+    kinds = {name: _KINDS[SCHEMA[name].dataType] for name in names}
+    arrays = [pa.array([RESET if name == "event" else None], kinds[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
@@ -161,7 +162,7 @@ class Block:
     @cached_property
     def parsed(self) -> pa.Table:
         raw = "\n".join(self.lines).encode()
-        found = arrow_json.read_json(
+        table = arrow_json.read_json(
             pa.BufferReader(raw),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1),
             parse_options=arrow_json.ParseOptions(
@@ -169,8 +170,8 @@ class Block:
                 unexpected_field_behavior="ignore",
             ),
         )
-        assert found.num_rows == len(self.lines), "a line of the log is one line of JSON"
-        return found
+        assert table.num_rows == len(self.lines), "a line of the log is one line of JSON"
+        return table
 
     def column(self, name: str) -> pa.Array:
         return self.parsed[name].combine_chunks()
@@ -210,14 +211,10 @@ def _values(values: frozenset[str]) -> pa.Array:
 
 def _data_of(line: str) -> str | None:
     """What an operation carries as `data`, as JSON; None without it."""
-    _, found, data = line.partition(_DATA)
-    if not found:
+    _, separator, data = line.partition(_DATA)
+    if not separator:
         return None
     return data[: -len(_MARK)] if data.endswith(_MARK) else data[:-1]
-
-
-def _kind(name: str) -> Any:
-    return _KINDS[SCHEMA[name].dataType]
 
 
 _MADE: dict[str, Callable[[Block], pa.Array]] = {

@@ -57,22 +57,22 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
 
 
 def _frontier(options: Mapping[str, str]) -> Place:
-    found = parse({name.lower(): value for name, value in options.items()})
-    return opened(found.where, found.wanted).ends().frontier
+    parsed = parse({name.lower(): value for name, value in options.items()})
+    return opened(parsed.where, parsed.wanted).ends().frontier
 
 
 def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
     """Where the last batch of *query* began and ended; None where it tells of none."""
     progress = query.lastProgress
-    told = json.loads(progress.json) if progress is not None else {"sources": []}
-    for source in told["sources"]:
+    batch = json.loads(progress.json) if progress is not None else {"sources": []}
+    for source in batch["sources"]:
         start, end = _offset(source["startOffset"]), _offset(source["endOffset"])
         if end is not None:
             return start, end
     return None, None
 
 
-def _offset(told: Any) -> At | None:
+def _offset(offset: Any) -> At | None:
     """That of a feed; None of another source, or where there is none yet."""
-    is_ours = isinstance(told, dict) and offsets.CURSOR in told
-    return offsets.heard(told).at if is_ours else None
+    is_ours = isinstance(offset, dict) and offsets.CURSOR in offset
+    return offsets.heard(offset).at if is_ours else None

@@ -11,8 +11,8 @@ class WrongOption(SparkError):
     """An option breaks its rule. The value of a password is never told."""
 
     def __init__(self, name: str, rule: str, value: str | None = None) -> None:
-        told = "" if value is None else f", got {value!r}"
-        super().__init__(f"option {name}: {rule}{told}")
+        given = "" if value is None else f", got {value!r}"
+        super().__init__(f"option {name}: {rule}{given}")
 
 
 class WrongColumn(SparkError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from pyspark.sql.datasource import InputPartition
 from tidings.core import limits
 from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, Place, Replication
@@ -28,30 +29,30 @@ class Offset:
         return {CURSOR: self.at.encode(), _BEGUN: self.begun.encode()}
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """The operations behind *after* up to *last*."""
+@dataclass(frozen=True)
+class Log(InputPartition):
+    """The operations behind *after* up to *last*: of a batch, or of one of its tasks."""
 
     after: Place
     last: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+@dataclass(frozen=True)
+class Rows(InputPartition):
     """
-    The buckets from that of *copy* to before *end*.
+    The buckets from that of *copy* to before *end*: of a batch, or of one of its tasks.
 
-    *resets*: all that was told before is to be forgotten.
+    *resets*: all that was told before is to be forgotten, and the row `reset` comes first.
     """
 
     copy: Replication
     end: int
-    resets: bool
+    resets: bool = False
 
 
-def heard(told: Mapping[str, str]) -> Offset:
+def heard(stored: Mapping[str, str]) -> Offset:
     """What `told` made."""
-    at, begun = cursors.parse(told[CURSOR]), cursors.parse(told[_BEGUN])
+    at, begun = cursors.parse(stored[CURSOR]), cursors.parse(stored[_BEGUN])
     assert isinstance(at, Place | Replication) and isinstance(begun, Place | Replication)
     return Offset(at, begun)
 

@@ -27,28 +27,21 @@ _CHOICES = {
     "what": (LOG, STATE),
     "from": (LOG, ARCHIVE),
     "compacted": (FAIL, TAKE),
-    "felloff": (COPY, FAIL),
+    "fellOff": (COPY, FAIL),
 }
 _NUMBERS = {
     "partitions": (PARTITIONS, PARTITIONS_MAX),
-    "maxpages": (MAX_PAGES, 10**9),
-    "maxbuckets": (MAX_BUCKETS, limits.BUCKETS),
+    "maxPages": (MAX_PAGES, 10**9),
+    "maxBuckets": (MAX_BUCKETS, limits.BUCKETS),
 }
-_TABLES = ("logtable", "statetable", "controltable")
+_TABLES = ("logTable", "stateTable", "controlTable")
 _TEXTS = (
-    *("url", "feed", "password", "passwordfile", "stage", "endpoint", "region", *_TABLES),
-    *("archive", "since", "until", "atleast", "start", "types", "parents", "columns", "job"),
+    *("url", "feed", "password", "passwordFile", "stage", "endpoint", "region", *_TABLES),
+    *("archive", "since", "until", "atLeast", "start", "types", "parents", "columns", "job"),
 )
 _OF_SPARK = ("checkpointlocation", "queryname")  # which Spark passes on
-# As they are written; Spark tells them in lower case.
-SPELLED = {
-    name.lower(): name
-    for name in (
-        *("passwordFile", "logTable", "stateTable", "controlTable"),
-        *("fellOff", "maxPages", "maxBuckets", "atLeast"),
-    )
-}
-NAMES = frozenset((*_TEXTS, *_CHOICES, *_NUMBERS))
+# As they are written, by what Spark tells: lower case.
+NAMES = {name.lower(): name for name in (*_TEXTS, *_CHOICES, *_NUMBERS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,119 +77,118 @@ class Options:
     job: str
 
 
-def parse(given: Mapping[str, str]) -> Options:
+def parse(written: Mapping[str, str]) -> Options:
     """
     Raises:
         WrongOption: unknown, or with a value that breaks its rule.
     """
-    found = {name.lower(): value for name, value in given.items()}
-    for name, value in given.items():
+    given = {name.lower(): value for name, value in written.items()}
+    for name, value in written.items():
         if name.lower() not in NAMES and name.lower() not in _OF_SPARK:
-            raise WrongOption(name, f"is not known; there are {', '.join(_spelled_names())}")
+            raise WrongOption(name, f"is not known; there are {', '.join(sorted(NAMES.values()))}")
         if not value:
             raise WrongOption(name, "must not be empty")
-    chosen = {name: _choice(found, name) for name in _CHOICES}
-    numbers = {name: _number(found, name) for name in _NUMBERS}
+    chosen = {name: _choice(given, name) for name in _CHOICES}
+    numbers = {name: _number(given, name) for name in _NUMBERS}
     return Options(
-        where=_where(found, chosen),
-        wanted=_filter(found),
+        where=_where(given, chosen),
+        wanted=_filter(given),
         what=chosen["what"],
-        since=found.get("since", OLDEST),
-        until=found.get("until", ""),
-        at_least=_at_least(found, chosen["what"]),
-        start=found.get("start", COPY),
-        columns=tuple(found["columns"].replace(" ", "").split(",")) if "columns" in found else (),
+        since=given.get("since", OLDEST),
+        until=given.get("until", ""),
+        at_least=_at_least(given, chosen["what"]),
+        start=given.get("start", COPY),
+        columns=tuple(given["columns"].replace(" ", "").split(",")) if "columns" in given else (),
         partitions=numbers["partitions"],
-        max_pages=numbers["maxpages"],
-        max_buckets=numbers["maxbuckets"],
-        fails=chosen["felloff"] == FAIL,
-        job=found.get("job", ""),
+        max_pages=numbers["maxPages"],
+        max_buckets=numbers["maxBuckets"],
+        fails=chosen["fellOff"] == FAIL,
+        job=given.get("job", ""),
     )
 
 
-def _at_least(found: Mapping[str, str], what: str) -> str:
-    if "atleast" in found and what != STATE:
+def _at_least(given: Mapping[str, str], what: str) -> str:
+    if "atleast" in given and what != STATE:
         raise WrongOption("atLeast", "is for the state: give what=state")
-    return found.get("atleast", NOW)
+    return given.get("atleast", NOW)
 
 
-def _spelled_names() -> list[str]:
-    return sorted(SPELLED.get(name, name) for name in NAMES)
-
-
-def _choice(found: Mapping[str, str], name: str) -> str:
+def _choice(given: Mapping[str, str], name: str) -> str:
     choices = _CHOICES[name]
-    value = found.get(name, choices[0]).lower()
+    value = given.get(name.lower(), choices[0]).lower()
     if value not in choices:
-        raise WrongOption(SPELLED.get(name, name), f"must be {' or '.join(choices)}", value)
+        raise WrongOption(name, f"must be {' or '.join(choices)}", value)
     return value
 
 
-def _number(found: Mapping[str, str], name: str) -> int:
+def _number(given: Mapping[str, str], name: str) -> int:
     default, most = _NUMBERS[name]
-    value = found.get(name, str(default))
+    value = given.get(name.lower(), str(default))
     if not (value.isascii() and value.isdigit() and 1 <= int(value) <= most):
-        rule = f"must be a whole number from 1 to {most}"
-        raise WrongOption(SPELLED.get(name, name), rule, value)
+        raise WrongOption(name, f"must be a whole number from 1 to {most}", value)
     return int(value)
 
 
-def _where(found: Mapping[str, str], chosen: Mapping[str, str]) -> Where:
-    _check_backends(found)
-    feed = found.get("feed", DEFAULT_FEED)
+def _where(given: Mapping[str, str], chosen: Mapping[str, str]) -> Where:
+    _check_backends(given)
+    feed = given.get("feed", DEFAULT_FEED)
     try:
         check_name(feed)
     except InvalidFeed as error:
         raise WrongOption("feed", error.rule, feed) from None
     return Where(
         feed=feed,
-        url=found.get("url", ""),
-        password=_password(found),
-        stage=found.get("stage", ""),
-        endpoint=found.get("endpoint", ""),
-        region=found.get("region", ""),
-        tables=tuple(found[name] for name in _TABLES if name in found),
-        archive=found.get("archive", ""),
+        url=given.get("url", ""),
+        password=_password(given),
+        stage=given.get("stage", ""),
+        endpoint=given.get("endpoint", ""),
+        region=given.get("region", ""),
+        tables=tuple(_tables(given).values()),
+        archive=given.get("archive", ""),
         takes_compacted=chosen["compacted"] == TAKE,
         from_archive=chosen["from"] == ARCHIVE,
     )
 
 
-def _check_backends(found: Mapping[str, str]) -> None:
+def _check_backends(given: Mapping[str, str]) -> None:
     """One backend for the log and the state at most, and the archive beside tables alone."""
-    tables = [name for name in _TABLES if name in found]
+    tables = _tables(given)
     if tables and len(tables) < len(_TABLES):
-        missing = next(name for name in _TABLES if name not in found)
-        raise WrongOption(SPELLED[missing], "is needed beside the other tables")
-    local = "endpoint" in found and not tables
-    ways = sum((("url" in found), ("stage" in found), bool(tables), local))
+        missing = next(name for name in _TABLES if name not in tables)
+        raise WrongOption(missing, "is needed beside the other tables")
+    local = "endpoint" in given and not tables
+    ways = sum((("url" in given), ("stage" in given), bool(tables), local))
     if ways > 1:
         raise WrongOption("url", "names one way to a feed; give url, stage, tables or endpoint")
-    if not ways and "archive" not in found:
+    if not ways and "archive" not in given:
         raise WrongOption("url", "is needed, or stage, tables, endpoint or archive instead")
-    if "url" in found and "archive" in found:
+    if "url" in given and "archive" in given:
         raise WrongOption("archive", "is read beside tables, not beside url")
-    from_archive = not ways or found.get("from", "").lower() == ARCHIVE
-    if from_archive and found.get("what", "").lower() == STATE:
+    from_archive = not ways or given.get("from", "").lower() == ARCHIVE
+    if from_archive and given.get("what", "").lower() == STATE:
         rule = "state is not in the archive; give url, stage, tables or endpoint"
         raise WrongOption("what", rule)
-    if from_archive and "archive" not in found:
+    if from_archive and "archive" not in given:
         raise WrongOption("archive", "is needed to read from it")
 
 
-def _password(found: Mapping[str, str]) -> str:
-    if "passwordfile" not in found:
-        return found.get("password", "")
-    if "password" in found:
+def _tables(given: Mapping[str, str]) -> dict[str, str]:
+    return {name: given[name.lower()] for name in _TABLES if name.lower() in given}
+
+
+def _password(given: Mapping[str, str]) -> str:
+    if "passwordfile" not in given:
+        return given.get("password", "")
+    if "password" in given:
         raise WrongOption("passwordFile", "is given beside password; give one of them")
     try:
-        return auth.from_file(Path(found["passwordfile"]))
+        return auth.from_file(Path(given["passwordfile"]))
     except NoPassword as error:
         raise WrongOption("passwordFile", str(error)) from None
 
 
-def _filter(found: Mapping[str, str]) -> Filter:
+def _filter(given: Mapping[str, str]) -> Filter:
     try:
-        return filters.parse(found.get("types"), found.get("parents"))
+        return filters.parse(given.get("types"), given.get("parents"))
     except InvalidFilter as error:
         raise WrongOption(error.field, error.rule) from None

@@ -153,15 +153,15 @@ def pages(rows: Iterable[Row], names: list[str]) -> Iterator[tuple[int, list[byt
 
 
 def _line(row: Row, names: list[str], number: int) -> bytes:
-    told = {name: row[name] for name in names if row[name] is not None}
-    if isinstance(moment := told.get("timestamp"), datetime):
-        told["timestamp"] = timestamps.from_ms(_ms(moment))
-    if "data" in told:
+    operation = {name: row[name] for name in names if row[name] is not None}
+    if isinstance(moment := operation.get("timestamp"), datetime):
+        operation["timestamp"] = timestamps.from_ms(_ms(moment))
+    if "data" in operation:
         try:
-            told["data"] = json.loads(told["data"])
+            operation["data"] = json.loads(operation["data"])
         except ValueError:
             raise NotAppended(f"row {number}: data is not JSON") from None
-    return encode(told)
+    return encode(operation)
 
 
 def _ms(moment: datetime) -> int:

@@ -49,9 +49,8 @@ class TidingsSource(DataSource):
         return StreamReader(self._options, backend, self._work(backend, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from tidings.spark.sink import (
-            Writer,  # with all of HTTP, which a read of tables does without
-        )
+        # With all of HTTP, which a read of tables does without.
+        from tidings.spark.sink import Writer
 
         return Writer(self._options, schema, overwrite=overwrite)
 

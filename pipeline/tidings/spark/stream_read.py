@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader):
         return self._planned(offsets.between(offsets.heard(start), self._stands))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, tasks.LogTask | tasks.RowsTask)
+        assert isinstance(partition, Log | Rows)
         return self._work.do(partition)
 
     def commit(self, end: dict[str, str]) -> None:
@@ -66,15 +66,15 @@ class StreamReader(DataSourceStreamReader):
         if start == NOW:
             return ends.frontier
         try:
-            found = Since(0) if start == COPY else cursors.parse(start)
+            cursor = Since(0) if start == COPY else cursors.parse(start)
         except InvalidCursor:
-            found = None
-        if isinstance(found, Replication):
-            return replace(found, part=0)  # a bucket is read whole
-        if isinstance(found, Place):
-            return found
-        if isinstance(found, Since):
-            return Replication(max(0, found.ms) // 1000, ends.projected, 0, tombstones=False)
+            cursor = None
+        if isinstance(cursor, Replication):
+            return replace(cursor, part=0)  # a bucket is read whole
+        if isinstance(cursor, Place):
+            return cursor
+        if isinstance(cursor, Since):
+            return Replication(max(0, cursor.ms) // 1000, ends.projected, 0, tombstones=False)
         raise WrongOption("start", "must be copy, oldest, now or the id of an event", start)
 
     def _next(self, at: At) -> At:
@@ -84,9 +84,9 @@ class StreamReader(DataSourceStreamReader):
             return self._copied_on(at)
         place = offsets.in_log(at)
         if offsets.copying(at) or self._lost(at, place, ends):
-            found = self._fallen(place)
-            if isinstance(found, Replication):
-                return self._copied_on(found)
+            copy = self._fallen(place)
+            if isinstance(copy, Replication):
+                return self._copied_on(copy)
         if place.page >= ends.frontier.page:
             return at
         page = min(ends.frontier.page, place.page + self._options.max_pages)
@@ -104,8 +104,8 @@ class StreamReader(DataSourceStreamReader):
             return False
         if not copy.tombstones:
             return True
-        found = self._backend.fallen(Place(copy.page, 0, copy.since_s))
-        return isinstance(found, Replication) and found.since_s > 0
+        copied = self._backend.fallen(Place(copy.page, 0, copy.since_s))
+        return isinstance(copied, Replication) and copied.since_s > 0
 
     def _lost(self, at: At, place: Place, ends: Ends) -> bool:
         if place.page + 1 < ends.floor:
@@ -121,20 +121,20 @@ class StreamReader(DataSourceStreamReader):
         Raises:
             Gone: the option says that nothing is to be put in the place of what is missing.
         """
-        found = self._backend.fallen(place)
-        if self._options.fails and isinstance(found, Replication):
+        copy = self._backend.fallen(place)
+        if self._options.fails and isinstance(copy, Replication):
             raise Gone(f"the log does not go on behind {place.encode()}: it was given up")
-        return found
+        return copy
 
-    def _planned(self, found: Log | Rows | None) -> list[Task]:
+    def _planned(self, batch: Log | Rows | None) -> list[Task]:
         count = self._options.partitions
-        if found is None:
+        if batch is None:
             return []
-        if isinstance(found, Rows):
-            return list(tasks.of_rows(found.copy, found.end, count, resets=found.resets))
-        if found.after.page + 1 < self._backend.ends().floor:  # of a batch that is read again
-            copy = self._fallen(found.after)
+        if isinstance(batch, Rows):
+            return list(tasks.of_rows(batch.copy, batch.end, count, resets=batch.resets))
+        if batch.after.page + 1 < self._backend.ends().floor:  # of a batch that is read again
+            copy = self._fallen(batch.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0
                 return list(tasks.of_rows(copy, limits.BUCKETS, count, resets=resets))
-        return list(tasks.of_log(self._backend.stretches(found.after, found.last, count)))
+        return list(self._backend.stretches(batch.after, batch.last, count))

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql.datasource import InputPartition
-from tidings.core.model.cursors import Place, Replication
+from tidings.core.model.cursors import Replication
 from tidings.core.model.filters import Filter
 from tidings.spark import columns
-from tidings.spark.backends.backend import Backend, Stretch, within
+from tidings.spark.backends.backend import Backend, within
 from tidings.spark.columns import Piece
+from tidings.spark.offsets import Log, Rows
 
-
-@dataclass(frozen=True)
-class LogTask(InputPartition):
-    after: Place
-    last: Place
-
-
-@dataclass(frozen=True)
-class RowsTask(InputPartition):
-    """Buckets from that of *copy* to before *end*; *resets* puts the row `reset` before them."""
-
-    copy: Replication
-    end: int
-    resets: bool = False
-
-
-Task = LogTask | RowsTask
+Task = Log | Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +26,18 @@ class Work:
     wanted: Filter
 
     def do(self, task: Task) -> Iterator[pa.RecordBatch]:
-        if isinstance(task, RowsTask) and task.resets:
+        if isinstance(task, Rows) and task.resets:
             yield columns.reset_row(self.names)
         yield from columns.batches(self._pieces(task), self.names, self.wanted)
 
     def _pieces(self, task: Task) -> Iterator[Piece]:
-        if isinstance(task, LogTask):
-            yield from within(self.backend.log(task.after, task.last), task.after, task.last)
+        if isinstance(task, Log):
+            yield from within(self.backend.log(task.after, task.last), task)
             return
         yield from self.backend.rows(task.copy, task.end)
 
 
-def of_log(stretches: Sequence[Stretch]) -> list[LogTask]:
-    return [LogTask(after, last) for after, last in stretches]
-
-
-def of_rows(copy: Replication, end: int, count: int, *, resets: bool = False) -> list[RowsTask]:
+def of_rows(copy: Replication, end: int, count: int, *, resets: bool = False) -> list[Rows]:
     """The buckets from that of *copy* to before *end*, in *count* tasks at most."""
     buckets = end - copy.bucket
     pieces = min(count, buckets)
@@ -65,6 +45,6 @@ def of_rows(copy: Replication, end: int, count: int, *, resets: bool = False) ->
         [copy.bucket + buckets * piece // pieces for piece in range(pieces + 1)] if pieces else []
     )
     return [
-        RowsTask(replace(copy, bucket=first), last, resets and first == copy.bucket)
+        Rows(replace(copy, bucket=first), last, resets and first == copy.bucket)
         for first, last in pairwise(cuts)
     ]

@@ -54,9 +54,9 @@ def through(progress: Progress, *, stall_ms: int = STALL_MS) -> int:
             )
             raise NotFollowing(f"{sentence}, for {stall_ms // 1000} s: see `tidings status`")
         sleep_ms(poll)
-        found = progress.checkpoint()
-        waited = 0 if found > reached else waited + poll
-        reached, poll = found, min(2 * poll, POLL_MS_MAX)
+        checkpoint = progress.checkpoint()
+        waited = 0 if checkpoint > reached else waited + poll
+        reached, poll = checkpoint, min(2 * poll, POLL_MS_MAX)
     return reached
 
 

@@ -35,13 +35,13 @@ def first(bad: DataFrame, lines: DataFrame) -> list[BadLine]:
     known only here, from how many lines each split before it has.
     """
     wanted = bad.orderBy("path", "block", "number").limit(SHOWN_MAX)
-    found = wanted.select("path", "block", "number", "error").collect()
-    of_these = lines.where(F.col("path").isin(*{row["path"] for row in found}))
+    rows = wanted.select("path", "block", "number", "error").collect()
+    of_these = lines.where(F.col("path").isin(*{row["path"] for row in rows}))
     splits = of_these.groupBy("path", "block").agg(F.min("number"), F.count("*"))
     before = _before(sorted(tuple(row) for row in splits.collect()))
     return [
         BadLine(shown(path), number - before[path, block] + 1, error)
-        for path, block, number, error in found
+        for path, block, number, error in rows
     ]
 
 
@@ -71,12 +71,12 @@ class BadFile(Exception):
         return BadFile(names.get(self.path, self.path), self.reason)
 
 
-def is_cut(said: str) -> bool:
+def is_cut(message: str) -> bool:
     """Whether Spark failed because gzip data end early."""
-    return _CUT in said
+    return _CUT in message
 
 
-def named(said: str) -> BadFile | None:
+def named(message: str) -> BadFile | None:
     """The file that Spark failed on, where it was one."""
-    file, causes = _FILE.search(said), _CAUSE.findall(said)
+    file, causes = _FILE.search(message), _CAUSE.findall(message)
     return BadFile(shown(file[1]), causes[-1]) if file and causes else None

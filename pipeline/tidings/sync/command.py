@@ -270,9 +270,9 @@ def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
 
 def _place(named: NamedFeed) -> Feed:
     with _failures():
-        found = _found(named)
-        found.check()  # before hours of work on a plan that nobody may apply
-        return found
+        feed = _found(named)
+        feed.check()  # before hours of work on a plan that nobody may apply
+        return feed
 
 
 def _found(named: NamedFeed) -> Feed:

@@ -25,9 +25,9 @@ def compared(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataF
     *dump* has one line for each object, *rows* are `judged`. *text* is the line of the dump, for a
     delete that of the state; *at* is the position of the object's row, empty where it has none.
     """
-    told = dump.select("key", F.col("moment").alias("told"), "text")
+    described = dump.select("key", F.col("moment").alias("told"), "text")
     known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
-    joined = told.join(known.hint("shuffle_hash"), "key", "full_outer")
+    joined = described.join(known.hint("shuffle_hash"), "key", "full_outer")
     event = F.when(F.col("later"), F.lit(None)).when(F.col("told").isNotNull(), _told())
     if deletes:
         event = event.when(~F.col("deleted"), "delete")

@@ -49,10 +49,10 @@ def asked_core(lines: DataFrame) -> DataFrame:
     return unknown.withColumn("read", read("text")).select(*unknown.columns, "read.*")
 
 
-def described(lines: DataFrame, asked: DataFrame) -> DataFrame:
-    """The lines that say what an object is: those that were recognised, and of *asked* the good."""
+def described(lines: DataFrame, read: DataFrame) -> DataFrame:
+    """The lines that say what an object is: those that were recognised, and of *read* the good."""
     columns = ["path", "block", "number", "text", "key", "moment"]
-    recognised, good = (each.where("key IS NOT NULL").select(columns) for each in (lines, asked))
+    recognised, good = (each.where("key IS NOT NULL").select(columns) for each in (lines, read))
     return recognised.unionByName(good)
 
 
@@ -91,12 +91,12 @@ def is_of(types: frozenset[str]) -> Column:
 
 def _read(text: bytearray) -> tuple[str | None, str | None, int | None, str | None]:
     try:
-        found = read_line(bytes(text))
+        line = read_line(bytes(text))
     except Rejected as error:
         return None, None, None, str(error)
-    match found:
+    match line:
         case Described():
-            return found.key, found.moment, None, None
+            return line.key, line.moment, None, None
         case End():
-            return None, None, found.lines, None
+            return None, None, line.lines, None
     return None, None, None, None

@@ -36,8 +36,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.model.operations import EVENTS
@@ -51,6 +49,7 @@ from tidings.sync.plan import SUMMARY, Stopped, Summary, subfolder
 SCAN = "scan"  # the table itself is read, bucket by bucket
 FAILURE = "failure.json"
 _WORK = "work"  # what is kept between the steps; gone at the end
+_FAILURES = (inputs.NoDump, BadFile, BadExport, apply.NotFollowing, TidingsError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Request:
             files.write(self._below(FAILURE), json.dumps({"failed": sentence}))
 
     def _told(self, summary: Summary, objection: Objection | None) -> str:
-        told = asdict(summary) | {
+        fields = asdict(summary) | {
             "feed": self.place.feed,
             "dump": self.dump,
             "stopped": objection and objection.sentence,
@@ -113,17 +112,17 @@ class Request:
             "allowable": objection is not None and objection.allowable,
             "parts": [part for event in summary.events for part in self._parts(event)],
         }
-        return json.dumps(told)
+        return json.dumps(fields)
 
     def _parts(self, event: str) -> list[dict[str, object]]:
         folder = subfolder(event)
         return [
             {
-                "name": f"{folder}/{found.address.rpartition('/')[2]}",
+                "name": f"{folder}/{file.address.rpartition('/')[2]}",
                 "event": event,
-                "bytes": found.size,
+                "bytes": file.size,
             }
-            for found in files.named(self._below(folder))
+            for file in files.named(self._below(folder))
         ]
 
     def _below(self, name: str) -> str:
@@ -139,13 +138,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each in bad.first:
             _say(str(each))
         return _failed(request, f"the dump has {bad}; the first is {bad.first[0]}")
-    except (inputs.NoDump, BadFile, BadExport, apply.NotFollowing, TidingsError) as error:
+    except (*_FAILURES, BotoCoreError, ClientError) as error:
         return _failed(request, str(error))
-    except (BotoCoreError, ClientError) as error:
-        return _failed(request, str(error))
-    except (Py4JJavaError, PySparkException) as error:
+    except spark_session.SPARK_ERRORS as error:
         _say(str(error))
-        return _failed(request, f"Spark failed: {str(error).strip().splitlines()[0]}")
+        return _failed(request, spark_session.sentence_of(error))
     return 0
 
 
@@ -162,26 +159,26 @@ def parse(arguments: Sequence[str] | None) -> Request:
     parser.add_argument("--expect", type=int)
     parser.add_argument("--max-delete-share", type=float, default=DELETE_SHARE_MAX)
     parser.add_argument("--as-of", default="", help="when the dump began: a place or a time")
-    found = parser.parse_args(arguments)
-    if found.state != SCAN and found.through is None:
+    named = parser.parse_args(arguments)
+    if named.state != SCAN and named.through is None:
         parser.error("--state with an export needs --through")
     try:
-        return _request(found)
+        return _request(named)
     except InvalidFeed as error:
         parser.error(str(error))
 
 
-def _request(found: argparse.Namespace) -> Request:
-    where = target.named_tables(found.feed, found)
+def _request(named: argparse.Namespace) -> Request:
+    where = target.named_tables(named.feed, named)
     wishes = Wishes(
-        types_named(found.types),
-        not found.no_deletes,
-        found.skip_bad,
-        found.expect,
-        found.max_delete_share,
+        types_named(named.types),
+        not named.no_deletes,
+        named.skip_bad,
+        named.expect,
+        named.max_delete_share,
     )
-    through = found.through or 0
-    return Request(where, found.dump, found.state, through, found.plan, wishes, found.as_of)
+    through = named.through or 0
+    return Request(where, named.dump, named.state, through, named.plan, wishes, named.as_of)
 
 
 def _failed(request: Request, sentence: str) -> int:

@@ -48,7 +48,8 @@ class Exported:
         if not files:
             raise BadExport(f"{self._folder}: {FILES} names no file with items")
         self._items_wanted = sum(each["itemCount"] for each in files)
-        paths = [f"{self._folder}/data/{_name(each['dataFileS3Key'])}" for each in files]
+        names = (each["dataFileS3Key"].rpartition("/")[2] for each in files)
+        paths = [f"{self._folder}/data/{name}" for name in names]
         reader = spark.read.schema(schemas.EXPORT).option("mode", "FAILFAST")
         items = reader.option("lineSep", "\n").json(paths).select("Item.*")
         counted = items.observe(self._items, F.count(F.lit(1)).alias("count"))
@@ -62,9 +63,9 @@ class Exported:
         Raises:
             BadExport: there were not as many items in it as it says itself.
         """
-        found = int(self._items.get["count"])
-        if found != self._items_wanted:
-            raise BadExport(f"{self._folder}: {found:,} items, {FILES} says {self._items_wanted:,}")
+        count = int(self._items.get["count"])
+        if count != self._items_wanted:
+            raise BadExport(f"{self._folder}: {count:,} items, {FILES} says {self._items_wanted:,}")
 
 
 def _columns() -> list[Column]:
@@ -82,7 +83,3 @@ def _columns() -> list[Column]:
 
 def _hexadecimal(name: str, digits: int) -> Column:
     return F.lpad(F.lower(F.hex(F.col(f"{name}.N").cast("long"))), digits, "0")
-
-
-def _name(key: str) -> str:
-    return key.rpartition("/")[2]

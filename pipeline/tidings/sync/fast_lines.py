@@ -65,8 +65,8 @@ def taken_apart(order: Sequence[str]) -> Column:
     entries = ", ?+".join(f'"{name}": ?+{_ORDERED[name]}' for name in order)
     groups = [name for name in order if name in _TOLD]
     type, id, moment = (f"${groups.index(name) + 1}" for name in _TOLD)
-    told = f"{_MARK}{moment}{_MARK}{type}/{id}"
-    return F.regexp_replace("value", rf"\A\{{{entries}\}}\r?+\z", told)
+    replacement = f"{_MARK}{moment}{_MARK}{type}/{id}"
+    return F.regexp_replace("value", rf"\A\{{{entries}\}}\r?+\z", replacement)
 
 
 def key_and_moment() -> tuple[Column, Column]:

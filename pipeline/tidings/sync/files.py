@@ -77,17 +77,17 @@ def remove(address: str) -> None:
     client = s3_client()
     client.delete_object(Bucket=bucket, Key=key)
     for page in _pages(client, bucket, f"{key}/"):
-        found = [{"Key": each["Key"]} for each in page]
-        client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})
+        keys = [{"Key": each["Key"]} for each in page]
+        client.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
 
 
 def _here(path: Path) -> list[File]:
     if not path.is_dir():
         return [File(str(path), path.stat().st_size)] if path.exists() else []
-    found = [(each, each.stat().st_size) for each in sorted(path.rglob("*")) if each.is_file()]
+    sizes = [(each, each.stat().st_size) for each in sorted(path.rglob("*")) if each.is_file()]
     return [
         File(str(each), size)
-        for each, size in found
+        for each, size in sizes
         if size and _is_meant(each.relative_to(path).parts)
     ]
 

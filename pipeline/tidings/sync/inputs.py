@@ -49,8 +49,8 @@ def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
         return Taken([_exactly(str(path))], path.stat().st_size, {str(path): "stdin"})
     if files.is_on_s3(dump):
         return _fetched(dump, folder)
-    found = _here(dump)
-    return Taken(_paths(dump, found), _size(found))
+    listed = _here(dump)
+    return Taken(_paths(dump, listed), sum(each.size for each in listed))
 
 
 def in_place(dump: str) -> list[str]:
@@ -72,45 +72,39 @@ def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
         NoDump, BotoCoreError, ClientError: as `taken`.
     """
     if dump == STDIN:
-        found = files.named(str(_spooled(stdin, folder)))
+        listed = files.named(str(_spooled(stdin, folder)))
     else:
-        found = files.named(dump) if files.is_on_s3(dump) else _here(dump)
-    if not found:
+        listed = files.named(dump) if files.is_on_s3(dump) else _here(dump)
+    if not listed:
         raise NoDump(f"{dump}: no such file")
-    for number, each in enumerate(found):
+    for number, each in enumerate(listed):
         files.put(each.address, f"{to}{_numbered(number, each.address)}")
-    return to if len(found) > 1 else f"{to}{_numbered(0, found[0].address)}"
+    return to if len(listed) > 1 else f"{to}{_numbered(0, listed[0].address)}"
 
 
 def _here(dump: str) -> list[files.File]:
-    found = [dump] if Path(dump).exists() else sorted(glob.glob(dump))
-    return [each for name in found for each in files.named(name)]
+    names = [dump] if Path(dump).exists() else sorted(glob.glob(dump))
+    return [each for name in names for each in files.named(name)]
 
 
-def _paths(dump: str, found: list[files.File]) -> list[str]:
-    if not found:
+def _paths(dump: str, listed: list[files.File]) -> list[str]:
+    if not listed:
         raise NoDump(f"{dump}: no such file")
-    return [_exactly(_whole(each.address)) for each in found]
-
-
-def _size(found: list[files.File]) -> int:
-    return sum(each.size for each in found)
-
-
-def _whole(address: str) -> str:
-    return address if files.is_on_s3(address) else str(Path(address).resolve())
+    addresses = (each.address for each in listed)
+    return [_exactly(at if files.is_on_s3(at) else str(Path(at).resolve())) for at in addresses]
 
 
 def _fetched(dump: str, folder: Path) -> Taken:
     """Numbered in the order of their keys, which as names of files might do anything."""
-    found = files.named(dump)
+    listed = files.named(dump)
     names = {
         str(folder.resolve() / _numbered(number, each.address)): each.address
-        for number, each in enumerate(found)
+        for number, each in enumerate(listed)
     }
     for path, address in names.items():
         files.fetch(address, Path(path))
-    return Taken(_paths(dump, [files.File(path, 0) for path in names]), _size(found), names)
+    paths = _paths(dump, [files.File(path, 0) for path in names])
+    return Taken(paths, sum(each.size for each in listed), names)
 
 
 def _numbered(number: int, address: str) -> str:

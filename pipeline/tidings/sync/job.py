@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from tidings.aws.runtime.clock import now_ms
@@ -27,6 +25,7 @@ from tidings.core.sync.watermark import Newest, Watermark
 from tidings.sync import bad_input, diff, dump, plan
 from tidings.sync.bad_input import BadLine
 from tidings.sync.plan import NAMES, Stopped, Summary
+from tidings.sync.spark_session import SPARK_ERRORS
 from tidings.sync.state import StateSource
 
 _ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
@@ -152,46 +151,46 @@ class Job:
         state = self._read_state(source, watermark)
         self.phase("comparing")
         self._divide(max(summary.lines, state.objects))
-        found = self._compare(lines, state)
-        summary = found.summed(replace(summary, through=through, objects=state.objects))
+        compared = self._compare(lines, state)
+        summary = compared.summed(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
         objection = safety.check_plan(planned, share_max=self.wishes.delete_share_max)
         if objection is None or self.for_approval:
             self.phase("writing the plan")
-            plan.write_parts(found.changes, self.plan or f"{self.folder}/plan", summary.events)
+            plan.write_parts(compared.changes, self.plan or f"{self.folder}/plan", summary.events)
         self._guard(objection, summary)
         return summary
 
     def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary, Watermark]:
         """The lines of the types in question, checked as a whole, and when they were true."""
         lines, known = self._all_lines(paths)
-        asked, told = None, _Told()
+        read, counts = None, _Told()
         if known.lines > known.objects:
-            asked, told = self._asked(lines)
-        if asked is not None and told.bad > self.wishes.skip_bad:
-            raise BadDump(told.bad, bad_input.first(asked.where("error IS NOT NULL"), lines))
-        summary = _summed(known, told, expected=self.wishes.expected)
-        self._check(summary, told.declared)
-        found = lines if asked is None else dump.described(lines, asked)
-        found = dump.of_types(found, self.wishes.types)
-        return found, summary, self._watermark(found, lines, summary)
+            read, counts = self._asked(lines)
+        if read is not None and counts.bad > self.wishes.skip_bad:
+            raise BadDump(counts.bad, bad_input.first(read.where("error IS NOT NULL"), lines))
+        summary = _summed(known, counts, expected=self.wishes.expected)
+        self._check(summary, counts.declared)
+        described = lines if read is None else dump.described(lines, read)
+        described = dump.of_types(described, self.wishes.types)
+        return described, summary, self._watermark(described, lines, summary)
 
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
         lines = F.count(F.lit(1)).alias("lines")
         try:
             recognised = dump.recognised(dump.read_text(self.spark, paths))
-            kept, told = self._observed(recognised, "lines", lines, *self._objects())
-        except (Py4JJavaError, PySparkException) as error:
+            kept, counts = self._observed(recognised, "lines", lines, *self._objects())
+        except SPARK_ERRORS as error:
             if bad_input.is_cut(str(error)):
                 raise Stopped(_ENDS_EARLY, Summary()) from None
             raise bad_input.named(str(error)) or error from None
-        return kept, _Told(**told)
+        return kept, _Told(**counts)
 
     def _asked(self, lines: DataFrame) -> tuple[DataFrame, _Told]:
         bad, declared = F.count("error").alias("bad"), F.sum("end").alias("declared")
-        asked = dump.asked_core(lines)
-        kept, told = self._observed(asked, "asked", bad, declared, *self._objects())
-        return kept, _Told(**told)
+        read = dump.asked_core(lines)
+        kept, counts = self._observed(read, "asked", bad, declared, *self._objects())
+        return kept, _Told(**counts)
 
     def _objects(self) -> list[Column]:
         """All objects are counted; the span is that of the types in question."""
@@ -199,9 +198,9 @@ class Job:
         span = [F.min(of_types).alias("oldest"), F.max(of_types).alias("newest")]
         return [F.count("key").alias("objects"), *span]
 
-    def _watermark(self, found: DataFrame, lines: DataFrame, summary: Summary) -> Watermark:
+    def _watermark(self, described: DataFrame, lines: DataFrame, summary: Summary) -> Watermark:
         """
-        That of *found*, which are some of all *lines*. Where nothing is deleted, the newest one
+        That of *described*, which are some of all *lines*. Where nothing is deleted, the newest one
         decides nothing, whatever time it tells.
         """
         if self.wishes.as_of is not None:
@@ -213,24 +212,24 @@ class Job:
             return watermarks.newest(newest_ms, now_ms=now)
         except InvalidOperation as error:
             latest = moment(timestamps.from_ms(watermarks.latest_ms(now)))
-            bad = found.where(F.col("moment") > latest)
-            told = F.concat(F.lit("timestamp: "), "moment", F.lit(f"Z {error.rule}"))
+            bad = described.where(F.col("moment") > latest)
+            reason = F.concat(F.lit("timestamp: "), "moment", F.lit(f"Z {error.rule}"))
             raise BadDump(
-                bad.count(), bad_input.first(bad.withColumn("error", told), lines)
+                bad.count(), bad_input.first(bad.withColumn("error", reason), lines)
             ) from None
 
     def _read_state(self, source: StateSource, watermark: Watermark) -> _State:
-        asked = dump.is_of(self.wishes.types)
-        count = F.count_if(asked).alias("count")
-        objects = F.count_if(~F.col("deleted") & asked).alias("objects")
+        wanted = dump.is_of(self.wishes.types)
+        count = F.count_if(wanted).alias("count")
+        objects = F.count_if(~F.col("deleted") & wanted).alias("objects")
         rows = diff.judged(source.table(self.spark), watermark)
-        rows, told = self._observed(rows, "rows", count, objects)
+        rows, counts = self._observed(rows, "rows", count, objects)
         source.check()
-        return _State(dump.of_types(rows, self.wishes.types), **told)
+        return _State(dump.of_types(rows, self.wishes.types), **counts)
 
     def _check(self, summary: Summary, declared: int | None) -> None:
-        found = Found(summary.lines + summary.bad_lines, declared)
-        self._guard(safety.check_dump(found, expected=self.wishes.expected), summary)
+        counted = Found(summary.lines + summary.bad_lines, declared)
+        self._guard(safety.check_dump(counted, expected=self.wishes.expected), summary)
         if not summary.newest:  # nothing is left of the types in question, or nothing was good
             self._guard(safety.check_dump(Found(0)), summary)
 
@@ -241,20 +240,22 @@ class Job:
         In most dumps an object comes once. Whether it does shows in what is found, which takes
         less than to look for the others before; only then the last lines are looked for.
         """
-        found = self._joined(lines, state)
-        return found if found.once else self._joined(dump.latest(lines), state)
+        compared = self._joined(lines, state)
+        return compared if compared.once else self._joined(dump.latest(lines), state)
 
     def _joined(self, lines: DataFrame, state: _State) -> _Compared:
-        found = diff.compared(lines, state.rows, deletes=self.wishes.deletes)
+        compared = diff.compared(lines, state.rows, deletes=self.wishes.deletes)
         seen = Observation()
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
         met = F.count_if(F.col("at") != "").alias("met")  # a row is, by each line of its object
-        observed = found.observe(seen, untouched, met)
+        observed = compared.observe(seen, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)
-        told = seen.get
-        return _Compared(changes, by_type, told["untouched"], once and told["met"] == state.count)
+        counts = seen.get
+        return _Compared(
+            changes, by_type, counts["untouched"], once and counts["met"] == state.count
+        )
 
     def _divide(self, size: int) -> None:
         """So many partitions that a part of either side fits into memory."""
@@ -281,13 +282,13 @@ class Job:
             raise Stopped(objection, summary)
 
 
-def _summed(known: _Told, told: _Told, *, expected: int | None) -> Summary:
-    oldest = min((each.oldest for each in (known, told) if each.oldest), default="")
-    newest = max((each.newest for each in (known, told) if each.newest), default="")
+def _summed(known: _Told, others: _Told, *, expected: int | None) -> Summary:
+    oldest = min((each.oldest for each in (known, others) if each.oldest), default="")
+    newest = max((each.newest for each in (known, others) if each.newest), default="")
     return Summary(
-        lines=known.objects + told.objects,
-        bad_lines=told.bad,
-        known_whole=told.declared is not None or expected is not None,
+        lines=known.objects + others.objects,
+        bad_lines=others.bad,
+        known_whole=others.declared is not None or expected is not None,
         oldest=timestamp_of(oldest) if oldest else "",
         newest=timestamp_of(newest) if newest else "",
     )
@@ -297,9 +298,9 @@ def _by_type(changes: DataFrame) -> tuple[dict[str, dict[str, int]], bool]:
     """How many of each event, for each type that has any; and whether each object comes once."""
     kind = F.substring_index("key", "/", 1).alias("type")
     different = F.count_distinct(dump.hash_of_key())
-    found = changes.groupBy(kind, "event").agg(F.count(F.lit(1)), different).collect()
+    groups = changes.groupBy(kind, "event").agg(F.count(F.lit(1)), different).collect()
     counts: dict[str, dict[str, int]] = {}
-    for name, event, count, _ in found:
+    for name, event, count, _ in groups:
         plain = name.replace("%2F", "/").replace("%25", "%")
         counts.setdefault(plain, {})[event] = count
-    return counts, all(count == objects for *_, count, objects in found)
+    return counts, all(count == objects for *_, count, objects in groups)

@@ -56,12 +56,12 @@ class Remote:
         self.corrector().apply(self.feed, self.checkpoint(), ())
 
     def watermark(self, as_of: str) -> Reached | Moment:
-        asked = watermarks.parse(as_of, now_ms=now_ms())
-        if isinstance(asked, Moment):
-            return asked
+        begun = watermarks.parse(as_of, now_ms=now_ms())
+        if isinstance(begun, Moment):
+            return begun
         end = self.end()
-        seconds, floor = self._second_of(asked) if asked.page <= end else (None, 0)
-        return watermarks.reached(asked, seconds, floor=floor, end=end)
+        seconds, floor = self._second_of(begun) if begun.page <= end else (None, 0)
+        return watermarks.reached(begun, seconds, floor=floor, end=end)
 
     def checkpoint(self) -> int:
         report = fetch(status_url(self.url, self.feed))
@@ -72,9 +72,9 @@ class Remote:
 
     def end(self) -> int:
         with _told(), FeedApi(self.url, self.feed, password=self.password) as api:
-            found = cursors.parse(api.ask("GET", "log")["end"])
-        assert isinstance(found, Place)
-        return found.page
+            cursor = cursors.parse(api.ask("GET", "log")["end"])
+        assert isinstance(cursor, Place)
+        return cursor.page
 
     def source(self) -> Buckets:
         return Buckets(self.feed, partial(RemoteRows, self))

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from tidings.client.cli.render import phase_bars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,15 +27,7 @@ class Phases:
     """A bar for each phase on a terminal; nothing elsewhere, nor if it is to be *silent*."""
 
     def __init__(self, *, silent: bool = False) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<18}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            disable=silent or not console.is_terminal,
-        )
+        self._progress = phase_bars(silent=silent)
         self._task: TaskID | None = None
         self._ended = threading.Event()
 
@@ -104,13 +95,12 @@ def _counts(counts: dict[str, int]) -> list[str]:
 @contextmanager
 def failures(folder: Path) -> Iterator[None]:
     """An error of Spark becomes one sentence; a session's log in *folder* is kept elsewhere."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
+    from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
 
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
-        sentence = f"Spark failed: {str(error).strip().splitlines()[0]}"
+    except SPARK_ERRORS as error:
+        sentence = sentence_of(error)
         if (folder / "spark.log").exists():
             kept = Path(tempfile.gettempdir()) / f"{folder.name}.log"
             shutil.copy(folder / "spark.log", kept)

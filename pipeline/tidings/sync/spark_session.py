@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from pyspark.errors import PySparkRuntimeError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from tidings.sync import worker_daemon
 
+SPARK_ERRORS = (Py4JJavaError, PySparkException)
 JAVA_MIN = 17  # of Spark 4
 DRIVER_MEMORY = "2g"  # 10,000,000 objects were compared within it
 _CONFIG = {
@@ -41,6 +43,11 @@ class NoJava(Exception):
     """The message says what is missing, in one sentence."""
 
 
+def sentence_of(error: Exception) -> str:
+    """What is told of one of `SPARK_ERRORS`, whose text goes over many lines."""
+    return f"Spark failed: {str(error).strip().splitlines()[0]}"
+
+
 @contextmanager
 def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession]:
     """
@@ -64,10 +71,8 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
     with _output_in(folder / "spark.log"):  # Java keeps what it is started with
         started = builder.getOrCreate()
-    try:
+    with started:
         yield started
-    finally:
-        started.stop()
 
 
 @contextmanager
@@ -78,11 +83,8 @@ def cluster() -> Iterator[SparkSession]:
         yield running
         return
     builder = SparkSession.builder.appName("tidings").config("spark.sql.session.timeZone", "UTC")
-    started = builder.getOrCreate()
-    try:
+    with builder.getOrCreate() as started:
         yield started
-    finally:
-        started.stop()
 
 
 def _running() -> SparkSession | None:
@@ -98,8 +100,9 @@ def _check_java() -> None:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
         raise NoJava(f"Spark needs Java {JAVA_MIN} or newer, and there is no java here")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = said.partition('"')[2].partition(".")[0]
+    java_version = [java, "-version"]
+    answer = subprocess.run(java_version, capture_output=True, text=True, check=False).stderr
+    version = answer.partition('"')[2].partition(".")[0]
     if not version.isdigit() or int(version) < JAVA_MIN:
         raise NoJava(f"Spark needs Java {JAVA_MIN} or newer, and {java} is older")
 

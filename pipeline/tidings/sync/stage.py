@@ -71,13 +71,13 @@ class Machine:
         )["executionArn"]
         shown = ""
         while True:
-            found = self.states.describe_execution(executionArn=arn)
+            execution = self.states.describe_execution(executionArn=arn)
             state = self._state(arn)
             if state != shown and state in PHASES:
                 begin(PHASES[state])
                 shown = state
-            if found["status"] != _RUNNING:
-                return self._ended(id, found)
+            if execution["status"] != _RUNNING:
+                return self._ended(id, execution)
             if state == WAITING:
                 raise self._stopped(id, waits=True)
             sleep_ms(POLL_MS)
@@ -91,15 +91,15 @@ class Machine:
         entered = (each.get("stateEnteredEventDetails", {}).get("name") for each in newest_first)
         return next((name for name in entered if name in PHASES), "")
 
-    def _ended(self, id: str, found: Mapping[str, Any]) -> tuple[Summary, Applied | None]:
-        if found["status"] != "SUCCEEDED":
+    def _ended(self, id: str, execution: Mapping[str, Any]) -> tuple[Summary, Applied | None]:
+        if execution["status"] != "SUCCEEDED":
             why = (
-                found.get("cause")
-                or found.get("error")
-                or found["status"].lower().replace("_", " ")
+                execution.get("cause")
+                or execution.get("error")
+                or execution["status"].lower().replace("_", " ")
             )
             raise SyncFailed(f"the sync {id}: {why}")
-        report = json.loads(found["output"])
+        report = json.loads(execution["output"])
         if report["outcome"] in (workflow.STOPPED, REJECTED):
             raise self._stopped(id)
         counts = [report[each.name] for each in fields(Applied)]
@@ -107,17 +107,17 @@ class Machine:
         return _summary(self._told(id)), None if planned else Applied(*counts)
 
     def _stopped(self, id: str, *, waits: bool = False) -> Stopped:
-        told = self._told(id)
-        sentence = told["stopped"]
+        summary = self._told(id)
+        sentence = summary["stopped"]
         if waits:
             sentence += f"; the plan waits: tidings sync approve {id} --stage {self.stage}"
-        return Stopped(Objection(told["stopped_by"], sentence, waits), _summary(told))
+        return Stopped(Objection(summary["stopped_by"], sentence, waits), _summary(summary))
 
     def _told(self, id: str) -> dict[str, Any]:
         """The summary, as the job left it."""
         text = files.read(f"{files.S3}{self.syncs.bucket}/{workflow.prefix(id)}{SUMMARY}")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        summary: dict[str, Any] = json.loads(text)
+        return summary
 
 
 def on_stage(stage: str) -> Machine:
@@ -141,5 +141,5 @@ def new_id() -> str:
     return f"{moment}-{os.urandom(4).hex()}"
 
 
-def _summary(told: Mapping[str, Any]) -> Summary:
-    return Summary(**{each.name: told[each.name] for each in fields(Summary)})
+def _summary(content: Mapping[str, Any]) -> Summary:
+    return Summary(**{each.name: content[each.name] for each in fields(Summary)})

@@ -65,9 +65,9 @@ class Buckets:
         store = self.make()
         for bucket in buckets:
             after = None
-            while found := store.read(self.feed, bucket, after):
-                yield from map(columns, found)
-                after = found[-1].key
+            while rows := store.read(self.feed, bucket, after):
+                yield from map(columns, rows)
+                after = rows[-1].key
 
 
 def columns(row: Row) -> Columns:

@@ -104,12 +104,12 @@ class Place:
         Raises:
             InvalidSync: nothing, or nothing of this feed.
         """
-        asked = watermarks.parse(as_of, now_ms=now_ms())
-        if isinstance(asked, Moment):
-            return asked
-        page, floor = self.reader().at(self.feed, asked.page), self.log().floor(self.feed)
+        begun = watermarks.parse(as_of, now_ms=now_ms())
+        if isinstance(begun, Moment):
+            return begun
+        page, floor = self.reader().at(self.feed, begun.page), self.log().floor(self.feed)
         seconds = page.seconds if page is not None else None
-        return watermarks.reached(asked, seconds, floor=floor, end=self.end())
+        return watermarks.reached(begun, seconds, floor=floor, end=self.end())
 
     def checkpoint(self) -> int:
         return self.followers().checkpoints(self.feed).get(STATE, 0)
@@ -127,17 +127,11 @@ class Place:
     def corrector(self) -> Corrector:
         reader, page_ms = self.reader(), self.settings.page_ms
         return Corrector(
-            self.log(),
             self.state(),
-            self.followers(),
-            reader,
             Filler(reader, page_ms),
-            now_ms,
             sleep_ms,
             _new_id,
-            _uncounted,
             self.settings.feeds,
-            page_ms,
             self.tombstones(),
             self.writable,
         )
@@ -149,8 +143,8 @@ def on_twin(feed: str, endpoint_url: str) -> Place:
         InvalidFeed, UnknownFeed: the twin has no such feed.
     """
     check_name(feed)
-    found = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
-    return found.on_its_twin()
+    place = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
+    return place.on_its_twin()
 
 
 def on_stage(feed: str, stage: str) -> Place:
@@ -162,8 +156,8 @@ def on_stage(feed: str, stage: str) -> Place:
     import boto3  # noqa: TID251 see above
 
     check_name(feed)
-    found = stages.settings_of(stage, boto3.client("cloudformation"))
-    place = Place(feed, None, stages.settings(stage, found))
+    outputs = stages.settings_of(stage, boto3.client("cloudformation"))
+    place = Place(feed, None, stages.settings(stage, outputs))
     check_known(feed, place.settings.feeds)
     return place
 
@@ -176,24 +170,18 @@ def add_tables(parser: ArgumentParser) -> None:
     parser.add_argument("--endpoint-url", help="the DynamoDB of a twin instead")
 
 
-def named_tables(feed: str, found: Namespace) -> Place:
+def named_tables(feed: str, named: Namespace) -> Place:
     """The place of *feed* by the arguments of `add_tables`. Raises as `on_tables`."""
-    return on_tables(
-        feed,
-        log=found.log_table,
-        state=found.state_table,
-        control=found.control_table,
-        region=found.region,
-        endpoint_url=found.endpoint_url,
-    )
+    tables = named.log_table, named.state_table, named.control_table
+    return on_tables(feed, *tables, region=named.region, endpoint_url=named.endpoint_url)
 
 
 def on_tables(
     feed: str,
-    *,
     log: str,
     state: str,
     control: str,
+    *,
     region: str | None = None,
     endpoint_url: str | None = None,
 ) -> Place:
@@ -205,8 +193,8 @@ def on_tables(
     """
     check_name(feed)
     names = {"LOG": log, "STATE": state, "CONTROL": control}
-    found = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
-    settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": feed} | found)
+    tables = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
+    settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": feed} | tables)
     return Place(feed, endpoint_url, settings, region)
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from tidings.core.auth.guard import KEY_PREFIX
-from tidings.core.errors import Rejected, TooLarge
+from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.server import sockets
 from tidings.server.host import Host, now_ms
 from tidings.web import live_page
-from tidings.web.answers import preflight_headers, refusal, respond
+from tidings.web.answers import complete, preflight_headers, refusal, respond
 from tidings.web.asgi import headers_of, send_answer
 from tidings.web.change_lists import ChangeLists
 from tidings.web.client_count import Attendance
@@ -67,12 +67,12 @@ class Router:
         plain = self._plain.get((method, path))
         if plain is not None:
             return plain
-        found = [(each, m) for pattern, each in self._patterns if (m := pattern.fullmatch(path))]
-        for route, match in found:
+        matches = [(each, m) for pattern, each in self._patterns if (m := pattern.fullmatch(path))]
+        for route, match in matches:
             if route.method == method:
                 named = match.groupdict()
                 return _Match(route, {name: unquote(value) for name, value in named.items()})
-        return sorted({route.method for route, _ in found})
+        return sorted({route.method for route, _ in matches})
 
     @property
     def default(self) -> _Match:
@@ -94,14 +94,14 @@ class ServerApp:
         if scope["type"] == "lifespan":
             return
         try:
-            self._visitors.check(scope)
+            headers = self._visitors.check(scope)
         except Rejected as error:
             await self._refuse(scope, receive, send, error)
             return
         if scope["type"] == "websocket":
             await self._sockets(scope, receive, send)
         else:
-            await self._serve(_below(scope, self._prefix), receive, send)
+            await self._serve(_below(scope, self._prefix), headers, receive, send)
 
     async def _refuse(self, scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
         if scope["type"] == "websocket":
@@ -110,34 +110,36 @@ class ServerApp:
         else:
             await send_answer(send, refusal(error), headers_of(scope), ())
 
-    async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def _serve(
+        self, scope: Message, headers: dict[str, str], receive: Receive, send: Send
+    ) -> None:
         method, path = scope["method"], _raw_path(scope)
         match = self._router.match(method, path)
         if isinstance(match, list):
-            answer = self._unrouted(scope, method, path, match)
+            answer = self._unrouted(headers, method, path, match)
             if answer is not None:
-                await send_answer(send, answer, headers_of(scope), self._origins)
+                await send_answer(send, answer, headers, self._origins)
                 return
             match = self._router.default
         if match.route.function in ("stream", "list"):
             await self._waiting(scope, receive, send)
             return
         try:
-            request = await _request(scope, receive, match)
+            request = await _request(scope, headers, path, receive, match)
             await _send(send, await self._answer(match.route.function, request))
         except TimeoutError:
             await _send(send, _TOO_SLOW)
         except TooLarge as error:
-            await send_answer(send, refusal(error), headers_of(scope), self._origins)
+            await send_answer(send, refusal(error), headers, self._origins)
         except _Gone:
             pass  # half a body is none, and nobody is left to hear so
 
     def _unrouted(
-        self, scope: Message, method: str, path: str, methods: list[str]
+        self, headers: dict[str, str], method: str, path: str, methods: list[str]
     ) -> Answer | None:
         """What is answered beside the routes; None for what the default route is to refuse."""
         if method == "OPTIONS" and methods:
-            origin = headers_of(scope).get("origin", "")
+            origin = headers.get("origin", "")
             return Answer(204, preflight_headers(origin, self._origins, methods))
         if method not in ("GET", "HEAD"):
             return None
@@ -161,6 +163,9 @@ class ServerApp:
             if function in Host.GROUPED and not _has_key(request):
                 return await self._host.writer.write(run)
             return await asyncio.get_running_loop().run_in_executor(self._host.pool, run)
+        except Unavailable as error:  # of the commit, which comes when the endpoint has returned
+            log.warning("%s %s: %s", request.method, request.route, error)
+            return complete(refusal(error), request, self._origins)
         except Exception:
             log.exception("%s %s failed", request.method, request.route)
             return _FAILED
@@ -224,13 +229,15 @@ def _raw_path(scope: Message) -> str:
     return raw.decode("latin-1").partition("?")[0]
 
 
-async def _request(scope: Message, receive: Receive, match: _Match) -> Request:
+async def _request(
+    scope: Message, headers: dict[str, str], path: str, receive: Receive, match: _Match
+) -> Request:
     query = scope["query_string"]
     return Request(
         method=scope["method"],
-        path=_raw_path(scope),
+        path=path,
         route=match.route.key,
-        headers=headers_of(scope),
+        headers=headers,
         parameters=match.parameters,
         query=_joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
         body=await _body(receive),

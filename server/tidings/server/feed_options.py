@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from tidings.core.auth.passwords import SALT_BYTES, from_line, hashed
 from tidings.core.errors import InvalidSetting
@@ -16,13 +15,6 @@ from tidings.core.settings.feed import Profile, check_compat, check_object_url
 from tidings.core.settings.resources import check_all, parse
 from tidings.core.settings.stores import Profiles
 from tidings.server.problems import Problem
-
-
-class SavedProfiles(Profiles, Protocol):
-    """The profiles of a host, for who may change them."""
-
-    def save(self, feed: str, profile: Profile) -> bool: ...
-
 
 Change = Callable[[Profile, str], Profile]  # of the feed with that name
 DEFAULT_MAX_AGE_S = 28_800  # as Triton keeps the items of a change feed
@@ -89,7 +81,7 @@ def wanted(options: FeedOptions) -> Change | None:
     return change
 
 
-def apply(profiles: SavedProfiles, feeds: Iterable[str], change: Change) -> None:
+def apply(profiles: Profiles, feeds: Iterable[str], change: Change) -> None:
     """Set it for each of *feeds*; the rest of their profiles stays."""
     for feed in feeds:
         profiles.save(feed, change(profiles.profile(feed), feed))

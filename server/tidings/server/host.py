@@ -37,7 +37,7 @@ from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.repository import Book
 from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Watchers, Workers
-from tidings.core.followers.follower import ARCHIVE, PUSH, STATE, Follower
+from tidings.core.followers.follower import ARCHIVE, PUSH, STATE, Follower, Habits
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.ingest.write_bounds import Bounds
@@ -114,9 +114,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tidings.core.auth.guard import Allowed, Bearers
+    from tidings.core.auth.guard import Bearers
     from tidings.core.auth.rate_limit import ReadCharge
-    from tidings.core.log.preconditions import Precondition
     from tidings.core.settings.revocations import Admission
     from tidings.web.request import Endpoint
     from tidings.web.settings import Shared
@@ -129,6 +128,9 @@ STAGE = "local"
 PUSH_REST, STATE_REST, RELAY_REST = 1.0, 10.0, 1.0
 ARCHIVE_REST = 1.0  # of the one that the sweep wakes once a minute
 IDLE_REST = 100.0  # of a push to nobody, which only keeps up with the log
+# Of a turn, also of the first: the store answers, and takes many rows at once for half the price.
+FOLLOWING = Habits(operations_max=20_000, operations_first=20_000)
+STATE_PAUSE_S = 0.2  # at the most, behind thousands of operations: the more wait, the cheaper each
 SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
 THREADS = 32  # catch-ups, requests that are not appended in groups, and what waits for others
 
@@ -276,10 +278,9 @@ class Host:
             self.reader,
             Filler(self.reader, self.settings.page_ms, self._copies),
             self.waker,
-            now_ms,
             sleep_ms,
             new_id,
-            self.count,
+            FOLLOWING,
         )
         projector, pusher = self._projector(), self._pusher()
 
@@ -288,7 +289,7 @@ class Host:
                 self.news.tell([feed])  # who is told of leaves waits for the state
 
         self.waker.runs = {
-            STATE: Runs(STATE, state, lambda: STATE_REST),
+            STATE: Runs(STATE, state, lambda: STATE_REST, STATE_PAUSE_S),
             PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest),
         }
         if self._archive is not None:
@@ -322,7 +323,6 @@ class Host:
 
     def _pusher(self) -> Pusher:
         return Pusher(
-            self.connections,
             self.inbox,
             self.subscriptions,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
@@ -411,19 +411,14 @@ class Host:
             self.settings.feeds,
             self.counters,
             self.guard,
-            self._required,
+            Bounds(self.states, self.reader, sleep_ms),
         )
-
-    def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        return Bounds(self.states, self.followers, self.reader, sleep_ms)(feed, allowed, lines)
 
     @cached_property
     def catch_up(self) -> CatchUp:
         return CatchUp(
             self.reader,
             self.states,
-            self.followers,
-            now_ms,
             self.tombstones,
             self._removed_parents_reader,
             ArchiveReader(self._archive, self.count) if self._archive else None,
@@ -444,7 +439,7 @@ class Host:
 
     @cached_property
     def lister(self) -> Lister:
-        return Lister(self.reader, self.tags, self.followers, now_ms, Losses(self.profiles))
+        return Lister(self.reader, self.tags, Losses(self.profiles))
 
     @cached_property
     def portioner(self) -> Portioner:
@@ -484,7 +479,6 @@ class Host:
     def _replayer(self) -> Replayer:
         delivery = Delivery(self.sockets.patient, self.connections, sleep_ms, self.count)
         return Replayer(
-            self.connections,
             self.inbox,
             delivery,
             self.waker,
@@ -507,7 +501,6 @@ class Host:
             self.reader,
             self.log,
             self.waker,
-            now_ms,
             settings.page_ms,
             self._coordinator,
         )
@@ -556,23 +549,18 @@ class Host:
 
     @cached_property
     def _log_view(self) -> LogView:
-        return LogView(self.log, self.log, self.reader, self.followers)
+        return LogView(self.reader)
 
     @cached_property
     def indexer(self) -> Indexer:
-        return Indexer(self.tags, self.reader, now_ms, self.settings.page_ms)
+        return Indexer(self.tags, self.reader, self.settings.page_ms)
 
     @cached_property
     def sweeper(self) -> Sweeper:
         settings = self.settings
         trimmer = Trimmer(
-            self.log,
-            self.log,
-            self.followers,
             self.reader,
             settings.retention,
-            now_ms,
-            self.count,
             Renewer(self.log, one_by_one, now_ms, self.count, settings.page_ms),
             Purges(self.documents),
             MaxAges(self.profiles),
@@ -583,16 +571,14 @@ class Host:
         if settings.sources:
             monitor = ReplicaMonitor(self.relays, settings.sources, self.waker, now_ms, self.count)
         return Sweeper(
-            self.log,
+            self.reader,
             self.followers,
             trimmer,
             self.connections,
             self.inbox,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
             self.waker,
-            now_ms,
             new_id,
-            self.count,
             self.counters,
             one_by_one,
             ConsumerMonitor(self._watchers, settings.retention, self.count),
@@ -607,9 +593,7 @@ class Host:
         settings, prefix = self.settings, self.settings.url_prefix
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
         parts = Book(self.consumers), self._log_view, self.consumers, now_ms
-        resources = ChangeFeeds(
-            self.profiles, self.registry, self.states, guard, feeds, self.charge_for
-        )
+        resources = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),
@@ -634,25 +618,17 @@ class Host:
             self.documents,
             Webhooks(private=self.settings.hooks_private),
             self.settings.feeds,
-            now_ms,
-            new_id,
             self.count,
             self.counters,
         )
 
     def _corrector(self) -> Corrector:
         return Corrector(
-            self.log,
             self.states,
-            self.followers,
-            self.reader,
             Filler(self.reader, self.settings.page_ms, self._copies),
-            now_ms,
             sleep_ms,
             new_id,
-            self.count,
             self.settings.feeds,
-            self.settings.page_ms,
             self.tombstones,
             self.writable,
         )
@@ -663,7 +639,6 @@ class Host:
             self.followers,
             self.counters,
             self.reader,
-            now_ms,
             self.settings.feeds,
             self._archive is not None,
             self._copies,

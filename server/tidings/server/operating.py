@@ -38,8 +38,8 @@ class RemoteDocuments:
         return self._ask("get", feed, name)
 
     def all(self, feed: str | None = None) -> Sequence[Any]:
-        found: Sequence[Any] = self._ask("all", feed)
-        return found
+        documents: Sequence[Any] = self._ask("all", feed)
+        return documents
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
         return bool(self._ask("replace", feed, name, version, value))
@@ -73,9 +73,7 @@ def opened(folder: Path) -> Iterator[DocumentsOf]:
     Raises:
         Problem: there is no such data, or it cannot be opened.
     """
-    if not (folder / FILE).is_file():
-        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
-    if _answers(folder / SOCKET):
+    if _is_served(folder):
         yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
         return
     with contextlib.closing(_database(folder)) as database:
@@ -90,9 +88,7 @@ def stopped(folder: Path) -> Iterator[Database]:
     Raises:
         Problem: it runs, or there is no such data, or it cannot be opened.
     """
-    if not (folder / FILE).is_file():
-        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
-    if _answers(folder / SOCKET):
+    if _is_served(folder):
         rule = "stop it, or look at a copy: `tidings backup COPY/feed.db`, then `--data COPY`"
         raise Problem(f"a server has {folder} in use; {rule}")
     with contextlib.closing(_database(folder)) as database:
@@ -107,9 +103,7 @@ def back_up(folder: Path, target: Path) -> None:
         Problem: there is no such data, or it cannot be opened.
         Unavailable: *target* is there already, or cannot be written.
     """
-    if not (folder / FILE).is_file():
-        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
-    if _answers(folder / SOCKET):
+    if _is_served(folder):
         _ask(folder / SOCKET, "", BACKUP, str(target.resolve()))
         return
     with contextlib.closing(_database(folder)) as database:
@@ -131,8 +125,8 @@ async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 line = await reader.readline()
-            said = await asyncio.to_thread(_answered, database, line)
-            writer.write(said.encode() + b"\n")
+            reply = await asyncio.to_thread(_answered, database, line)
+            writer.write(reply.encode() + b"\n")
             await writer.drain()
         writer.close()
 
@@ -147,14 +141,14 @@ async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None
 
 
 def _answered(database: Database, line: bytes) -> str:
-    asked = json.loads(line)
-    if asked["call"] == BACKUP:
-        return _backed_up(database, *asked["arguments"])
-    if asked["kind"] not in KINDS or asked["call"] not in ("get", "all", "replace"):
-        return json.dumps({"error": f"no such call: {asked['call']} of {asked['kind']}"})
-    call = getattr(Documents(database, asked["kind"]), asked["call"])
+    request = json.loads(line)
+    if request["call"] == BACKUP:
+        return _backed_up(database, *request["arguments"])
+    if request["kind"] not in KINDS or request["call"] not in ("get", "all", "replace"):
+        return json.dumps({"error": f"no such call: {request['call']} of {request['kind']}"})
+    call = getattr(Documents(database, request["kind"]), request["call"])
     try:
-        value = call(*map(from_plain, asked["arguments"]))
+        value = call(*map(from_plain, request["arguments"]))
     except Unavailable as error:
         return json.dumps({"error": str(error)})
     return json.dumps({"value": to_plain(value)})
@@ -168,8 +162,16 @@ def _backed_up(database: Database, target: str) -> str:
     return json.dumps({"value": None})
 
 
-def _answers(path: Path) -> bool:
+def _is_served(folder: Path) -> bool:
+    """
+    Whether a server has the data in *folder* in use.
+
+    Raises:
+        Problem: there is no such data.
+    """
+    if not (folder / FILE).is_file():
+        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(path))
+        connection.connect(str(folder / SOCKET))
         return True
     return False

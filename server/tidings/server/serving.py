@@ -109,7 +109,7 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
     for variable in options.settings:
         if variable not in known:
             raise Problem(f"--setting {variable}: there is no such setting")
-    said = {
+    given = {
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true" if options.is_private else "false",
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
@@ -118,7 +118,7 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
         **options.settings,
     }
     try:
-        values = shared.values_of(said, SETTINGS)
+        values = shared.values_of(given, SETTINGS)
         coordinator = _path(values, "TIDINGS_COORDINATOR")
         archive = _path(values, "TIDINGS_ARCHIVE")
         return shared.parse(values, coordinated=coordinator is not None), coordinator, archive
@@ -142,12 +142,14 @@ def _path(values: Mapping[str, str], variable: str) -> Path | None:
 
 def _host(options: Options) -> Host:
     settings, coordinator, archive = parsed(options)
-    options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
     try:
+        options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
         return Host(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None
+    except OSError as error:
+        raise Problem(f"--data {options.data} cannot be written: {error.strerror}") from None
 
 
 def _listener(options: Options) -> socket.socket:
@@ -191,6 +193,7 @@ def _config(app: Any, options: Options) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,  # they set what nobody here reads: the client's address and the scheme
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
         timeout_graceful_shutdown=GRACE_S,

@@ -24,8 +24,10 @@ class Visitors:
     origins: Collection[str] = ()
     _known: set[str] = field(default_factory=set)  # what was asked for before, and may be
 
-    def check(self, scope: Message) -> None:
+    def check(self, scope: Message) -> dict[str, str]:
         """
+        The headers of the request.
+
         Raises:
             UnknownHost, ForeignOrigin: see `auth.origins`.
         """
@@ -37,3 +39,4 @@ class Visitors:
                 self._known.add(host)
         if scope.get("method") != "OPTIONS":  # a browser's question is answered, not refused
             check_page(headers, self.origins)
+        return headers

@@ -31,12 +31,19 @@ class Runs:
     """
     The runs of one follower, a feed at a time, in a thread of its own.
 
-    Between two runs it pauses *rest* times as long as a run took: what is written meanwhile is
-    one run's work, and appends have the rest of the time.
+    Between two runs it pauses *rest* times as long as a run took, *pause_s_max* at the most: what
+    is written meanwhile is one run's work, and appends have the rest of the time.
     """
 
-    def __init__(self, name: str, run: Callable[[str], object], rest: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[str], object],
+        rest: Callable[[], float],
+        pause_s_max: float = PAUSE_S_MAX,
+    ) -> None:
         self._name, self._run, self._rest = name, run, rest
+        self._pause_s_max = pause_s_max
         self._feeds: dict[str, None] = {}  # a set in the order of arrival
         self._changed = Condition()
         self._stopped = False
@@ -74,7 +81,7 @@ class Runs:
                     return
                 log.exception("follower failed: %s %s", self._name, feed)
                 self._again(feed)
-            time.sleep(min(PAUSE_S_MAX, self._rest() * (time.monotonic() - began_s)))
+            time.sleep(min(self._pause_s_max, self._rest() * (time.monotonic() - began_s)))
 
     def _next(self) -> str | None:
         with self._changed:

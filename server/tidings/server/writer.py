@@ -97,10 +97,10 @@ class Writer:
     def _do_all(self, jobs: list[_Job]) -> None:
         """A job hardly ever raises: then all are done again, each so that it is undone alone."""
         try:
-            with self._database.part():
-                for job in jobs:
-                    job.result = job.run()
+            for job in jobs:
+                job.result = job.run()
         except Exception:  # noqa: BLE001 (raised again by the one whose it is)
+            self._database.begin_again()
             for job in jobs:
                 self._do(job)
 

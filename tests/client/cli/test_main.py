@@ -7,8 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,23 +15,16 @@ import pytest
 from tidings.client.cli import render
 from tidings.client.events import Event
 
+from tests.client.command import TIDINGS, WITHIN_S, tidings
 from tests.client.fake_feed import Running
 from tests.client.fake_log import event_id
-
-TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
-WITHIN_S = 20.0
-
-
-def _run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*TIDINGS, *arguments], input=stdin, capture_output=True, timeout=WITHIN_S, check=False
-    )
+from tests.oplog.wire import until
 
 
 @contextmanager
-def _started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def _started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [*TIDINGS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*TIDINGS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             yield process
@@ -40,16 +32,9 @@ def _started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def _lines(process: subprocess.Popen[bytes], count: int) -> list[str]:
+def _lines(process: subprocess.Popen[str], count: int) -> list[str]:
     assert process.stdout is not None
-    return [process.stdout.readline().decode() for _ in range(count)]
+    return [process.stdout.readline() for _ in range(count)]
 
 
 def _video(number: int) -> dict[str, object]:
@@ -59,11 +44,11 @@ def _video(number: int) -> dict[str, object]:
 @pytest.mark.parametrize("command", [[], ["post"], ["tail"], ["status"], ["completion"]])
 def test_help_has_examples_and_exit_codes(command: Sequence[str]) -> None:
     """Each command shows how it is used and what its exit codes mean."""
-    shown = _run(*command, "--help")
+    shown = tidings(*command, "--help")
 
     assert shown.returncode == 0
-    assert b"Examples:" in shown.stdout
-    assert b"Exit codes: 0 done, 1 failure, 2 wrong usage." in shown.stdout
+    assert "Examples:" in shown.stdout
+    assert "Exit codes: 0 done, 1 failure, 2 wrong usage." in shown.stdout
 
 
 def test_help_imports_no_transport() -> None:
@@ -73,9 +58,9 @@ def test_help_imports_no_transport() -> None:
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "print([m for m in ('httpx','websockets','rich','boto3','asyncio') if m in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert shown.stdout.decode().splitlines()[-1] == "[]"
+    assert shown.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--port", "1", "what"]])
@@ -85,11 +70,13 @@ def test_a_missing_extra(arguments: Sequence[str]) -> None:
         "import sys; from tidings.client.cli import main as cli\n"
         f"cli.PACKAGES['local'] = ('no_such_package',); cli.main(['local', *{arguments!r}])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
 
     assert found.returncode == 1
-    assert found.stdout == b""
-    assert found.stderr.decode() == (
+    assert found.stdout == ""
+    assert found.stderr == (
         "Error: `tidings local` needs no_such_package, not installed here;"
         " install the extra: pip install 'tidings[local]'\n"
     )
@@ -97,16 +84,16 @@ def test_a_missing_extra(arguments: Sequence[str]) -> None:
 
 def test_version() -> None:
     """`--version` names the installed version."""
-    assert re.fullmatch(rb"tidings \d+\.\d+\.\d+\n", _run("--version").stdout)
+    assert re.fullmatch(r"tidings \d+\.\d+\.\d+\n", tidings("--version").stdout)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     """Each shell gets a script that asks `tidings` back."""
-    shown = _run("completion", shell)
+    shown = tidings("completion", shell)
 
     assert shown.returncode == 0
-    assert b"_TIDINGS_COMPLETE" in shown.stdout
+    assert "_TIDINGS_COMPLETE" in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -130,22 +117,22 @@ def test_completion(shell: str) -> None:
 )
 def test_wrong_usage(arguments: Sequence[str]) -> None:
     """Exit code 2 and an explanation on stderr; nothing on stdout, no traceback."""
-    found = _run(*arguments)
+    found = tidings(*arguments)
 
     assert found.returncode == 2
-    assert found.stdout == b""
-    assert b"Error: " in found.stderr
-    assert b"Traceback" not in found.stderr
+    assert found.stdout == ""
+    assert "Error: " in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_post_one(server: Running) -> None:
     """The operation is appended as given; its id is printed."""
-    found = _run(
+    found = tidings(
         *("post", "--url", server.url, "insert", "video", "x32", "--parent", "a", "--parent", "b"),
         *("--timestamp", "2026-11-20T17:19:10Z", "--data", '{"size":3}'),
     )
 
-    assert found.stdout.decode() == f"insert video/x32  {event_id(1)}\n"
+    assert found.stdout == f"insert video/x32  {event_id(1)}\n"
     assert server.feed.pages == [
         [
             {
@@ -162,7 +149,7 @@ def test_post_one(server: Running) -> None:
 
 def test_post_prints_ids_as_json(server: Running) -> None:
     """`--json`: one object with the ids of what was appended."""
-    found = _run("post", "--url", server.url, "--feed", "f", "--json", "delete", "video", "x32")
+    found = tidings("post", "--url", server.url, "--feed", "f", "--json", "delete", "video", "x32")
 
     assert json.loads(found.stdout) == {"ids": [event_id(1)]}
     assert server.feed.requests[0]["path"] == "/feeds/f/ops"
@@ -170,10 +157,10 @@ def test_post_prints_ids_as_json(server: Running) -> None:
 
 def test_post_many_from_a_pipe(server: Running) -> None:
     """NDJSON from stdin, in its order, in batches of 500."""
-    stdin = b"\n".join(json.dumps(_video(number)).encode() for number in range(1201))
-    found = _run("post", "--url", server.url, "-", stdin=stdin)
+    lines = "\n".join(json.dumps(_video(number)) for number in range(1201))
+    found = tidings("post", "--url", server.url, "-", said=lines)
 
-    assert found.stdout == b"posted 1,201 operations\n"
+    assert found.stdout == "posted 1,201 operations\n"
     assert [len(page) for page in server.feed.pages] == [500, 500, 201]
     assert [op["id"] for page in server.feed.pages for op in page] == [
         f"x{number}" for number in range(1201)
@@ -184,29 +171,29 @@ def test_post_many_from_a_file(server: Running, tmp_path: Path) -> None:
     """`--file` with `--json` prints the ids of each batch."""
     file = tmp_path / "operations.ndjson"
     file.write_text("".join(json.dumps(_video(number)) + "\n" for number in range(3)))
-    found = _run("post", "--url", server.url, "--file", str(file), "--json")
+    found = tidings("post", "--url", server.url, "--file", str(file), "--json")
 
     assert json.loads(found.stdout) == {"ids": [event_id(1, slot) for slot in range(3)]}
 
 
 def test_a_refused_line_is_named_by_its_place_in_the_input(server: Running) -> None:
     """Blank lines and earlier batches count; what was posted before is told."""
-    good = json.dumps(_video(1)).encode()
-    stdin = b"\n".join([*[good] * 500, b"", good, b'{"event":"explode"}'])
-    found = _run("post", "--url", server.url, "-", stdin=stdin)
+    good = json.dumps(_video(1))
+    lines = "\n".join([*[good] * 500, "", good, '{"event":"explode"}'])
+    found = tidings("post", "--url", server.url, "-", said=lines)
 
     assert found.returncode == 1
-    assert b"line 503: event: must be one of" in found.stderr
-    assert b"(500 posted before it)" in found.stderr
+    assert "line 503: event: must be one of" in found.stderr
+    assert "(500 posted before it)" in found.stderr
 
 
 def test_post_waits_out_an_outage(server: Running) -> None:
     """Retries are told on stderr; the operation is appended once."""
     server.feed.faults.posts = ["503"]
-    found = _run("post", "--url", server.url, "insert", "video", "x1")
+    found = tidings("post", "--url", server.url, "insert", "video", "x1")
 
     assert found.returncode == 0
-    assert b"not now; trying again in" in found.stderr
+    assert "not now; trying again in" in found.stderr
     assert len(server.feed.pages) == 1
 
 
@@ -214,12 +201,12 @@ def test_post_waits_out_an_outage(server: Running) -> None:
 def test_tail_for_a_person(server: Running, transport: str) -> None:
     """One line per event; reset and live stand out; --count ends it."""
     server.append(_video(1))
-    found = _run(
+    found = tidings(
         *("tail", "--url", server.url, "--from", "0", "--count", "1", "--transport", transport)
     )
 
     assert found.returncode == 0
-    assert found.stdout.decode().splitlines() == [
+    assert found.stdout.splitlines() == [
         "** reset  1",
         "2026-11-20 17:19:10Z  insert  video/x1  [channel/7]  000000000000000001800000",
     ]
@@ -228,7 +215,7 @@ def test_tail_for_a_person(server: Running, transport: str) -> None:
 def test_tail_for_a_program(server: Running) -> None:
     """`--json`: one object a line with id, event and data."""
     server.append(_video(1))
-    found = _run("tail", "--url", server.url, "--from", event_id(0), "--count", "1", "--json")
+    found = tidings("tail", "--url", server.url, "--from", event_id(0), "--count", "1", "--json")
 
     assert json.loads(found.stdout) == {
         "id": event_id(1),
@@ -255,12 +242,12 @@ def test_ctrl_c_keeps_the_last_cursor(
         process.send_signal(kind)
         assert process.wait(WITHIN_S) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == ""
     assert state.read_text() == event_id(1, 1)
 
     server.append(_video(3))
-    again = _run(*arguments, "--count", "1")
-    assert "video/x3" in again.stdout.decode()
+    again = tidings(*arguments, "--count", "1")
+    assert "video/x3" in again.stdout
     assert state.read_text() == event_id(2)
 
 
@@ -273,7 +260,7 @@ def test_tail_comes_back_by_itself(server: Running) -> None:
         server.append(_video(2))
         assert json.loads(_lines(process, 1)[0])["id"] == event_id(2)
         assert process.stderr is not None
-        assert b"trying again in" in process.stderr.readline()
+        assert "trying again in" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(WITHIN_S) == 0
 
@@ -282,7 +269,7 @@ def test_ctrl_c_while_waiting_for_a_server(tmp_path: Path) -> None:
     """Nobody there: it says so and waits; Ctrl-C ends it with 0."""
     with _started("tail", "--url", "http://127.0.0.1:9") as process:
         assert process.stderr is not None
-        assert b"trying again in" in process.stderr.readline()
+        assert "trying again in" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(WITHIN_S) == 0
 
@@ -293,9 +280,9 @@ def test_an_idle_tail_keeps_its_moved_cursor(server: Running, tmp_path: Path) ->
     with _started(
         *("tail", "--url", server.url, "--types", "rare", "--state-file", str(state))
     ) as process:
-        _until(lambda: server.feed.messages)
+        until(lambda: server.feed.messages)
         server.append(_video(1))
-        _until(state.exists)
+        until(state.exists)
         process.send_signal(signal.SIGINT)
         assert process.wait(WITHIN_S) == 0
     assert state.read_text().strip() >= event_id(0)
@@ -312,24 +299,24 @@ def test_a_reader_that_goes_away(server: Running, tmp_path: Path) -> None:
         server.append(_video(101))
         assert process.wait(WITHIN_S) == 1
         assert process.stderr is not None
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == ""
 
 
 def test_a_refused_tail_fails(server: Running) -> None:
     """Exit code 1 and one sentence."""
-    found = _run("tail", "--url", server.url, "--feed", "nowhere")
+    found = tidings("tail", "--url", server.url, "--feed", "nowhere")
 
     assert found.returncode == 1
-    assert found.stderr == b"Error: refused (unknown_feed): no such feed here\n"
+    assert found.stderr == "Error: refused (unknown_feed): no such feed here\n"
 
 
 def test_a_file_that_holds_no_cursor(server: Running, tmp_path: Path) -> None:
     """Exit code 1; the file is left alone."""
     (tmp_path / "seen").write_text("dear diary")
-    found = _run("tail", "--url", server.url, "--state-file", str(tmp_path / "seen"))
+    found = tidings("tail", "--url", server.url, "--state-file", str(tmp_path / "seen"))
 
     assert found.returncode == 1
-    assert b"does not hold a cursor" in found.stderr
+    assert "does not hold a cursor" in found.stderr
     assert (tmp_path / "seen").read_text() == "dear diary"
 
 
@@ -342,3 +329,11 @@ def test_hostile_text_cannot_command_the_terminal() -> None:
     assert "\\x1b]0;owned\\x07/b\\nc\\u202e\\x9b\\ud800" in text
     assert text.isprintable()
     assert render.machine(Event("1", "insert", data)).isascii()
+
+
+def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name or an error of somebody else's is shown whole, and ends no command."""
+    render.show(render.table(("worker", "error"), [{"worker": "[red]a", "error": "[/b] c"}]))
+
+    printed = capsys.readouterr().out
+    assert "[red]a" in printed and "[/b] c" in printed

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from tests.client.command import tidings
 from tests.contract.answering import Answer, Answering, answering
 
 REPORT: dict[str, Any] = {
@@ -27,11 +26,6 @@ REPORT: dict[str, Any] = {
 }
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidings.client.cli.main", "status", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 @contextmanager
 def saying(code: int, **fields: Any) -> Iterator[Answering]:
     with answering(Answer(code, {**REPORT, **fields})) as server:
@@ -41,7 +35,7 @@ def saying(code: int, **fields: Any) -> Iterator[Answering]:
 def test_a_feed_that_is_ok() -> None:
     """Its fields and its followers, numbers readable; exit code 0."""
     with saying(200) as server:
-        shown = run("--url", server.url)
+        shown = tidings("status", "--url", server.url)
 
     assert shown.returncode == 0
     lines = shown.stdout.splitlines()
@@ -55,7 +49,7 @@ def test_a_feed_that_is_ok() -> None:
 def test_a_feed_that_is_not(code: int, said: str) -> None:
     """It is shown all the same; exit code 1."""
     with saying(code, status=said, clients=None) as server:
-        shown = run("--url", server.url)
+        shown = tidings("status", "--url", server.url)
 
     assert shown.returncode == 1
     assert said in shown.stdout and "unknown" in shown.stdout
@@ -64,7 +58,7 @@ def test_a_feed_that_is_not(code: int, said: str) -> None:
 def test_json_is_the_report_itself() -> None:
     """One line, for a program."""
     with saying(200) as server:
-        shown = run("--url", server.url, "--feed", "b", "--json")
+        shown = tidings("status", "--url", server.url, "--feed", "b", "--json")
 
     assert json.loads(shown.stdout) == REPORT
     assert shown.stdout.count("\n") == 1
@@ -73,7 +67,7 @@ def test_json_is_the_report_itself() -> None:
 
 def test_nobody_there() -> None:
     """One sentence on stderr; exit code 1."""
-    shown = run("--url", "http://127.0.0.1:1")
+    shown = tidings("status", "--url", "http://127.0.0.1:1")
 
     assert (shown.returncode, shown.stdout) == (1, "")
     assert shown.stderr.startswith("Error: http://127.0.0.1:1/status does not answer")
@@ -84,7 +78,7 @@ def test_a_refusal_is_told() -> None:
     """As the server put it."""
     error = {"error": {"code": "unknown_feed", "message": "feed: no such feed here"}}
     with answering(Answer(404, error)) as server:
-        shown = run("--url", server.url, "--feed", "nope")
+        shown = tidings("status", "--url", server.url, "--feed", "nope")
 
     assert shown.returncode == 1
     assert "unknown_feed" in shown.stderr
@@ -93,7 +87,7 @@ def test_a_refusal_is_told() -> None:
 def test_what_a_server_says_cannot_command_the_terminal() -> None:
     """Control characters and markup are shown, not obeyed."""
     with saying(200, feed="\x1b[2J", note="[bold]x[/bold]") as server:
-        shown = run("--url", server.url)
+        shown = tidings("status", "--url", server.url)
 
     assert "\x1b[2J" not in shown.stdout
     assert "[bold]x[/bold]" in shown.stdout
@@ -101,4 +95,4 @@ def test_what_a_server_says_cannot_command_the_terminal() -> None:
 
 def test_wrong_usage() -> None:
     """Exit code 2."""
-    assert run("--url", "ftp://x").returncode == 2
+    assert tidings("status", "--url", "ftp://x").returncode == 2

@@ -7,17 +7,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.client import AccessDenied, Consumer, Delivery, Lost, Refused, WrongState, WrongUrl
+from tidings.client import AccessDenied, Consumer, Delivery, Refused, WrongState, WrongUrl
 from tidings.client.consume.follow import Transport
 
 from tests.client.fake_feed import Running
 from tests.client.fake_log import event_id
+from tests.oplog.wire import until
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -27,13 +27,6 @@ QUIET_S = 0.3  # what has not come by then is not on its way: loopback takes a m
 
 def _video(number: int, event: str = "insert") -> dict[str, object]:
     return {"event": event, "type": "video", "id": f"x{number}", "parents": []}
-
-
-def _until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _taken(consumer: Consumer, count: int) -> list[Delivery]:
@@ -125,12 +118,12 @@ def test_a_reset_is_waited_for(server: Running, transport: Transport) -> None:
     server.append(_video(1))
     with Consumer(server.url, transport=transport, cursor="0") as consumer:
         following = Following(consumer)
-        _until(lambda: following.found)
+        until(lambda: following.found)
         time.sleep(QUIET_S)
         assert [delivery.name for delivery in following.found] == ["reset"]
 
         following.found[0].ack()
-        _until(lambda: len(following.found) == 3)
+        until(lambda: len(following.found) == 3)
 
 
 def test_a_reset_alone_is_no_progress(server: Running, tmp_path: Path) -> None:
@@ -150,7 +143,7 @@ def test_reading_stops_while_too_much_is_in_flight(server: Running, transport: T
     server.append(*[_video(number) for number in range(20)])
     with Consumer(server.url, transport=transport, cursor=event_id(0), in_flight_max=5) as consumer:
         following = Following(consumer)
-        _until(lambda: len(following.found) == 5)
+        until(lambda: len(following.found) == 5)
         time.sleep(QUIET_S)
         assert len(following.found) == 5
 
@@ -189,7 +182,7 @@ def test_the_cursor_is_saved_while_nothing_comes(
     ) as consumer:
         (delivery,) = _taken(consumer, 1)
         delivery.ack()
-        _until(lambda: state.exists() and state.read_text() == event_id(1))
+        until(lambda: state.exists() and state.read_text() == event_id(1))
 
 
 def test_from_now_the_place_is_kept(server: Running, tmp_path: Path) -> None:
@@ -198,7 +191,7 @@ def test_from_now_the_place_is_kept(server: Running, tmp_path: Path) -> None:
     server.append(_video(1))
     with Consumer(server.url, state_file=state) as consumer:
         Following(consumer)
-        _until(lambda: consumer.cursor != "now")
+        until(lambda: consumer.cursor != "now")
     server.append(_video(2))
     with Consumer(server.url, state_file=state) as consumer:
         assert _taken(consumer, 1)[0].id == event_id(2)
@@ -210,7 +203,7 @@ def test_closing_ends_whoever_waits(server: Running, transport: Transport) -> No
     server.append(_video(1))
     consumer = Consumer(server.url, transport=transport, cursor=event_id(0))
     followings = [Following(consumer) for _ in range(3)]
-    _until(lambda: any(following.found for following in followings))
+    until(lambda: any(following.found for following in followings))
     started_s = time.monotonic()
     consumer.close()
     for following in followings:
@@ -335,11 +328,3 @@ def test_imported_when_used() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert shown.stdout.splitlines() == ["[]", "[]", "['asyncio']", "False"]
-
-
-def test_lost_is_an_error_of_the_client() -> None:
-    """One base class catches them all."""
-    from tidings.client import ClientError
-
-    assert issubclass(Lost, ClientError)
-    assert issubclass(AccessDenied, Refused)

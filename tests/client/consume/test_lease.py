@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from tidings.client.consume.lease import Overtaken, Session
 from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.events import Event
 
+from tests.contract.answering import Answer, Answering, answering
+
 PLACE, ROW = "6562c4f80000000007000003", "000000000000000007800005"
 OLDEST, TRIMMED = "0" * 18 + "7fffff", "000000000000000007800040"  # of a log from page 1, from 8
-ANSWERS: list[tuple[int, dict[str, Any]]] = []
-
-
-class _Feed(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        status, body = ANSWERS.pop(0)
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing is printed."""
 
 
 @pytest.fixture
-def api() -> Iterator[NamedConsumers]:
-    ANSWERS.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Feed) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with NamedConsumers(f"http://127.0.0.1:{server.server_port}") as found:
-            yield found
-        server.shutdown()
+def feed() -> Iterator[Answering]:
+    with answering() as server:
+        yield server
+
+
+@pytest.fixture
+def api(feed: Answering) -> Iterator[NamedConsumers]:
+    with NamedConsumers(feed.url) as named:
+        yield named
 
 
 def leased(api: NamedConsumers, cursor: str, *, copying: bool = False) -> Session:
@@ -54,9 +41,9 @@ def leased(api: NamedConsumers, cursor: str, *, copying: bool = False) -> Sessio
     return Session(api, "index", answer, lambda call: call())
 
 
-def refusal(code: str, status: int) -> tuple[int, dict[str, Any]]:
+def refusal(code: str, status: int) -> Answer:
     error = {"code": code, "message": "no", "field": "", "value": None, "rule": "no"}
-    return status, {"error": error}
+    return Answer(status, {"error": error})
 
 
 def event(id: str, name: str = "insert") -> Event:
@@ -80,13 +67,17 @@ def test_T12_a_copy_is_not_taken_for_the_log(api: NamedConsumers) -> None:
             assert session.expects(event("1", "reset"))
 
 
-def test_a_lost_answer_about_a_parked_message_ends_nothing(api: NamedConsumers) -> None:
+def test_a_lost_answer_about_a_parked_message_ends_nothing(
+    feed: Answering, api: NamedConsumers
+) -> None:
     """Said twice, the second is refused, because the first one counted; others are told."""
+    feed.script = [
+        Answer(200, {"retries": [], "paused": False}),
+        refusal("unknown_parked", 404),
+        refusal("fence_lost", 409),
+    ]
     with leased(api, PLACE) as session:
-        ANSWERS.append((200, {"retries": [], "paused": False}))
         assert session.acknowledge_again(PLACE)
-        ANSWERS.append(refusal("unknown_parked", 404))
         assert not session.acknowledge_again(PLACE)
-        ANSWERS.append(refusal("fence_lost", 409))
         with pytest.raises(Overtaken):
             session.acknowledge_again(PLACE)

@@ -153,21 +153,22 @@ def test_T19_T21_whenever_it_ends_nothing_is_missing(sizes: list[int], data: st.
 
     _check(store, pages)
     spans = store.list(FEED, 0, 1000)
-    left = [each for each in joined(_decoded(store)) if each.number <= _reached(spans, page)]
+    reached = max((each.last for each in below(closed(spans), page)), default=0)
+    left = [each for each in joined(_decoded(store)) if each.number <= reached]
     assert {each[:2] for each in _entries(left)} == wanted(left)
     assert not any(name == "put" for name in again)
 
 
 def _filled(sizes: list[int], data: st.DataObject) -> list[list[Page]]:
-    found, number = [], 1
+    parts, number = [], 1
     for size in sizes:
-        bodies = [data.draw(BODIES) for _ in range(size)]
-        lines = [
-            [line(id, event="delete" if gone else "update") for id, gone in body] for body in bodies
-        ]
-        found.append([kept(number + at, *each) for at, each in enumerate(lines)])
+        parts.append([_page(number + at, data.draw(BODIES)) for at in range(size)])
         number += size
-    return found
+    return parts
+
+
+def _page(number: int, body: list[tuple[str, bool]]) -> Page:
+    return kept(number, *(line(id, "delete" if gone else "update") for id, gone in body))
 
 
 def _compacted(store: MemoryArchive, page: int, data: st.DataObject) -> Iterator[str]:
@@ -192,18 +193,13 @@ def _weighed(span: Span, pages: list[Page], left: set[tuple[int, int]]) -> Weigh
 
 
 def _check(store: MemoryArchive, pages: list[Page]) -> None:
-    found = joined(_decoded(store))
-    assert [each.number for each in found] == [each.number for each in pages]
-    assert _fold(found) == _fold(pages)
-    for each in found:
+    left = joined(_decoded(store))
+    assert [each.number for each in left] == [each.number for each in pages]
+    assert _fold(left) == _fold(pages)
+    for each in left:
         holder = store.list(FEED, each.number - 1, 1)
         assert holder[0].holds(each.number)
-    assert set(_entries(found)) <= set(_entries(pages))
-
-
-def _reached(spans: object, page: int) -> int:
-    assert isinstance(spans, list)
-    return max((each.last for each in below(closed(spans), page)), default=0)
+    assert set(_entries(left)) <= set(_entries(pages))
 
 
 def _decoded(store: MemoryArchive) -> list[list[Page]]:

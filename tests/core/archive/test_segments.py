@@ -43,9 +43,9 @@ def test_packed_pages_and_fillers_are_kept_as_what_they_say() -> None:
 
     _, body = segments.encode(log)
 
-    found = segments.decode(body)
-    assert [each.lines for each in found] == [lines, []]
-    assert list(found[0].entries())[49] == (49, lines[49])
+    pages = segments.decode(body)
+    assert [each.lines for each in pages] == [lines, []]
+    assert list(pages[0].entries())[49] == (49, lines[49])
 
 
 def test_parts_are_found_by_their_last_page() -> None:
@@ -76,11 +76,11 @@ def test_what_was_selected_is_not_compacted() -> None:
     """A page that was copied in part tells all that the feed ever had of it."""
     selected = Page(7, "b", "", NOW, slots=(1,))
 
-    found = segments.decode(segments.encode([selected])[1])
+    pages = segments.decode(segments.encode([selected])[1])
 
-    assert found == [selected] and not found[0].compacted
-    assert segments.compacted(found, {(7, 1)}) == found
-    assert segments.compacted(found, set()) == [Page(7, "", "", NOW, slots=(), compacted=True)]
+    assert pages == [selected] and not pages[0].compacted
+    assert segments.compacted(pages, {(7, 1)}) == pages
+    assert segments.compacted(pages, set()) == [Page(7, "", "", NOW, slots=(), compacted=True)]
 
 
 BROKEN = {

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 from tidings.core import limits
-from tidings.core.archive.segments import Span, decode
+from tidings.core.archive.segments import decode
+from tidings.core.archive.writer import Archiver
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease
 from tidings.core.model.pages import Page, Pages
 
 from tests.core.following import trimmed
-from tests.core.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op, unavailable
 
 
 def spans(scene: Scene) -> list[tuple[int, int]]:
@@ -22,10 +23,8 @@ def spans(scene: Scene) -> list[tuple[int, int]]:
 
 def kept(scene: Scene) -> list[Page]:
     """What all parts hold."""
-    found = []
-    for span in scene.archive.list(FEED, 0, 1000):
-        found += decode(scene.archive.get(FEED, span) or b"")
-    return found
+    parts = [scene.archive.get(FEED, span) or b"" for span in scene.archive.list(FEED, 0, 1000)]
+    return [page for part in parts for page in decode(part)]
 
 
 def checkpoint(scene: Scene) -> int:
@@ -60,25 +59,20 @@ def test_many_reads_make_one_part(scene: Scene, monkeypatch: pytest.MonkeyPatch)
     assert spans(scene) == [(1, 9)]
 
 
-def test_a_part_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader holds a whole part in its memory; the rest goes into the next one."""
+@pytest.mark.parametrize(
+    ("most", "parts"), [(3, [(1, 3), (4, 6), (7, 7)]), (0.5, [(n, n) for n in range(1, 8)])]
+)
+def test_a_part_is_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, most: float, parts: list[tuple[int, int]]
+) -> None:
+    """A reader holds a whole part in its memory; one page is a part, however large it is."""
     for number in range(1000, 1007):
         scene.post(op(str(number)))
     size = len(scene.log.read(FEED, 0, 1)[0].text)
-    monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 3 * size)
+    monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", most * size)
 
     assert scene.archived() == 7
-    assert spans(scene) == [(1, 3), (4, 6), (7, 7)]
-
-
-def test_one_page_is_a_part_however_large(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing stops for a page above the bound."""
-    monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 1)
-    scene.post(op())
-    scene.post(op())
-
-    scene.archived()
-    assert spans(scene) == [(1, 1), (2, 2)]
+    assert spans(scene) == parts
 
 
 def test_it_stops_before_a_hole_and_does_not_wait(scene: Scene) -> None:
@@ -96,20 +90,18 @@ def test_it_stops_before_a_hole_and_does_not_wait(scene: Scene) -> None:
     assert [len(each.lines) for each in kept(scene)] == [1, 0, 1]
 
 
-def test_the_checkpoint_stays_where_a_part_is_not_kept(scene: Scene) -> None:
+def test_the_checkpoint_stays_where_a_part_is_not_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next run writes the pages that this one could not."""
     scene.post(op())
 
-    class Away:
-        def put(self, feed: str, span: Span, body: bytes) -> None:
-            raise Unavailable("S3")
-
-    put, scene.archive.put = scene.archive.put, Away().put  # type: ignore[method-assign]
-    with pytest.raises(Unavailable):
-        scene.archived()
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.archive, "put", unavailable)
+        with pytest.raises(Unavailable):
+            scene.archived()
     assert checkpoint(scene) == 0 and spans(scene) == []
 
-    scene.archive.put = put  # type: ignore[method-assign]
     scene.now_ms += limits.LEASE_MS
     assert scene.archived() == 1
     assert spans(scene) == [(1, 1)]
@@ -119,40 +111,18 @@ def test_who_lost_the_lease_does_no_harm(scene: Scene) -> None:
     """Its part says the same of each page, and the checkpoint is the other's."""
     scene.post(op("a"))
     scene.post(op("b"))
-    archiver = scene.archiver
 
-    class Slow:
-        name = "archive"
-
-        def prepare(self, feed: str, checkpoint: int) -> bool:
-            return False
-
+    class Slow(Archiver):
         def handle(self, feed: str, pages: Sequence[Page]) -> int:
             scene.now_ms += limits.LEASE_MS
             scene.post(op("c"))
             scene.archived()
-            return archiver.handle(feed, pages)
+            return scene.archiver.handle(feed, pages)
 
-        def moved(self, feed: str) -> None: ...
-
-        def lost(self, feed: str) -> bool:
-            return True
-
-    scene.gathering.run(FEED, Slow())
+    scene.gathering.run(FEED, Slow(scene.archive, scene.count))
 
     assert spans(scene) == [(1, 2), (1, 3)] and checkpoint(scene) == 3
     assert kept(scene)[:2] == kept(scene)[2:4]
-
-
-def test_what_was_gone_before_it_began_is_left_out(scene: Scene) -> None:
-    """An archive that is turned on late begins with the floor, and nothing has fallen off."""
-    for _ in range(5):
-        scene.post(op())
-    trimmed(scene, 4)
-
-    scene.archived()
-    assert spans(scene) == [(4, 5)] and checkpoint(scene) == 5
-    assert scene.counted["FollowerFellOff"] == 0
 
 
 def test_a_hole_in_the_archive_is_told(scene: Scene) -> None:

@@ -7,33 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.core import limits
-from tidings.core.auth.guard import Allowed, Credential, Role
+from tidings.core.auth.guard import Allowed, Role
 from tidings.core.auth.keys import Given
-from tidings.core.changeagent import list as listing
-from tidings.core.changeagent.list import Lister
+from tidings.core.catchup.sse import Chunk
+from tidings.core.changeagent.list import Query
 from tidings.core.errors import OutsideKey, UnknownChange
 from tidings.core.ingest.ingest import Request
 from tidings.core.model.cursors import START
+from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING, Filter, parse, within
+from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.http import ChangeFeeds
 
 from tests.core.following import caught_up, names
-from tests.core.scene import FEED, FEEDS, Scene, line, op
-from tests.fakes import MemoryTags
+from tests.core.scene import FEED, FEEDS, Scene, op, shown
 
 ANN, BOB = "user/ann", "user/bob"
 ANNS = Filter(parents=frozenset({ANN}))
-
-
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
-
-
-def shown(given: Given) -> Credential:
-    return Credential(given.spelled())
 
 
 def two(scene: Scene) -> None:
@@ -42,10 +33,17 @@ def two(scene: Scene) -> None:
 
 
 def subscribed(scene: Scene, given: Given, name: str = "c", **message: Any) -> str:
-    scene.connect(name)
-    scene.say(name, action="subscribe", password=given.spelled(), **message)
+    scene.subscribe(name, password=given.spelled(), **message)
     scene.push()
     return name
+
+
+def streamed(scene: Scene, given: Given, cursor: str, **query: str | None) -> list[Event]:
+    """The events of a stream up to its end, whether it copies the state or reads the log."""
+    stream, chunks = scene.streamer.open(FEED, cursor, query, shown(given)), list[Chunk]()
+    while not chunks or not chunks[-1].at_frontier:
+        chunks.append(stream.next())
+    return [event for chunk in chunks for part in chunk.parts for event in part.events()]
 
 
 class TestNarrowing:
@@ -62,8 +60,8 @@ class TestNarrowing:
         self, wanted: Filter, types: set[str] | None, parents: set[str] | None
     ) -> None:
         """Nothing, where they have nothing in common."""
-        found = Allowed(ANNS).narrowed(wanted)
-        assert (found.types, found.parents) == (types, parents)
+        narrowed = Allowed(ANNS).narrowed(wanted)
+        assert (narrowed.types, narrowed.parents) == (types, parents)
 
     def test_a_password_narrows_nothing(self) -> None:
         """Not even what leaves are."""
@@ -83,28 +81,18 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         scene.project()
-        for cursor in (START.encode(), "0"):
-            for parents in (None, f"{ANN},{BOB}"):
-                stream = scene.streamer.open(FEED, cursor, {"parents": parents}, shown(given))
-                found = [event for part in self._told(stream) for event in part.events()]
-                assert [each for each in names(found) if each[-2:] != "et"][:1] == ["insert a"]
-                assert "insert b" not in names(found)
-
-    @staticmethod
-    def _told(stream: Any) -> list[Any]:
-        parts: list[Any] = []
-        for _ in range(4):
-            parts += stream.next().parts
-        return parts
+        for parents in (None, f"{ANN},{BOB}"):
+            log = streamed(scene, given, START.encode(), parents=parents)
+            assert names(log) == ["insert a"]
+            copy = streamed(scene, given, "0", parents=parents)
+            assert names(copy) == ["reset", "insert a", "live"]
 
     def test_a_socket_tells_what_is_within(self, scene: Scene) -> None:
         """Pushed, and replayed."""
         given = scene.key(bound=ANNS)
         two(scene)
         live = subscribed(scene, given)
-        scene.connect("r")
-        scene.say("r", action="resume", cursor=START.encode(), password=given.spelled())
-        scene.replayer.run("r")
+        scene.resume(START.encode(), "r", password=given.spelled())
         two(scene)
         scene.push()
         assert scene.events(live) == ["a"] and scene.events("r") == ["a", "a"]
@@ -112,11 +100,11 @@ class TestReading:
     def test_changes_are_listed_within(self, scene: Scene) -> None:
         """What is outside looks as if it were not there; `next` lies behind it all the same."""
         two(scene)
-        lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
-        found = lister.list(FEED, listing.Query(bound=ANNS))
-        entries = [json.loads(each) for each in found.entries]
+        lister = scene.lister()
+        listing = lister.list(FEED, Query(bound=ANNS))
+        entries = [json.loads(each) for each in listing.entries]
         assert [each["data"]["id"] for each in entries] == ["a"]
-        assert found.next > entries[0]["_id"]
+        assert listing.next > entries[0]["_id"]
         outside = entries[0]["_id"] + 1
         assert json.loads(lister.one(FEED, outside))["data"]["id"] == "b"
         with pytest.raises(UnknownChange):
@@ -127,7 +115,7 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         scene.project()
-        feeds = ChangeFeeds(scene.profiles, scene.registry, scene.state, scene.guard, FEEDS)
+        feeds = ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
         page = feeds.objects(FEED, "", "", shown(given))
         assert [json.loads(each)["id"] for each in page.objects] == ["a"]
         for name, count in (("a", 1), ("b", 0)):
@@ -155,15 +143,12 @@ class TestPosting:
         """Or nothing of it is written, and the first one outside is named."""
         given = scene.key(Role.INGEST, bound=ANNS)
         body = [op("a", parents=[ANN, BOB]), op("b", parents=[BOB]), op("c")]
+        request = Request(FEED, json.dumps(body).encode(), JSON_TYPE, credential=shown(given))
         with pytest.raises(OutsideKey, match=r"operations\[1\]"):
-            scene.ingester.accept(self._request(given, body))
+            scene.ingester.accept(request)
         assert scene.log.head(FEED) == 0
-        assert len(scene.ingester.accept(self._request(given, body[:1]))) == 1
-
-    @staticmethod
-    def _request(given: Given, operations: list[dict[str, Any]]) -> Request:
-        body = json.dumps(operations).encode()
-        return Request(FEED, body, "application/json", credential=shown(given))
+        within_bound = replace(request, body=json.dumps(body[:1]).encode())
+        assert len(scene.ingester.accept(within_bound)) == 1
 
 
 class TestLeaving:
@@ -186,12 +171,9 @@ class TestLeaving:
         name = subscribed(kept, given, leave=True)
         self._goes(kept)
         kept.push()
-        told = [event for each in kept.heard(name) for event in each.get("events", ())]
-        assert [(each["event"], each["data"]) for each in told] == [
-            ("leave", {"type": "video", "id": "x"})
-        ]
-        stream = kept.streamer.open(FEED, START.encode(), {"leave": "true"}, shown(given))
-        events = [event for part in stream.next().parts for event in part.events()]
+        (leave,) = [event for each in kept.heard(name) for event in each.get("events", ())]
+        assert (leave["event"], leave["data"]) == ("leave", {"type": "video", "id": "x"})
+        events = streamed(kept, given, START.encode(), leave="true")
         assert names(events) == ["insert x", "leave x"]
         assert "bob" not in events[-1].data
 
@@ -210,9 +192,7 @@ class TestLeaving:
         given = kept.key(bound=ANNS)
         self._goes(kept)
         kept.departures.__init__()  # type: ignore[misc]
-        stream = kept.streamer.open(FEED, START.encode(), {"leave": "true"}, shown(given))
-        events = [event for part in stream.next().parts for event in part.events()]
-        assert names(events) == ["insert x"]
+        assert names(streamed(kept, given, START.encode(), leave="true")) == ["insert x"]
 
     def test_who_was_away_for_too_long_gets_everything_anew(self, kept: Scene) -> None:
         """The state does not know what left; so what is not in the copy is gone."""
@@ -271,8 +251,9 @@ class TestEnding:
         """It asks before each."""
         two(scene)
         given = scene.key()
-        scene.connect("r")
-        scene.say("r", action="resume", cursor=START.encode(), password=given.spelled())
+        scene.say(
+            scene.connect("r"), action="resume", cursor=START.encode(), password=given.spelled()
+        )
         scene.issuer.revoke(FEED, given.id)
         scene.replayer.run("r")
         assert scene.heard("r")[-1]["error"]["code"] == "key_ended" and scene.events("r") == []
@@ -280,8 +261,7 @@ class TestEnding:
     def test_who_is_on_its_way_to_push_is_met_there(self, scene: Scene) -> None:
         """The replay may have handed it over before the key ended."""
         given = scene.key()
-        scene.connect("c")
-        scene.say("c", action="subscribe", password=given.spelled())
+        scene.subscribe(password=given.spelled())
         scene.issuer.revoke(FEED, given.id)
         scene.push()
         assert scene.heard("c")[-1]["error"]["code"] == "key_ended"
@@ -301,10 +281,8 @@ class TestEnding:
         """By its key or its time; who came by a password stays."""
         bad = scene.key()
         old = scene.key(expires_ms=scene.now_ms + 1000)
-        streams = [
-            scene.streamer.open(FEED, "", given=shown(given) if given else None)
-            for given in (bad, old, None)
-        ]
+        credentials = [shown(bad), shown(old), None]
+        streams = [scene.streamer.open(FEED, "", given=each) for each in credentials]
         assert [each.has_ended() for each in streams] == [False, False, False]
         scene.issuer.revoke(FEED, bad.id)
         scene.now_ms += 1000
@@ -322,9 +300,7 @@ class TestEnding:
 def test_a_rate_says_when_to_come_back(scene: Scene) -> None:
     """To who subscribes too, in an error that leaves the connection open."""
     given = scene.key(rate=1)
-    scene.connect("c")
-    for _ in range(2):
-        scene.say("c", action="subscribe", password=given.spelled())
+    scene.subscribe(password=given.spelled())
+    scene.say("c", action="subscribe", password=given.spelled())
     assert scene.heard("c")[-1]["error"]["code"] == "too_many_requests"
     assert scene.connections.get("c") is not None
-    assert limits.KEY_RATE_MAX > 1 and line()

@@ -7,7 +7,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import Credential, Guard, Role
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.key_auth import KeyRing
-from tidings.core.auth.keys import Given, Key
+from tidings.core.auth.keys import Given
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.auth.permissions import READS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
@@ -15,7 +15,9 @@ from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
 from tidings.core.settings.feed import Profile
 
-from tests.core.scene import FEED, Scene
+from tests.core.auth.test_key_auth import Counting
+from tests.core.changeagent.gates import gate
+from tests.core.scene import FEED, Scene, shown
 from tests.fakes import MemoryKeys, MemoryOperatorDocuments
 
 RIGHT = "the right one"
@@ -33,30 +35,17 @@ class Hashing(Verifier):
         return super().matches(password, stored)  # type: ignore[arg-type]
 
 
-class Reading(MemoryKeys):
-    """How often a key was read."""
-
-    reads = 0
-
-    def key(self, feed: str, name: str) -> Key | None:
-        self.reads += 1
-        return super().key(feed, name)
-
-
-def closed(scene: Scene, most: int = 3) -> tuple[Guard, Hashing, Reading]:
-    """A guard of a feed with a password, a key ring beside it."""
+def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
+    """A guard of a feed with a password, a key ring beside it; three misses are allowed."""
     assert scene.profiles.save(FEED, PROFILE)
-    verifier, stored = Hashing(b"key"), Reading()
-    ring = KeyRing(stored, scene.clock, Misses(scene.clock, most))
-    return Guard(scene.profiles, verifier, False, Misses(scene.clock, most), (ring,)), *(
-        verifier,
-        stored,
-    )
+    ring = KeyRing(stored, scene.clock, Misses(scene.clock, 3))
+    return Guard(scene.profiles, verifier, False, Misses(scene.clock, 3), (ring,))
 
 
 def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
     """Until the time in which misses are counted is over; the refusal says when that is."""
-    guard, verifier, _ = closed(scene)
+    verifier = Hashing(b"key")
+    guard = closed(scene, verifier, MemoryKeys())
     for _ in range(3):
         with pytest.raises(WrongPassword):
             guard.check(FEED, Role.READ, Credential("a guess"))
@@ -72,8 +61,8 @@ def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
 
 def test_a_guessed_key_is_refused_before_anything_is_read(scene: Scene) -> None:
     """Also one with the id of a key that there is: ids are no secret."""
-    guard, _, stored = closed(scene)
-    guess = Credential(Given("0" * 12, "x" * 32).spelled())
+    stored = Counting()
+    guard, guess = closed(scene, Verifier(b"key"), stored), shown(Given("0" * 12, "x" * 32))
     for _ in range(3):
         with pytest.raises(WrongKey):
             guard.check(FEED, Role.READ, guess)
@@ -86,7 +75,7 @@ def test_a_guessed_key_is_refused_before_anything_is_read(scene: Scene) -> None:
 def test_who_is_known_is_let_in_while_others_guess(scene: Scene) -> None:
     """With the password, and with a key, also once it has to be read again."""
     scene.profiles.save(FEED, PROFILE)
-    given = Credential(scene.key(Role.READ).spelled())
+    given = shown(scene.key(Role.READ))
     for known in (Credential(RIGHT), given):
         scene.guard.check(FEED, Role.READ, known)
     for _ in range(limits.MISSES_MAX):
@@ -105,45 +94,42 @@ def test_another_feed_is_not_kept_out() -> None:
         misses.check(FEED)
 
 
-def gate(scene: Scene, tried: list[bytes], most: int) -> Gate:
-    """Of a feed with a user, whose password is never right."""
+def gate_of_a_user(scene: Scene, tried: list[bytes], misses: int) -> Gate:
+    """The password of the only user is never right."""
 
-    def checked(password: bytes, stored: bytes) -> bool:
+    def bcrypt(password: bytes, stored: bytes) -> bool:
         tried.append(stored)
         return False
 
-    operator_documents = MemoryOperatorDocuments()
-    assert operator_documents.write(FEED, USERS, OperatorDocument(f"ann:{COSTLY}\n"))
-    return Gate(
-        operator_documents, scene.guard, UserVerifier(checked, b"key"), Misses(scene.clock, most)
-    )
+    documents = MemoryOperatorDocuments()
+    assert documents.write(FEED, USERS, OperatorDocument(f"ann:{COSTLY}\n"))
+    return gate(scene, documents, bcrypt, misses)
 
 
 def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:
     """The same work is done, so time tells no names."""
     tried: list[bytes] = []
-    asked = gate(scene, tried, most=9)
+    users = gate_of_a_user(scene, tried, 9)
     for user in ("ann", "nobody"):
         with pytest.raises(WrongUser):
-            asked.check(FEED, READS, Credential("a guess", user))
+            users.check(FEED, READS, Credential("a guess", user))
     assert tried == [COSTLY.encode()] * 2
 
 
 def test_where_hashes_differ_in_cost_a_name_has_always_the_same(scene: Scene) -> None:
     """Or it would be told by taking now long and now short."""
     verifier = UserVerifier(lambda *_: False, b"key")
-    found = {name: {verifier.some(name, [COSTLY, CHEAP]) for _ in range(9)} for name in "abcdefgh"}
-    assert all(len(each) == 1 for each in found.values())
-    assert set.union(*found.values()) == {COSTLY, CHEAP}
+    hashes = [{verifier.some(name, [COSTLY, CHEAP]) for _ in range(9)} for name in "abcdefgh"]
+    assert all(len(each) == 1 for each in hashes)
+    assert set.union(*hashes) == {COSTLY, CHEAP}
 
 
 def test_bcrypt_is_bounded(scene: Scene) -> None:
     """Whoever they are said to be; what is refused costs no hash."""
     tried: list[bytes] = []
-    asked = gate(scene, tried, most=3)
-    found = []
+    users, statuses = gate_of_a_user(scene, tried, 3), []
     for number in range(9):
         with pytest.raises(Rejected) as refused:
-            asked.check(FEED, READS, Credential("a guess", f"user {number}"))
-        found.append(refused.value.status)
-    assert (found, len(tried)) == ([401] * 3 + [429] * 6, 3)
+            users.check(FEED, READS, Credential("a guess", f"user {number}"))
+        statuses.append(refused.value.status)
+    assert (statuses, len(tried)) == ([401] * 3 + [429] * 6, 3)

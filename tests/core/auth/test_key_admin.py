@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tidings.core import limits
@@ -22,40 +21,33 @@ NEW = Given("abcabcabcabc", "t" * 32)
 HOUR_MS = 3600 * 1000
 
 
-def test_a_key_is_stored_without_its_secret() -> None:
+def test_a_key_is_stored_without_its_secret(scene: Scene) -> None:
     """With who made it, and when."""
-    scene = Scene()
     given = scene.key(Role.INGEST, rate=3, made_by="ann")
-    found = scene.issuer.find(FEED, given.id)
-    assert (found.made_ms, found.made_by, found.rate, found.version) == (NOW, "ann", 3, 1)
-    assert found.matches(given.secret) and given.secret not in str(vars_of(found))
+    key = scene.issuer.find(FEED, given.id)
+    assert (key.made_ms, key.made_by, key.rate, key.version) == (NOW, "ann", 3, 1)
+    assert key.matches(given.secret)
+    assert given.secret not in str([getattr(key, name) for name in key.__slots__])
 
 
-def vars_of(key: Key) -> list[object]:
-    return [getattr(key, name) for name in key.__slots__]
-
-
-def test_what_breaks_a_rule_is_not_stored() -> None:
+def test_what_breaks_a_rule_is_not_stored(scene: Scene) -> None:
     """Nor one that has run out before it is made."""
-    scene = Scene()
-    wrongs: list[dict[str, Any]] = [{"rate": -1}, {"expires_ms": NOW}]
-    for wrong in wrongs:
-        with pytest.raises(InvalidSetting):
-            scene.key(**wrong)
+    with pytest.raises(InvalidSetting):
+        scene.key(rate=-1)
+    with pytest.raises(InvalidSetting):
+        scene.key(expires_ms=NOW)
     assert list(scene.keys.keys(FEED)) == []
 
 
-def test_an_id_is_given_once() -> None:
+def test_an_id_is_given_once(scene: Scene) -> None:
     """Who draws it again is told."""
-    scene = Scene()
     scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
     with pytest.raises(InvalidSetting, match="is taken"):
         scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
 
 
-def test_a_revocation_is_written_down_twice() -> None:
+def test_a_revocation_is_written_down_twice(scene: Scene) -> None:
     """In the key, and for who is connected with it; a second one changes nothing in the key."""
-    scene = Scene()
     given = scene.key()
     scene.now_ms += 5
     assert scene.issuer.revoke(FEED, given.id).revoked_ms == NOW + 5
@@ -64,52 +56,39 @@ def test_a_revocation_is_written_down_twice() -> None:
     assert scene.issuer.revoke(FEED, given.id).revoked_ms == NOW + 5
 
 
-def test_nobody_can_end_what_is_not_there() -> None:
+def test_nobody_can_end_what_is_not_there(scene: Scene) -> None:
     """The feed's other keys and its profile stay as they are."""
-    scene = Scene()
     for act in (scene.issuer.find, scene.issuer.revoke):
         with pytest.raises(InvalidSetting, match="is the id of no key"):
             act(FEED, NEW.id)
     assert scene.profiles.profile(FEED) == Profile()
 
 
-def test_rotating_lets_the_old_one_run_out() -> None:
-    """Long after everybody who is connected now; the new one has its rights."""
-    scene = Scene()
+@pytest.mark.parametrize(
+    ("overlap_ms", "expires_ms", "revoked_ms", "ended"),
+    [
+        (24 * HOUR_MS, NOW + 24 * HOUR_MS, 0, None),
+        (HOUR_MS, NOW + HOUR_MS, 0, (NOW, NOW + HOUR_MS)),
+        (0, 0, NOW, (NOW,)),
+    ],
+    ids=["when nobody is connected any more", "earlier: they are told", "at once: it is revoked"],
+)
+def test_rotating_ends_the_old_one(
+    scene: Scene, overlap_ms: int, expires_ms: int, revoked_ms: int, ended: tuple[int, ...] | None
+) -> None:
+    """It names its successor, which has its rights."""
     given = scene.key(bound=Filter(frozenset({"video"})), label="shop")
-    made = scene.issuer.rotate(FEED, given.id, NEW, 24 * HOUR_MS, "bob")
+    made = scene.issuer.rotate(FEED, given.id, NEW, overlap_ms, "bob")
     old = scene.issuer.find(FEED, given.id)
-    assert (old.expires_ms, old.successor, old.revoked_ms) == (NOW + 24 * HOUR_MS, NEW.id, 0)
-    assert (made.bound, made.label, made.made_by, made.expires_ms) == (
-        old.bound,
-        "shop",
-        "bob",
-        0,
-    )
-    assert scene.profiles.profile(FEED).ended == ()
+    assert (old.expires_ms, old.successor, old.revoked_ms) == (expires_ms, NEW.id, revoked_ms)
+    assert (made.bound, made.label) == (old.bound, "shop")
+    assert (made.made_by, made.expires_ms) == ("bob", 0)
+    expected = () if ended is None else (Ended(given.id, *ended),)
+    assert scene.profiles.profile(FEED).ended == expected
 
 
-def test_a_short_overlap_is_told_to_who_is_connected() -> None:
-    """They would stay for two hours else."""
-    scene = Scene()
-    given = scene.key()
-    scene.issuer.rotate(FEED, given.id, NEW, HOUR_MS, "bob")
-    assert scene.profiles.profile(FEED).ended == (Ended(given.id, NOW, NOW + HOUR_MS),)
-
-
-def test_without_an_overlap_the_old_one_is_revoked() -> None:
-    """And names its successor all the same."""
-    scene = Scene()
-    given = scene.key()
-    scene.issuer.rotate(FEED, given.id, NEW, 0, "bob")
-    old = scene.issuer.find(FEED, given.id)
-    assert (old.revoked_ms, old.successor) == (NOW, NEW.id)
-    assert scene.profiles.profile(FEED).ended == (Ended(given.id, NOW),)
-
-
-def test_an_overlap_makes_no_key_live_longer() -> None:
+def test_an_overlap_makes_no_key_live_longer(scene: Scene) -> None:
     """One that runs out earlier does so; one that has ended has no successor."""
-    scene = Scene()
     given = scene.key(expires_ms=NOW + HOUR_MS)
     made = scene.issuer.rotate(FEED, given.id, NEW, 24 * HOUR_MS, "bob")
     assert scene.issuer.find(FEED, given.id).expires_ms == made.expires_ms == NOW + HOUR_MS

@@ -13,7 +13,7 @@ from tidings.core.errors import NoPasswordSet, OutsideKey, Rejected, TooManyRequ
 from tidings.core.model.filters import Filter
 from tidings.core.settings.revocations import Admission
 
-from tests.core.scene import FEED, Scene
+from tests.core.scene import FEED, Scene, shown
 from tests.fakes import MemoryKeys
 
 BOUND = Filter(parents=frozenset({"user/42"}))
@@ -29,13 +29,8 @@ class Counting(MemoryKeys):
         return super().key(feed, name)
 
 
-def shown(given: Given) -> Credential:
-    return Credential(given.spelled(), "anybody")
-
-
-def test_a_key_allows_its_roles_within_its_bound() -> None:
+def test_a_key_allows_its_roles_within_its_bound(scene: Scene) -> None:
     """Told with its id and its end, for who stays."""
-    scene = Scene()
     given = scene.key(Role.READ, Role.INGEST, bound=BOUND, expires_ms=scene.now_ms + 1)
     for role in (Role.READ, Role.INGEST):
         allowed = scene.guard.check(FEED, role, shown(given))
@@ -46,9 +41,8 @@ def test_a_key_allows_its_roles_within_its_bound() -> None:
     assert (refused.value.status, refused.value.code) == (403, "outside_key")
 
 
-def test_it_opens_where_there_is_no_password() -> None:
+def test_it_opens_where_there_is_no_password(scene: Scene) -> None:
     """Also as a bearer; nobody else is let in."""
-    scene = Scene()
     given = scene.key()
     closed = replace(scene.guard, open=False)
     for credential in (shown(given), Credential(given.spelled(), bearer=True)):
@@ -57,9 +51,8 @@ def test_it_opens_where_there_is_no_password() -> None:
         closed.check(FEED, Role.READ, Credential("anything"))
 
 
-def test_an_open_feed_holds_who_shows_a_key_to_it() -> None:
+def test_an_open_feed_holds_who_shows_a_key_to_it(scene: Scene) -> None:
     """Or a bound would mean nothing on the twin, and a revoked key would go on."""
-    scene = Scene()
     given = scene.key(bound=BOUND)
     assert scene.guard.check(FEED, Role.READ, shown(given)).bound == BOUND
     scene.issuer.revoke(FEED, given.id)
@@ -70,9 +63,8 @@ def test_an_open_feed_holds_who_shows_a_key_to_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["id", "secret", "feed"])
-def test_what_is_no_key_of_the_feed(wrong: str) -> None:
+def test_what_is_no_key_of_the_feed(scene: Scene, wrong: str) -> None:
     """All of them look alike; the error repeats nothing of it."""
-    scene = Scene()
     given = scene.key()
     name = "z" * 12 if wrong == "id" else given.id
     other = Given(name, "x" * 32 if wrong == "secret" else given.secret)
@@ -82,9 +74,8 @@ def test_what_is_no_key_of_the_feed(wrong: str) -> None:
     assert other.secret not in str(refused.value.body())
 
 
-def test_a_key_runs_out() -> None:
+def test_a_key_runs_out(scene: Scene) -> None:
     """At its time, whether it is remembered or not."""
-    scene = Scene()
     given = scene.key(expires_ms=scene.now_ms + 10)
     scene.guard.check(FEED, Role.READ, shown(given))
     scene.now_ms += 10
@@ -94,9 +85,8 @@ def test_a_key_runs_out() -> None:
 
 def test_a_key_is_read_once_in_four_seconds() -> None:
     """However often it is shown; a revocation counts with the next read."""
-    stored, scene = Counting(), Scene()
-    scene.keys = stored
-    scene.__post_init__()
+    stored = Counting()
+    scene = Scene(keys=stored)
     given = scene.key()
     stored.reads = 0
     for _ in range(100):
@@ -110,9 +100,8 @@ def test_a_key_is_read_once_in_four_seconds() -> None:
         scene.guard.check(FEED, Role.READ, shown(given))
 
 
-def test_a_key_that_was_not_there_may_be_there_the_next_moment() -> None:
+def test_a_key_that_was_not_there_may_be_there_the_next_moment(scene: Scene) -> None:
     """Only what is there is remembered."""
-    scene = Scene()
     given = Given("0" * 12, "s" * 32)
     with pytest.raises(WrongKey):
         scene.guard.check(FEED, Role.READ, shown(given))
@@ -123,21 +112,20 @@ def test_a_key_that_was_not_there_may_be_there_the_next_moment() -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key that was shown least recently is read again."""
     monkeypatch.setattr(limits, "KEYS_KNOWN_MAX", 2)
-    stored, scene = Counting(), Scene()
+    stored = Counting()
+    scene = Scene(keys=stored)
     given = [Given(f"{n:012}", "s" * 32) for n in range(3)]
     for each in given:
         scene.issuer.create(FEED, each, Key("", "", frozenset({Role.READ})))
-        found = scene.keys.key(FEED, each.id)
-        assert found and stored.save(FEED, replace(found, version=0))
     ring = KeyRing(stored, scene.clock, scene.misses)
+    stored.reads = 0
     for each in (given[0], given[1], given[0], given[2], given[0], given[1]):
         ring.allowed(FEED, Role.READ, shown(each))
     assert stored.reads == 4
 
 
-def test_a_rate_is_asked_last() -> None:
+def test_a_rate_is_asked_last(scene: Scene) -> None:
     """Who may not ask at all uses nothing of it."""
-    scene = Scene()
     given = scene.key(rate=1)
     for _ in range(3):
         with pytest.raises(OutsideKey):
@@ -148,9 +136,8 @@ def test_a_rate_is_asked_last() -> None:
     assert refused.value.status == 429 and isinstance(refused.value, Rejected)
 
 
-def test_a_reader_moves_no_consumer() -> None:
+def test_a_reader_moves_no_consumer(scene: Scene) -> None:
     """Working for one is a role of its own, which who may steer has too."""
-    scene = Scene()
     reader, worker = scene.key(Role.READ), scene.key(Role.READ, Role.CONSUME)
     operator = scene.key(Role.ADMIN)
     for given in (worker, operator):

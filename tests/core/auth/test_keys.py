@@ -88,6 +88,8 @@ def test_a_bound_is_a_filter() -> None:
         ({"roles": frozenset({Role.ADMIN}), "bound": Filter(frozenset({"video"}))}, "no bound"),
         ({"rate": -1}, "requests a second"),
         ({"rate": limits.KEY_RATE_MAX + 1}, "requests a second"),
+        ({"streams": -1}, "streams: "),
+        ({"streams": limits.KEY_STREAMS_MAX + 1}, "streams: "),
         ({"label": "x" * (limits.KEY_LABEL_CHARS_MAX + 1)}, "printable"),
         ({"made_by": "a\nb"}, "printable"),
     ],

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 from tidings.core import limits
-from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Given
 from tidings.core.auth.rate_limit import Meter
 from tidings.core.catchup.sse import Stream
-from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.errors import TooManyRequests
 from tidings.core.model.filters import Filter
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.session import State
 
-from tests.core.scene import FEED, FEEDS, Scene, op
-from tests.fakes import MemoryTags
+from tests.core.auth.test_stream_limit import opened
+from tests.core.scene import FEED, FEEDS, Scene, op, shown
 
 RATE = 1
 WINDOW = RATE * limits.KEY_WINDOW_MS // 1000  # requests
@@ -41,31 +41,22 @@ def key(scene: Scene, rate: int = RATE) -> Given:
     return scene.key(Role.READ, bound=NARROW, rate=rate)
 
 
-def opened(scene: Scene, given: Given, cursor: str = "0") -> Stream:
-    return scene.streamer.open(FEED, cursor, given=Credential(given.spelled()))
-
-
 def to_the_end(scene: Scene, *streams: Stream) -> list[str]:
     """Read all of them in turn, each waiting as it is told; the names of the last one's events."""
     names: list[str] = []
     left = list(streams)
     while left:
-        waits = []
-        for stream in tuple(left):
-            chunk = stream.next()
-            waits.append(chunk.wait_ms)
+        chunks = [(stream, stream.next()) for stream in left]
+        for stream, chunk in chunks:
             if stream is streams[-1]:
                 names += [event.name for part in chunk.parts for event in part.events()]
-            if chunk.at_frontier:
-                left.remove(stream)
-        scene.now_ms += min(waits)
+        left = [stream for stream, chunk in chunks if not chunk.at_frontier]
+        scene.now_ms += min(chunk.wait_ms for _, chunk in chunks)
     return names
 
 
-def subscribe(scene: Scene, given: Given) -> str:
-    name = scene.connect()
-    more = {"from": "0"}
-    scene.say(name, action="subscribe", feed=FEED, password=given.spelled(), **more)
+def subscribe(scene: Scene, given: Given, name: str = "c") -> str:
+    scene.subscribe(name, password=given.spelled(), **{"from": "0"})
     scene.waker.replays.clear()
     return name
 
@@ -73,17 +64,17 @@ def subscribe(scene: Scene, given: Given) -> str:
 def test_a_copy_by_a_narrow_key_takes_its_time(large: Scene) -> None:
     """It reads what the rate allows, and gets to its end; nothing of it is told."""
     begun = large.now_ms
-    assert to_the_end(large, opened(large, key(large))) == ["reset", "live"]
+    assert to_the_end(large, opened(large, key(large), "0")) == ["reset", "live"]
     assert 2 * limits.KEY_WINDOW_MS <= large.now_ms - begun <= 3 * limits.KEY_WINDOW_MS
 
 
 @pytest.mark.parametrize("processes", [1, 5])
 def test_many_streams_read_no_more_than_one(large: Scene, processes: int) -> None:
     """What they read at once, above the rate, counts in the windows behind."""
-    given, streams = key(large), []
+    given, streams = key(large), list[Stream]()
     meters = [Meter(large.key_counts, large.clock) for _ in range(processes)]
     for n in range(5):
-        streams.append(opened(large, given))
+        streams.append(opened(large, given, "0"))
         streams[-1].charge.meter = meters[n % processes]
         large.now_ms += 1000
     begun = large.now_ms
@@ -94,7 +85,7 @@ def test_many_streams_read_no_more_than_one(large: Scene, processes: int) -> Non
 def test_what_a_copy_took_is_not_left_for_requests(large: Scene) -> None:
     """Neither on this way nor on another."""
     given = key(large)
-    stream = opened(large, given)
+    stream = opened(large, given, "0")
     while not stream.next().wait_ms:
         pass
     with pytest.raises(TooManyRequests) as refused:
@@ -106,8 +97,8 @@ def test_what_a_copy_took_is_not_left_for_requests(large: Scene) -> None:
 def test_who_has_room_waits_for_nothing(large: Scene, rate: int) -> None:
     """A key without a rate is charged nothing, nor is a password."""
     begun = large.now_ms
-    to_the_end(large, opened(large, key(large, rate)))
-    to_the_end(large, large.streamer.open(FEED, "0"))
+    to_the_end(large, opened(large, key(large, rate), "0"))
+    to_the_end(large, opened(large, None, "0"))
     assert large.now_ms == begun
 
 
@@ -116,7 +107,7 @@ def test_a_small_copy_is_its_request(large: Scene, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(limits, "KEY_READ_SIZE", 1024 * 1024)
     begun, given = large.now_ms, key(large)
     for _ in range(WINDOW - 1):
-        to_the_end(large, opened(large, given))
+        to_the_end(large, opened(large, given, "0"))
         large.now_ms += 1000
     assert large.now_ms - begun == (WINDOW - 1) * 1000
 
@@ -155,7 +146,7 @@ def test_a_replay_reads_nothing_while_the_rate_is_exceeded(large: Scene) -> None
     given = key(large)
     first = subscribe(large, given)
     large.now_ms += 1000
-    second = subscribe(large, given)
+    second = subscribe(large, given, "d")
     large.replayer.run(first)
     stopped = large.connection(first).progress, large.connection(second).progress
     for name in (first, second, first):
@@ -174,8 +165,8 @@ def test_who_leaves_is_let_go_whatever_the_rate(large: Scene) -> None:
 
 def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
     """Who asked for it gets it; requests behind it are refused until there is room."""
-    stores = large.profiles, large.registry, large.state, large.guard, FEEDS
-    feeds, given = ChangeFeeds(*stores, large.meter.charge_for), Credential(key(large).spelled())
+    stores = large.registry, large.state, large.guard, FEEDS
+    feeds, given = ChangeFeeds(*stores, large.meter.charge_for), shown(key(large))
     assert feeds.objects(FEED, "", "", given).objects == []
     for _ in range(STATE // WINDOW):
         with pytest.raises(TooManyRequests):
@@ -186,7 +177,6 @@ def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
 
 def test_a_list_says_what_was_read_for_it(large: Scene) -> None:
     """Also of what was skipped, which is what costs in search of little."""
-    lister = Lister(large.reader, MemoryTags(), large.followers, large.clock)
-    found = lister.list(FEED, Query(bound=NARROW))
-    assert found.entries == [] and found.at_end
-    assert found.read == sum(page.size for page in large.log.read(FEED, 0))
+    listing = large.lister().list(FEED, Query(bound=NARROW))
+    assert listing.entries == [] and listing.at_end
+    assert listing.read == sum(page.size for page in large.log.read(FEED, 0))

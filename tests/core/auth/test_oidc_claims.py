@@ -26,23 +26,23 @@ def grant(*roles: str, feed: str = "main", **bound: object) -> dict[str, Any]:
 
 def test_a_grant_allows_its_roles_on_its_feed_until_the_token_expires() -> None:
     """The minute that clocks may differ by counts for who is connected, too."""
-    found = allowed(claims(grant("read", "ingest")), "feeds", "main", Role.INGEST)
+    granted = allowed(claims(grant("read", "ingest")), "feeds", "main", Role.INGEST)
 
-    assert found.bound == EVERYTHING
-    assert found.admission.until_ms == (EXP + limits.TOKEN_LEEWAY_S) * 1000
-    assert found.admission.has_ended({}, found.admission.until_ms)
+    assert granted.bound == EVERYTHING
+    assert granted.admission.until_ms == (EXP + limits.TOKEN_LEEWAY_S) * 1000
+    assert granted.admission.has_ended({}, granted.admission.until_ms)
 
 
 def test_a_grant_may_be_bounded() -> None:
     """As a key; the first one that has the role counts."""
     bounded = grant("read", types=["video"], parents=["user/42"])
-    found = allowed(claims(grant("ingest"), bounded, grant("read")), "feeds", "main", Role.READ)
+    granted = allowed(claims(grant("ingest"), bounded, grant("read")), "feeds", "main", Role.READ)
 
-    assert found.bound == Filter(frozenset({"video"}), frozenset({"user/42"}))
+    assert granted.bound == Filter(frozenset({"video"}), frozenset({"user/42"}))
 
 
 @pytest.mark.parametrize(
-    "told",
+    "token",
     [
         {"exp": EXP},
         {"exp": EXP, "feeds": "main"},
@@ -61,10 +61,10 @@ def test_a_grant_may_be_bounded() -> None:
         claims(grant("read", types=None)),
     ],
 )
-def test_what_is_not_granted_or_cannot_be_read_is_refused(told: dict[str, Any]) -> None:
+def test_what_is_not_granted_or_cannot_be_read_is_refused(token: dict[str, Any]) -> None:
     """A bound that is spelled wrong never opens more."""
     with pytest.raises(OutsideKey):
-        allowed(told, "feeds", "main", Role.READ)
+        allowed(token, "feeds", "main", Role.READ)
 
 
 def test_who_steers_is_not_bounded() -> None:

@@ -81,11 +81,11 @@ PAGES: dict[str, tuple[Mapping[str, str], bool, bool]] = {
 def test_who_may_have_a_browser_ask(who: str) -> None:
     """Our own pages and those that are named; `*` lets every page read, and none change."""
     headers, reads, changes = PAGES[who]
-    asked = {"host": "feed.lan:8042", "content-type": "application/json", **headers}
-    assert passes(check_page, asked, LISTED[:1]) is reads
-    assert passes(check_page, asked, LISTED)
+    request = {"host": "feed.lan:8042", "content-type": "application/json", **headers}
+    assert passes(check_page, request, LISTED[:1]) is reads
+    assert passes(check_page, request, LISTED)
     for origins in (LISTED[:1], LISTED):
-        assert passes(check_change, asked, origins, has_body=True) is changes
+        assert passes(check_change, request, origins, has_body=True) is changes
 
 
 def passes(check: object, *arguments: object, **more: object) -> bool:
@@ -111,14 +111,14 @@ def passes(check: object, *arguments: object, **more: object) -> bool:
 )
 def test_a_browser_sends_nothing_that_a_form_could(kind: str, *, may: bool) -> None:
     """Not even our own page; a machine sends what it likes, and a request without a body too."""
-    asked = {"host": "feed.lan", "origin": "http://feed.lan", "content-type": kind}
-    check_change({**asked, "origin": "http://feed.lan:80"}, (), has_body=False)
+    headers = {"host": "feed.lan", "origin": "http://feed.lan", "content-type": kind}
+    check_change({**headers, "origin": "http://feed.lan:80"}, (), has_body=False)
     check_change({"host": "feed.lan", "content-type": kind}, (), has_body=True)
     if may:
-        check_change(asked, (), has_body=True)
+        check_change(headers, (), has_body=True)
         return
     with pytest.raises(WrongContentType):
-        check_change(asked, (), has_body=True)
+        check_change(headers, (), has_body=True)
 
 
 def test_answers_name_the_page_that_may_read_them() -> None:

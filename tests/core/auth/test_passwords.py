@@ -7,8 +7,6 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.auth import passwords
 from tidings.core.auth.passwords import Verifier, check_password, from_line, hashed, set_at_ms
@@ -39,10 +37,10 @@ def hashings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def test_the_right_password_matches_and_no_other() -> None:
-    """Every character counts."""
+    """Every character counts; lone surrogates, too, are just not the password."""
     verifier = Verifier(b"key")
     assert verifier.matches(PASSWORD, [STORED])
-    for wrong in ("", PASSWORD[:-1], PASSWORD + " ", PASSWORD.upper(), STORED):
+    for wrong in ("", PASSWORD[:-1], PASSWORD + " ", PASSWORD.upper(), STORED, "\ud800"):
         assert not verifier.matches(wrong, [STORED])
 
 
@@ -148,13 +146,6 @@ def test_the_end_of_a_line_does_not_count() -> None:
         assert from_line(f" a password {end}") == " a password "
     with pytest.raises(InvalidSetting, match="control characters"):
         from_line("one password\nanother one\n")
-
-
-@given(st.text(max_size=20))
-def test_any_text_is_an_answer(password: str) -> None:
-    """Lone surrogates, too, are just not the password."""
-    verifier = Verifier(b"key")
-    assert verifier.matches(password + "\ud800", [STORED]) is False
 
 
 @pytest.mark.parametrize("more", ["\0", "\0" * 8, "\0x"])

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 from tidings.core import limits
-from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.keys import Given, Key, checked_key
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import Given
 from tidings.core.catchup.sse import Stream
-from tidings.core.errors import InvalidSetting, TooManyRequests
+from tidings.core.errors import TooManyRequests
 from tidings.core.settings.feed import Profile
 
-from tests.core.scene import FEED, Scene
+from tests.core.scene import FEED, Scene, shown
 
 
-def opened(scene: Scene, given: Given | None) -> Stream:
-    shown = Credential(given.spelled()) if given else None
-    return scene.streamer.open(FEED, "now", given=shown)
+def opened(scene: Scene, given: Given | None, cursor: str = "now") -> Stream:
+    return scene.streamer.open(FEED, cursor, given=shown(given) if given else None)
 
 
 def test_a_key_holds_so_many_streams(scene: Scene) -> None:
@@ -58,16 +57,8 @@ def test_who_is_refused_holds_nothing(scene: Scene) -> None:
     given = scene.key(Role.READ, streams=1)
     for _ in range(3):
         with pytest.raises(Exception, match="cursor"):
-            scene.streamer.open(FEED, "no cursor", given=Credential(given.spelled()))
+            opened(scene, given, "no cursor")
     opened(scene, given)
-
-
-def test_streams_have_a_bound_that_can_be_kept() -> None:
-    """More than there are functions is a slip."""
-    for streams in (-1, limits.KEY_STREAMS_MAX + 1):
-        with pytest.raises(InvalidSetting) as refused:
-            checked_key(Key("", "", frozenset({Role.READ}), streams=streams))
-        assert refused.value.field == "streams"
 
 
 def test_passwords_hold_without_a_bound(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Sinc
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page
 
-from tests.core.following import SECOND, caught_up, filled, follow, names, trimmed
+from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 
 
@@ -26,16 +26,22 @@ from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
         st.integers(0, 0xFFFFFFFF),
         st.integers(0, limits.BUCKETS),
         st.none() | st.text(),
-        st.booleans(),
-        st.booleans(),
-        st.booleans(),
+        *[st.booleans()] * 4,
+        st.integers(0, 2 * cursors.PARTS_MAX * limits.COPY_PART_ROWS),
+        st.integers(0, 0xFFFFFFFF),
     )
 )
 def test_progress_reads_back(progress: Progress) -> None:
-    """It is kept in the connection between two steps; its cursor is always one."""
+    """
+    It is kept in the connection between two steps; its cursor is always one.
+
+    Beyond the last part of a very large bucket all the rest has one cursor.
+    """
     assert Progress.decode(progress.encode()) == progress
+    part = min(progress.passed // limits.COPY_PART_ROWS, cursors.PARTS_MAX)
+    copy = progress.since_ms // 1000, progress.page, progress.bucket, progress.tombstones, part
     assert cursors.parse(progress.cursor) == (
-        Replication(progress.since_ms // 1000, progress.page, progress.bucket, progress.tombstones)
+        Replication(*copy)
         if progress.copying
         else Place(progress.page, progress.slot, progress.seconds)
     )
@@ -51,18 +57,42 @@ def test_O29_now_is_the_frontier(scene: Scene) -> None:
     assert names(follow(scene, started)[0]) == ["update d"]
 
 
-def test_O38_from_an_event_id(scene: Scene) -> None:
-    """Every later operation in log order, without that one, without reset and live."""
-    first, second, _ = filled(scene)
+CHANGED = ["delete b", "insert a", "insert c", "live"]
+ANEW = ["reset", "insert a", "insert c", "live"]
+LATER = ["insert c", "update a", "delete b"]
+# What a consumer with this cursor is sent of the three pages of `filled`.
+CURSORS = [
+    ("O38-an event", "{first}000000", ["insert b", *LATER]),
+    ("O38-the last event of a page", "{second}000001", ["delete b"]),
+    ("O38-a page", "{second}7fffff", ["delete b"]),
+    ("behind the last slot of a page", "{first}001000", LATER),
+    ("O40-an id of somebody else", f"{SECOND:08x}95528dd0f3863c00", CHANGED),
+    ("a page behind the head", f"{SECOND:08x}{2**40 - 1:010x}000000", CHANGED),
+    ("a time to come", "f" * 16 + "0" * 8, ["live"]),
+    ("no time", "0" * 24, ANEW),
+    ("a time before everything", f"{30:08x}{7:010x}000000", ANEW),
+]
 
-    assert names(caught_up(scene, first.id_prefix + "000000")) == [
-        "insert b",
-        "insert c",
-        "update a",
-        "delete b",
-    ]
-    assert names(caught_up(scene, second.id_prefix + "000001")) == ["delete b"]
-    assert names(caught_up(scene, second.end.encode())) == ["delete b"]
+
+@pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])
+def test_where_a_cursor_leads(scene: Scene, name: str, cursor: str, events: list[str]) -> None:
+    """Behind its place in the log, or to what changed since its time, or to everything anew."""
+    first, second, _ = filled(scene)
+    cursor = cursor.format(first=first.id_prefix, second=second.id_prefix)
+
+    assert in_order(names(caught_up(scene, cursor))) == events
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "events"), [(0, CHANGED), (TOMBSTONE_MS, ANEW)], ids=["O40", "anew"]
+)
+def test_a_page_given_up_is_a_time(scene: Scene, later_ms: int, events: list[str]) -> None:
+    """Until a delete may have been forgotten: then reset and everything."""
+    first, _, _ = filled(scene)
+    trimmed(scene, 3)
+    scene.now_ms += later_ms
+
+    assert in_order(names(caught_up(scene, first.end.encode()))) == events
 
 
 def test_O39_what_was_numbered_earlier_and_stored_later_is_not_skipped(scene: Scene) -> None:
@@ -90,17 +120,6 @@ def test_a_resume_from_any_event_continues_exactly_there(handled: int) -> None:
     assert caught_up(scene, cursor) == expected
 
 
-def test_O40_an_id_of_somebody_else_is_a_time(scene: Scene) -> None:
-    """The latest of each object changed since, deletes too; then live; never a reset."""
-    filled(scene)
-    object_id = f"{SECOND:08x}95528dd0f3863c00"
-
-    events = caught_up(scene, object_id)
-
-    assert sorted(names(events)) == ["delete b", "insert a", "insert c", "live"]
-    assert names(events)[-1] == "live"
-
-
 def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
     """By what two writers' clocks may differ, and by how long one may stay behind its number."""
     scene.post(op("long ago"))
@@ -109,51 +128,8 @@ def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
     scene.now_ms += limits.STAMP_DISORDER_MS
     scene.project()
 
-    found = names(caught_up(scene, f"{scene.now_ms // 1000:08x}95528dd0f3863c00"))
-    assert found == ["insert just before", "live"]
-
-
-def test_O40_a_page_given_up_is_a_time_too(scene: Scene) -> None:
-    """The cursor was ours, but the log does not reach back that far."""
-    first, _, _ = filled(scene)
-    trimmed(scene, 3)
-
-    found = names(caught_up(scene, first.end.encode()))
-    assert sorted(found) == ["delete b", "insert a", "insert c", "live"]
-
-
-def test_older_than_the_tombstones_means_start_over(scene: Scene) -> None:
-    """A delete may have been forgotten: reset and everything."""
-    first, _, _ = filled(scene)
-    trimmed(scene, 3)
-    scene.now_ms += TOMBSTONE_MS
-
-    found = names(caught_up(scene, first.end.encode()))
-    assert found[0] == "reset" and found[-1] == "live"
-    assert sorted(found[1:-1]) == ["insert a", "insert c"]
-
-
-@pytest.mark.parametrize("cursor", ["0" * 24, f"{30:08x}{7:010x}000000"])
-def test_an_id_without_a_time_means_start_over(scene: Scene, cursor: str) -> None:
-    """Second 0, or one so early that nothing is before it."""
-    filled(scene)
-
-    assert names(caught_up(scene, cursor))[0] == "reset"
-
-
-@pytest.mark.parametrize("cursor", ["f" * 16 + "0" * 8, f"{SECOND:08x}{2**40 - 1:010x}000000"])
-def test_forged_places_behind_the_head(scene: Scene, cursor: str) -> None:
-    """They are times like any unknown id; nothing fails and `live` is reached."""
-    filled(scene)
-
-    assert names(caught_up(scene, cursor))[-1] == "live"
-
-
-def test_a_place_behind_the_last_slot_of_its_page(scene: Scene) -> None:
-    """Goes on with the next page."""
-    first, _, _ = filled(scene)
-
-    assert names(caught_up(scene, first.id_prefix + "001000"))[0] == "insert c"
+    events = caught_up(scene, f"{scene.now_ms // 1000:08x}95528dd0f3863c00")
+    assert names(events) == ["insert just before", "live"]
 
 
 def test_no_cursor_of_a_copy_comes_before_its_reset(scene: Scene) -> None:
@@ -174,12 +150,7 @@ def test_trimmed_in_the_middle_of_the_log(scene: Scene) -> None:
     progress = scene.catch_up.start(FEED, Place(1, 0, SECOND))
     trimmed(scene, 3)
 
-    assert sorted(names(follow(scene, progress)[0])) == [
-        "delete b",
-        "insert a",
-        "insert c",
-        "live",
-    ]
+    assert in_order(names(follow(scene, progress)[0])) == CHANGED
 
 
 def test_a_frontier_step_of_nothing_is_quiet(scene: Scene) -> None:

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tidings.core.archive import segments
 from tidings.core.catchup.catchup import Progress
-from tidings.core.catchup.tail_cache import Tail
 from tidings.core.changeagent.changes import number_of
-from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import InvalidConsumer, UnknownChange
 from tidings.core.model import cursors
@@ -25,6 +23,8 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.sync.conflicts import Conflicts
 
+from tests.core.catchup.test_sse import text
+from tests.core.changeagent.test_list import ids
 from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.scene import FEED, PAGE_MS, Scene, op
 from tests.fakes import MemoryTags
@@ -43,20 +43,13 @@ def copied(scene: Scene, kept: Sequence[int] = KEPT, **fields: Any) -> Page:
     return page
 
 
-def stream(scene: Scene, cursor: str, **wanted: str) -> list[str]:
+def stream(scene: Scene, cursor: str, **wanted: str | None) -> list[str]:
     """`slot object` of the events of an SSE stream from *cursor* to the end of the log."""
-    opened = scene.streamer.open(
-        FEED, cursor, {"types": wanted.get("types"), "parents": wanted.get("parents")}
-    )
-    text, done = "", False
-    while not done:
-        chunk = opened.next()
-        text, done = text + chunk.text, chunk.at_frontier
-    return told(text)
+    return slots(text(scene.streamer.open(FEED, cursor, wanted)))
 
 
-def told(text: str) -> list[str]:
-    blocks = [block.split("\n") for block in text.split("\n\n") if block]
+def slots(sse: str) -> list[str]:
+    blocks = [block.split("\n") for block in sse.split("\n\n") if block]
     return [f"{int(b[0][-6:], 16)} {json.loads(b[2][6:])['id']}" for b in blocks]
 
 
@@ -72,46 +65,29 @@ def test_event_streams(scene: Scene) -> None:
         assert stream(scene, cursor) == stream(scene, cursor, parents=ANN) == rest
 
 
-def test_streams_that_wait(scene: Scene) -> None:
-    """What the lookout holds for all of them."""
-    opened = scene.streamer.open(FEED, "now")
-    tail = Tail()
-    tail.start(0)
-    copied(scene)
-    assert tail.extend(scene.reader.read(FEED, 0))
-
-    chunk = opened.take(tail)
-
-    assert chunk is not None and told(chunk.text) == ["1 1", "3 3", "4 4"]
-
-
 def test_web_sockets(scene: Scene) -> None:
     """Pushed as it comes, and replayed from a hole."""
-    scene.say(scene.connect("live"), action="subscribe")
+    scene.subscribe("live")
     scene.push()
     page = copied(scene)
     scene.push()
     ids = [event["id"] for message in scene.heard("live") for event in message.get("events", ())]
     assert ids == [f"{page.id_prefix}{slot:06x}" for slot in KEPT]
 
-    hole = Place(page.number, 2, page.seconds).encode()
-    scene.say(scene.connect("late"), action="resume", cursor=hole)
-    scene.replayer.run("late")
+    scene.resume(Place(page.number, 2, page.seconds).encode(), "late")
     assert scene.events("late") == ["3", "4"]
 
 
 def test_lists_of_changes(scene: Scene) -> None:
     """Under the numbers that the entries have; a hole is no change."""
     page = copied(scene)
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
-    ids = [number_of(page.number, slot) for slot in KEPT]
+    lister = scene.lister()
+    numbers = [number_of(page.number, slot) for slot in KEPT]
 
-    found = lister.list(FEED, Query())
-    assert [json.loads(each)["_id"] for each in found.entries] == ids
-    assert found.head == ids[-1]
-    from_hole = lister.list(FEED, Query(since=number_of(page.number, 2)))
-    assert [json.loads(each)["_id"] for each in from_hole.entries] == ids[1:]
-    assert json.loads(lister.one(FEED, ids[1]))["data"]["id"] == "3"
+    listing = lister.list(FEED, Query())
+    assert ids(listing) == numbers and listing.head == numbers[-1]
+    assert ids(lister.list(FEED, Query(since=number_of(page.number, 2)))) == numbers[1:]
+    assert json.loads(lister.one(FEED, numbers[1]))["data"]["id"] == "3"
     for slot in (0, 2, 5):
         with pytest.raises(UnknownChange):
             lister.one(FEED, number_of(page.number, slot))
@@ -122,13 +98,12 @@ def test_lists_by_tag(scene: Scene) -> None:
     copied(scene, type="a")
     page = copied(scene, type="b")
     tags = MemoryTags()
-    lister = Lister(scene.reader, tags, scene.followers, scene.clock)
+    lister = scene.lister(tags)
 
     for _ in range(2):
-        found = lister.list(FEED, Query(tags=frozenset({"b"})))
-        ids = [json.loads(each)["_id"] for each in found.entries]
-        assert ids == [number_of(page.number, slot) for slot in KEPT]
-        Indexer(tags, scene.reader, scene.clock, PAGE_MS).run(FEED)
+        listing = lister.list(FEED, Query(tags=frozenset({"b"})))
+        assert ids(listing) == [number_of(page.number, slot) for slot in KEPT]
+        Indexer(tags, scene.reader, PAGE_MS).run(FEED)
 
 
 def test_the_state_and_what_moved(scene: Scene) -> None:
@@ -150,13 +125,13 @@ def test_leaves(scene: Scene) -> None:
     scene.keep_departures()
     copied(scene, parents=[ANN])
     scene.project()
-    scene.say(scene.connect(), action="subscribe", parents=[ANN], leave=True)
+    scene.subscribe(parents=[ANN], leave=True)
     scene.push()
     page = copied(scene)
     scene.project()
 
-    found = scene.departures.read(FEED, page.number, page.number)
-    assert [dict(each.left) for each in found] == [dict.fromkeys(KEPT, (ANN,))]
+    departures = scene.departures.read(FEED, page.number, page.number)
+    assert [dict(each.left) for each in departures] == [dict.fromkeys(KEPT, (ANN,))]
     progress = Progress(page.number - 1, seconds=page.seconds)
     step = scene.catch_up.step(FEED, progress, parse(None, ANN, "true"))
     expected = [f"{page.id_prefix}{slot:06x}" for slot in KEPT]
@@ -164,19 +139,6 @@ def test_leaves(scene: Scene) -> None:
     scene.push()
     pushed = [event for message in scene.heard("c") for event in message.get("events", ())]
     assert [(event["event"], event["id"]) for event in pushed] == [("leave", i) for i in expected]
-
-
-def test_the_archive(scene: Scene) -> None:
-    """A part keeps the slots, and a consumer who is late is told by them."""
-    page = copied(scene)
-    copied(scene, ())
-    scene.archived()
-
-    (span,) = scene.archive.list(FEED, 0, 9)
-    found = segments.decode(scene.archive.get(FEED, span) or b"")
-    assert [each.slots for each in found] == [KEPT, ()]
-    assert list(found[0].entries()) == list(page.entries())
-    assert not found[0].compacted
 
 
 def test_named_consumers() -> None:
@@ -209,7 +171,6 @@ def test_a_page_of_which_nothing_was_kept(scene: Scene) -> None:
 
     assert stream(scene, first.end.encode()) == ["5 5"]
     assert stream(scene, empty.end.encode()) == ["5 5"]
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
-    found = lister.list(FEED, Query(since=number_of(empty.number, 0)))
-    assert [json.loads(each)["_id"] for each in found.entries] == [number_of(after.number, 5)]
+    listing = scene.lister().list(FEED, Query(since=number_of(empty.number, 0)))
+    assert ids(listing) == [number_of(after.number, 5)]
     assert scene.catch_up.start(FEED, Now()).page == after.number

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter, LeaveNotKept
@@ -18,6 +16,7 @@ from tests.core.scene import FEED, Scene, op
 
 ANN = "user/ann"
 LEAVING = filters.parse(None, ANN, "true")
+APPEAR = ["insert x", "insert y"]
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def moving(scene: Scene) -> None:
     scene.post(op("x", parents=["user/bob"]), op("y", parents=[ANN, "user/bob"]))
 
 
-def told(scene: Scene, connection_id: str) -> list[str]:
+def sent(scene: Scene, connection_id: str) -> list[str]:
     """`update x`, ... as they were sent to the connection."""
     return [
         f"{event['event']} {event['data']['id']}"
@@ -45,59 +44,54 @@ def told(scene: Scene, connection_id: str) -> list[str]:
     ]
 
 
-def subscribed(scene: Scene, name: str = "c", **message: Any) -> str:
+def subscribed(scene: Scene, name: str = "c") -> None:
     """A live connection that wants ann's objects and their leaves."""
-    scene.connect(name)
-    scene.say(name, action="subscribe", parents=[ANN], leave=True, **message)
+    scene.subscribe(name, parents=[ANN], leave=True)
     scene.push()
     assert scene.connection(name).state is State.LIVE
-    return name
+
+
+READS = [
+    ("without the switch", START.encode(), filters.parse(None, ANN), [*APPEAR, "update y"]),
+    ("another type", START.encode(), filters.parse("user", ANN, "true"), []),
+    ("behind a leave", "{second}000000", LEAVING, ["update y"]),
+    ("a full copy", "0", LEAVING, ["reset", "insert y", "live"]),
+]
 
 
 class TestLog:
+    @pytest.mark.parametrize(
+        ("name", "cursor", "wanted", "expected"), READS, ids=[row[0] for row in READS]
+    )
+    def test_who_is_told_of_no_leave(
+        self, scene: Scene, name: str, cursor: str, wanted: Filter, expected: list[str]
+    ) -> None:
+        """Who does not ask for it, whose types never matched, and who has it or begins anew."""
+        moving(scene)
+        scene.project()
+        cursor = cursor.format(second=scene.log.read(FEED, 1)[0].id_prefix)
+
+        assert names(caught_up(scene, cursor, wanted)) == expected
+
     def test_what_goes_elsewhere_is_told_once(self, scene: Scene) -> None:
         """As a leave, with the id and the data of the operation that took the parent away."""
         moving(scene)
         scene.project()
         events = caught_up(scene, START.encode(), LEAVING)
 
-        assert names(events) == ["insert x", "insert y", "leave x", "update y"]
+        assert names(events) == [*APPEAR, "leave x", "update y"]
         assert events[2].id == scene.log.read(FEED, 1)[0].id_prefix + "000000"
         assert '"parents":["user/bob"]' in events[2].data
-
-    def test_nobody_else_hears_of_it(self, scene: Scene) -> None:
-        """Without the switch a filter sees what it always saw, as oplog's clients expect."""
-        moving(scene)
-        scene.project()
-        events = caught_up(scene, START.encode(), filters.parse(None, ANN))
-
-        assert names(events) == ["insert x", "insert y", "update y"]
 
     def test_nothing_is_read_before_it_is_settled(self, scene: Scene) -> None:
         """The end of the log is where the follower `state` stands."""
         moving(scene)
         began = scene.catch_up.start(FEED, START)
         events, progress = follow(scene, began, LEAVING)
-        assert names(events) == ["insert x", "insert y"]
+        assert names(events) == APPEAR
 
         scene.project()
         assert names(follow(scene, progress, LEAVING)[0]) == ["leave x", "update y"]
-
-    def test_a_type_that_is_not_wanted_does_not_leave(self, scene: Scene) -> None:
-        """Types and parents are one filter."""
-        moving(scene)
-        scene.project()
-        wanted = filters.parse("user", ANN, "true")
-
-        assert caught_up(scene, START.encode(), wanted) == []
-
-    def test_a_place_within_a_page_goes_on_behind_it(self, scene: Scene) -> None:
-        """A leave is an event like any other: its id is a cursor."""
-        moving(scene)
-        scene.project()
-        (page,) = scene.log.read(FEED, 1, 1)
-
-        assert names(caught_up(scene, page.id_prefix + "000000", LEAVING)) == ["update y"]
 
     def test_the_rest_of_a_page_does_not_wait(self, scene: Scene) -> None:
         """Its first operation is the cursor of who posted it; what may have left is told."""
@@ -113,18 +107,10 @@ class TestLog:
         scene.project()
         events = caught_up(scene, START.encode(), LEAVING)
 
-        expected = ["insert x", "insert y", "leave x", "leave z", "leave x", "update y"]
-        assert names(events) == expected
+        assert names(events) == [*APPEAR, "leave x", "leave z", "leave x", "update y"]
 
 
 class TestCopy:
-    def test_a_full_copy_has_no_leaves(self, scene: Scene) -> None:
-        """It begins with nothing; what left is not in it."""
-        moving(scene)
-        scene.project()
-
-        assert names(caught_up(scene, "0", LEAVING)) == ["reset", "insert y", "live"]
-
     def test_a_copy_of_what_changed_tells_all_that_does_not_match(self, scene: Scene) -> None:
         """The state does not know who left whom: x did, z did not, deleted ones may have."""
         moving(scene)
@@ -133,8 +119,8 @@ class TestCopy:
         lost = scene.log.read(FEED, 0, 1)[0].end.encode()
         trimmed(scene, 4)
 
-        found = names(caught_up(scene, lost, LEAVING))
-        assert sorted(found[:-1]) == ["insert y", "leave d", "leave x", "leave z"]
+        events = names(caught_up(scene, lost, LEAVING))
+        assert sorted(events[:-1]) == ["insert y", "leave d", "leave x", "leave z"]
         assert names(caught_up(scene, lost, filters.parse(None, ANN))) == ["insert y", "live"]
 
 
@@ -144,46 +130,42 @@ class TestPush:
         subscribed(scene)
         moving(scene)
         assert scene.push() == 1
-        assert told(scene, "c") == ["insert x", "insert y"]
+        assert sent(scene, "c") == APPEAR
 
         scene.waker.woken.clear()
         scene.project()
         assert scene.waker.woken == [(FEED, "push")]
         assert scene.push() == 2
-        assert told(scene, "c") == ["insert x", "insert y", "leave x", "update y"]
+        assert sent(scene, "c") == [*APPEAR, "leave x", "update y"]
 
     def test_without_such_subscriptions_it_waits_for_nobody(self, scene: Scene) -> None:
         """The setting alone delays nothing."""
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN])
+        scene.subscribe(parents=[ANN])
         scene.push()
         moving(scene)
 
         assert scene.push() == 3
-        assert told(scene, "c") == ["insert x", "insert y", "update y"]
+        assert sent(scene, "c") == [*APPEAR, "update y"]
 
     def test_who_matches_is_told_the_operation_and_who_does_not_the_leave(
         self, scene: Scene
     ) -> None:
         """Each connection gets an operation once, as what it is to it."""
         subscribed(scene, "ann")
-        scene.connect("bob")
-        scene.say("bob", action="subscribe", parents=["user/bob", ANN], leave=True)
+        scene.subscribe("bob", parents=["user/bob", ANN], leave=True)
         scene.push()
         moving(scene)
         scene.project()
         scene.push()
 
-        assert told(scene, "ann") == ["insert x", "insert y", "leave x", "update y"]
-        expected = ["insert x", "insert y", "update x", "update z", "update x", "update y"]
-        assert told(scene, "bob") == expected
+        assert sent(scene, "ann") == [*APPEAR, "leave x", "update y"]
+        assert sent(scene, "bob") == [*APPEAR, "update x", "update z", "update x", "update y"]
 
     def test_a_join_waits_for_what_lies_before_it(self, scene: Scene) -> None:
         """The push is ahead of the state: the connection is taken up when that has caught up."""
         moving(scene)
         scene.push()
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN], leave=True, **{"from": "0"})
+        scene.subscribe(parents=[ANN], leave=True, **{"from": "0"})
         scene.replayer.run("c")
         scene.push()
         assert scene.connection("c").state is State.JOINING
@@ -191,7 +173,7 @@ class TestPush:
         scene.project()
         scene.push()
         assert scene.connection("c").state is State.LIVE
-        assert told(scene, "c")[-2:] == ["leave x", "update y"]
+        assert sent(scene, "c")[-2:] == ["leave x", "update y"]
 
     def test_a_join_within_a_page_loses_nothing_of_its_rest(self, scene: Scene) -> None:
         """The page may be settled after the replay has handed over."""
@@ -199,15 +181,12 @@ class TestPush:
         scene.project()
         scene.post(op("x"), op("y"))
         (page,) = scene.log.read(FEED, 1, 1)
-        scene.connect()
-        resumed = {"action": "resume", "cursor": page.id_prefix + "000000"}
-        scene.say("c", **resumed, parents=[ANN], leave=True)
-        scene.replayer.run("c")
+        scene.resume(page.id_prefix + "000000", parents=[ANN], leave=True)
         scene.project()
         scene.push()
 
         assert scene.connection("c").state is State.LIVE
-        assert told(scene, "c") == ["leave y"]
+        assert sent(scene, "c") == ["leave y"]
 
     def test_when_it_is_turned_off_those_who_listen_are_told_to_be_sure(self, scene: Scene) -> None:
         """And nothing waits any more."""
@@ -216,9 +195,7 @@ class TestPush:
         moving(scene)
 
         assert scene.push() == 3
-        assert told(scene, "c") == [
-            *("insert x", "insert y", "leave x", "leave z", "leave x", "update y")
-        ]
+        assert sent(scene, "c") == [*APPEAR, "leave x", "leave z", "leave x", "update y"]
 
     def test_nobody_is_sent_what_the_watch_of_nobody_wants(self, scene: Scene) -> None:
         """It only says that somebody wants leaves; now and then idle connections hear a cursor."""
@@ -264,13 +241,7 @@ class TestPush:
 
 class TestAsking:
     @pytest.mark.parametrize(
-        ("leave", "wanted"),
-        [
-            (None, False),
-            ("", False),
-            ("false", False),
-            ("true", True),
-        ],
+        ("leave", "wanted"), [(None, False), ("", False), ("false", False), ("true", True)]
     )
     def test_the_switch(self, leave: str | None, wanted: bool) -> None:
         """Off unless it says true."""
@@ -290,8 +261,7 @@ class TestAsking:
     def test_a_feed_that_keeps_none_refuses(self) -> None:
         """And says which command would change that, on a stream and on a socket."""
         scene = Scene()
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN], leave=True)
+        scene.subscribe(parents=[ANN], leave=True)
 
         with pytest.raises(LeaveNotKept) as refused:
             scene.streamer.open(FEED, "now", {"parents": ANN, "leave": "true"})
@@ -304,17 +274,8 @@ class TestAsking:
 
     def test_on_a_socket_it_is_true_or_false(self, scene: Scene) -> None:
         """JSON's, not words."""
-        scene.connect()
-        scene.say("c", action="subscribe", parents=[ANN], leave="true")
+        scene.subscribe(parents=[ANN], leave="true")
         assert scene.heard("c")[-1]["error"]["code"] == "invalid_message"
 
         scene.say("c", action="subscribe", parents=[ANN], leave=False)
         assert scene.connection("c").filter == Filter(parents=frozenset({ANN}))
-
-    def test_as_text(self, scene: Scene) -> None:
-        """A block like any other."""
-        moving(scene)
-        scene.project()
-        stream = scene.streamer.open(FEED, START.encode(), {"parents": ANN, "leave": "true"})
-
-        assert "\nevent: leave\ndata: {" in stream.next().text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -15,9 +14,8 @@ from tidings.core.catchup.catchup import Progress
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START, Replication
 from tidings.core.model.filters import parse
-from tidings.core.model.pages import Page
 
-from tests.core.following import caught_up, filled, follow, names, trimmed
+from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
 from tests.core.scene import FEED, TOMBSTONE_MS, Scene, op
 
 
@@ -45,15 +43,23 @@ def compact(scene: Scene, *left: tuple[int, int]) -> None:
     another_process(scene)
 
 
-def test_every_operation_behind_an_old_cursor(scene: Scene) -> None:
-    """Older than the tombstones, and yet neither `reset` nor a copy; then the log."""
-    first, *_ = filled(scene)
-    gone(scene, 3)
-    scene.post(op("d", "insert"))
+ANEW = ["reset", "insert a", "insert c", "live"]
+OPERATIONS = ["insert a", "insert b", "insert c", "update a", "delete b"]
+CURSORS = [
+    ("before the first page", START.encode(), OPERATIONS),
+    ("behind a page", f"{SECOND:08x}{1:010x}7fffff", OPERATIONS[2:]),
+    ("a page of another second", f"{SECOND - 1:08x}{1:010x}000000", ANEW),
+    ("a page to come", f"{SECOND:08x}{9:010x}000000", ANEW),
+]
 
-    found = caught_up(scene, first.end.encode())
-    assert names(found) == ["insert c", "update a", "delete b", "insert d"]
-    assert [event.id[8:18] for event in found] == [f"{page:010x}" for page in (2, 2, 3, 4)]
+
+@pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])
+def test_where_an_old_cursor_leads(scene: Scene, name: str, cursor: str, events: list[str]) -> None:
+    """To every operation behind it, if its page is in the archive; then on in the log."""
+    filled(scene)
+    gone(scene, 3)
+
+    assert in_order(names(caught_up(scene, cursor))) == events
 
 
 @given(st.integers(0, 11), st.integers(1, 7), st.sampled_from([1, 200, 2**20]))
@@ -73,33 +79,14 @@ def test_a_resume_from_any_event_continues_exactly_there(
         assert caught_up(scene, everything[handled].id) == everything[handled + 1 :]
 
 
-def test_who_was_there_before_the_first_page(scene: Scene) -> None:
-    """Has missed nothing yet, and is told all of it."""
-    filled(scene)
-    gone(scene, 4)
-
-    found = names(caught_up(scene, START.encode()))
-    assert found == ["insert a", "insert b", "insert c", "update a", "delete b"]
-
-
 def test_the_state_comes_first(scene: Scene) -> None:
     """While it remembers what was deleted it has less to tell than the archive."""
     first, *_ = filled(scene)
     gone(scene, 3)
     scene.now_ms -= TOMBSTONE_MS
 
-    found = names(caught_up(scene, first.end.encode()))
-    assert sorted(found) == ["delete b", "insert a", "insert c", "live"]
-
-
-def test_an_id_of_somebody_else_is_none_of_the_archive(scene: Scene) -> None:
-    """The page is there, and was committed at another second: reset, as without an archive."""
-    first, *_ = filled(scene)
-    gone(scene, 3)
-
-    forged = f"{first.seconds - 1:08x}{first.number:010x}000000"
-    assert names(caught_up(scene, forged))[0] == "reset"
-    assert names(caught_up(scene, f"{first.seconds:08x}{9:010x}000000"))[0] == "reset"
+    events = names(caught_up(scene, first.end.encode()))
+    assert in_order(events) == ["delete b", "insert a", "insert c", "live"]
 
 
 def test_a_hole_in_the_archive_means_start_over(scene: Scene) -> None:
@@ -126,13 +113,11 @@ def test_a_part_that_goes_while_it_is_read(scene: Scene, monkeypatch: pytest.Mon
     assert names(step.events) == ["insert c", "update a"]
 
     scene.archive.remove(FEED, scene.archive.list(FEED, 3, 1)[0])
-    found = names(follow(scene, step.progress)[0])
-    assert found[:2] == ["delete b", "reset"] and found[-1] == "live"
+    events = names(follow(scene, step.progress)[0])
+    assert events[:2] == ["delete b", "reset"] and events[-1] == "live"
 
 
-def test_a_replay_in_the_archive_reads_no_log(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_in_the_archive_reads_no_log(scene: Scene) -> None:
     """A strongly consistent read of a megabyte each step would find nothing but later pages."""
     first, *_ = filled(scene)
     for _ in range(3):
@@ -140,14 +125,7 @@ def test_a_replay_in_the_archive_reads_no_log(
         scene.archived()
     gone(scene, 6)
     progress = scene.catch_up.start(FEED, cursors.parse(first.end.encode()))
-    reads: list[int] = []
-    read = scene.log.read
-
-    def counting(feed: str, after: int, limit: int | None = None) -> list[Page]:
-        reads.append(after)
-        return read(feed, after, limit)
-
-    monkeypatch.setattr(scene.log, "read", counting)
+    reads = scene.reads()
     follow(scene, Progress.decode(progress.encode()))
     assert reads == [5]
 
@@ -174,29 +152,14 @@ def test_T21_a_resume_from_what_was_compacted_meanwhile(scene: Scene) -> None:
     compact(scene, (2, 0), (2, 1), (3, 0))
 
     own = pages[0].id_prefix + "000000"
-    found = caught_up(scene, own)
-    assert names(found) == ["insert c", "update a", "delete b"]
-    assert all(before[event.id] == event for event in found)
+    events = caught_up(scene, own)
+    assert names(events) == ["insert c", "update a", "delete b"]
+    assert all(before[event.id] == event for event in events)
 
     compact(scene, (2, 1), (3, 0))
     assert names(caught_up(scene, own)) == ["update a", "delete b"]
     assert names(caught_up(scene, pages[1].id_prefix + "000000")) == ["update a", "delete b"]
     assert names(caught_up(scene, pages[1].id_prefix + "000001")) == ["delete b"]
-
-
-def test_a_fold_of_what_was_compacted_is_the_state(scene: Scene) -> None:
-    """Compaction keeps the last operation of each object: replayed, it ends as the log did."""
-    filled(scene)
-    gone(scene, 4)
-    compact(scene, (2, 0), (2, 1), (3, 0))
-
-    fold: dict[str, str] = {}
-    for event in caught_up(scene, START.encode()):
-        name = json.loads(event.data)["id"]
-        fold.pop(name, None)
-        if event.name != "delete":
-            fold[name] = event.data
-    assert sorted(fold) == ["a", "c"]
 
 
 def test_a_copy_goes_on_though_its_log_was_trimmed(scene: Scene) -> None:
@@ -240,23 +203,8 @@ def test_a_socket_is_replayed_from_it(scene: Scene) -> None:
     """The same steps; then it is live."""
     first, *_ = filled(scene)
     gone(scene, 4)
-    scene.connect("c")
-    scene.say("c", action="resume", cursor=first.end.encode())
-    scene.replayer.run("c")
+    scene.resume(first.end.encode())
     scene.post(op("d", "insert"))
     scene.push()
 
     assert scene.events("c") == ["c", "a", "b", "d"]
-
-
-def test_what_a_part_holds_is_what_the_log_had(scene: Scene) -> None:
-    """Of the same type, so that a transport slices it without parsing."""
-    pages = filled(scene)
-    gone(scene, 4)
-    assert scene.catch_up.archive is not None
-    found = scene.catch_up.archive.read(FEED, 0, 3)
-
-    assert [(page.id_prefix, page.lines) for page in found] == [
-        (page.id_prefix, page.lines) for page in pages
-    ]
-    assert all(page.slots is None and not page.compacted for page in found)

@@ -17,7 +17,7 @@ from tests.core.scene import line, page
 TEMPLATE = "http://api/{{type}}/{{id}}"
 
 
-def told(name: str = "x1", **fields: Any) -> Event:
+def event_of(name: str = "x1", **fields: Any) -> Event:
     return of_line("", 0, line(name, **fields))
 
 
@@ -27,11 +27,11 @@ def ref_of(event: Event, template: str = TEMPLATE) -> object:
 
 def test_O32_the_last_key_of_the_data() -> None:
     """Behind everything else the operation carries; nothing else changes."""
-    event = told("X1", data={"a": 1})
+    event = event_of("X1", data={"a": 1})
 
-    found = links.with_ref(event, TEMPLATE)
-    assert found == event._replace(data=event.data[:-1] + ',"ref":"http://api/video/X1"}')
-    assert list(json.loads(found.data))[-1] == "ref"
+    linked = links.with_ref(event, TEMPLATE)
+    assert linked == event._replace(data=event.data[:-1] + ',"ref":"http://api/video/X1"}')
+    assert list(json.loads(linked.data))[-1] == "ref"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_O32_the_last_key_of_the_data() -> None:
 )
 def test_O32_replaced_as_text(template: str, name: str, ref: str) -> None:
     """Every placeholder, in one pass, with nothing escaped; what a name holds is text."""
-    event = told(name)
+    event = event_of(name)
 
     assert ref_of(event, template) == ref
     assert len(links.with_ref(event, template).data.splitlines()) == 1
@@ -58,27 +58,20 @@ def test_O32_replaced_as_text(template: str, name: str, ref: str) -> None:
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
 def test_O32_any_name(name: str) -> None:
     """What comes out is JSON and holds the name as it is."""
-    assert ref_of(told(name)) == f"http://api/video/{name}"
+    assert ref_of(event_of(name)) == f"http://api/video/{name}"
 
 
 def test_without_a_template_nothing_is_touched() -> None:
     """The very same events and parts: no line is parsed."""
-    event, parts = told(), [PageSlice(page(1, line()))]
+    event, parts = event_of(), [PageSlice(page(1, line()))]
 
     assert links.with_ref(event, "") is event
     assert links.with_refs(parts, "") is parts
 
 
-def test_reset_and_live_have_no_ref() -> None:
-    """They tell of no object."""
-    live = Event("1", "live", "")
-
-    assert links.with_ref(live, TEMPLATE) is live
-
-
 def test_a_part_in_both_forms() -> None:
     """As blocks and as events, the same."""
-    events = [told("a"), Event("1", "live", "")]
+    events = [event_of("a"), Event("1", "live", "")]
     (part,) = links.with_refs([Chosen(events)], TEMPLATE)
 
     expected = [links.with_ref(events[0], TEMPLATE), events[1]]

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from tidings.core.catchup.catchup import in_log
 from tidings.core.changeagent.changes import end_of
-from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import BelowFloor, FellOff, Unavailable
 from tidings.core.log.reader import PagesLost
-from tidings.core.model.cursors import parse
 from tidings.core.model.filters import EVERYTHING
 
+from tests.core.following import caught_up, names
 from tests.core.maintenance.test_retention import HOUR, vanish
 from tests.core.scene import FEED, PAGE_MS, Scene, op
 from tests.fakes import MemoryTags
@@ -33,43 +33,33 @@ def scene() -> Scene:
     return scene
 
 
-def told(scene: Scene, cursor: str) -> list[tuple[str, int]]:
-    """The names and pages of the events behind *cursor*, up to the frontier."""
-    progress = scene.catch_up.start(FEED, parse(cursor))
-    names: list[tuple[str, int]] = []
-    for _ in range(100):
-        step = scene.catch_up.step(FEED, progress, EVERYTHING)
-        names += [(event.name, int(event.id[8:18], 16)) for event in step.events]
-        progress = step.progress
-        if step.at_frontier:
-            return names
-    raise AssertionError("it never arrives")
+def behind(scene: Scene, cursor: str) -> list[str]:
+    """The names of the events behind *cursor*, up to the frontier."""
+    return [event.name for event in caught_up(scene, cursor)]
 
 
-def cursor(scene: Scene, page: int) -> str:
-    found = scene.reader.at(FEED, page)
-    assert found is not None
-    return found.end.encode()
+def cursor(scene: Scene) -> str:
+    """The end of the last page before those that are lost."""
+    page = scene.reader.at(FEED, 3)
+    assert page is not None
+    return page.end.encode()
 
 
 def test_a_stream_is_told_from_the_state(scene: Scene) -> None:
     """As behind a page that was given up: the latest of each object, then `live`."""
     scene.now_ms += 30 * HOUR
     scene.catch_up = replace(scene.catch_up, archive=None)
-    assert [name for name, _ in told(scene, cursor(scene, 3))] == ["insert"] * 10 + ["live"]
+    assert behind(scene, cursor(scene)) == ["insert"] * 10 + ["live"]
 
 
 def test_a_stream_is_told_from_the_archive(scene: Scene) -> None:
     """Each operation, those of the lost pages too."""
-    found = told(scene, cursor(scene, 3))
-    assert found == [("update", page) for page in range(4, 11)]
+    assert names(caught_up(scene, cursor(scene))) == [f"update o{n}" for n in range(4, 11)]
 
 
 def test_a_stream_ends_where_nobody_has_what_was_lost(scene: Scene) -> None:
     """The state stands before it: a copy would come back to it for ever."""
-    lease = scene.followers.take(FEED, "state", owner="x", now_ms=scene.now_ms)
-    assert lease is not None
-    scene.followers.release(replace(lease, checkpoint=3))
+    scene.stand("state", 3)
     step = in_log(scene.reader.next(FEED, 3).end)  # type: ignore[union-attr]
     with pytest.raises(PagesLost):
         catch_up = replace(scene.catch_up, archive=None)
@@ -82,24 +72,21 @@ def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene)
 
     A copy used to end below the floor, where the same copy began, without a pause.
     """
-    place = cursor(scene, 3)
+    place = cursor(scene)
     scene.catch_up = replace(scene.catch_up, archive=None)
     scene.log.raise_floor(FEED, 15)
     for _ in range(2):
         with pytest.raises(Unavailable, match="before page 15"):
-            told(scene, place)
-    lease = scene.followers.take(FEED, "state", owner="x", now_ms=scene.now_ms)
-    scene.followers.release(replace(lease, checkpoint=14))
+            behind(scene, place)
+    scene.stand("state", 14)
 
-    assert [name for name, _ in told(scene, place)] == ["insert"] * 10 + ["live"]
+    assert behind(scene, place) == ["insert"] * 10 + ["live"]
 
 
 @pytest.mark.parametrize("name", ["state", "push"])
 def test_a_follower_stands_still(scene: Scene, name: str) -> None:
     """With an error and its alarm, and nothing is filled."""
-    lease = scene.followers.take(FEED, name, owner="x", now_ms=scene.now_ms)
-    assert lease is not None
-    scene.followers.release(replace(lease, checkpoint=3))
+    scene.stand(name, 3)
     with pytest.raises(FellOff):
         scene.project() if name == "state" else scene.push()
     assert scene.followers.checkpoints(FEED)[name] == 3
@@ -108,7 +95,7 @@ def test_a_follower_stands_still(scene: Scene, name: str) -> None:
 
 def test_changes_are_refused_behind_what_could_be_told(scene: Scene) -> None:
     """First what comes before the hole, then 410 with the place to go on from."""
-    lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+    lister = scene.lister()
     first = lister.list(FEED, Query(since=0))
     assert len(first.entries) == 3 and first.next == end_of(3) and not first.at_end
     with pytest.raises(BelowFloor) as refused:
@@ -121,4 +108,4 @@ def test_the_index_of_tags_goes_on(scene: Scene) -> None:
     """It tells where tags may be; what it has not summed up is read."""
     tags = MemoryTags()
     tags.write(FEED, [Summary(1, 3, b"\0")])
-    assert Indexer(tags, scene.reader, scene.clock, PAGE_MS).run(FEED) == 5
+    assert Indexer(tags, scene.reader, PAGE_MS).run(FEED) == 5

@@ -9,12 +9,11 @@ from tidings.core import limits
 from tidings.core.catchup.sse import Stream
 from tidings.core.catchup.tail_cache import Tail
 from tidings.core.log.reader import Run
+from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.pages import Page, encode
 
 from tests.core.scene import FEED, NOW, Scene, line, op, page
-
-FIRST = "000000000000000000" + "7fffff"
 
 
 def tail_of(*numbers: int, bytes_max: int = limits.TAIL_BYTES_MAX) -> Tail:
@@ -89,15 +88,16 @@ def test_text_is_made_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["0", "{first}000000", "zero"], ids=["copying", "within a page", "before it"]
+    "cursor",
+    ["0", "{first}000000", START.encode()],
+    ids=["copying", "within a page", "before it"],
 )
 def test_who_is_not_in_step_reads(scene: Scene, cursor: str) -> None:
     """A copy, a place within a page and one before the tail are no business of the tail."""
     first = scene.post(op("a"), op("b"))
     scene.post(op("c"))
     scene.project()
-    asked = FIRST if cursor == "zero" else cursor.format(first=first.id_prefix)
-    stream = scene.streamer.open(FEED, asked)
+    stream = scene.streamer.open(FEED, cursor.format(first=first.id_prefix))
 
     assert stream.take(tail_of(2)) is None
     assert stream.next().text
@@ -124,7 +124,7 @@ def test_streams_tell_the_log_once_and_in_order(wanted: Filter, seed: int) -> No
     scene, tail = Scene(), Tail(bytes_max=chance.choice((0, 3_000, 10**6)))
     scene.post(op("before"))
     streams = [_now(scene, wanted) for _ in range(3)]
-    heard: list[str] = ["" for _ in streams]
+    received: list[str] = ["" for _ in streams]
     tail.start(streams[0].progress.page)
     posted: list[str] = []
     for round in range(60):
@@ -133,12 +133,12 @@ def test_streams_tell_the_log_once_and_in_order(wanted: Filter, seed: int) -> No
         if chance.random() < 0.3:
             tail.extend(scene.reader.read(FEED, tail.last))
         at = chance.randrange(len(streams))
-        heard[at] += _turn(streams[at], tail, chance)
+        received[at] += _turn(streams[at], tail, chance)
     _fill_holes(scene)
     for at, stream in enumerate(streams):
-        heard[at] += _turn(stream, Tail(), chance) + stream.next().text
+        received[at] += _turn(stream, Tail(), chance) + stream.next().text
 
-    for text in heard:
+    for text in received:
         assert [part.partition('"')[0] for part in text.split('"id":"')[1:]] == posted
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.permissions import READS_ALL
 from tidings.core.changeagent.admin import Administrator
 from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
-from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
-from tidings.web.outbound.bcrypt import matches
 
-from tests.core.scene import FEED, FEEDS, Scene
+from tests.core.changeagent.gates import gate
+from tests.core.scene import FEED, FEEDS, Scene, unavailable
 from tests.fakes import MemoryOperatorDocuments
 
 
@@ -32,52 +30,44 @@ class Contended(MemoryOperatorDocuments):
         return super().write(feed, name, operator_document)
 
 
-class Away(MemoryOperatorDocuments):
-    """A store that does not answer."""
-
-    def operator_document(self, feed: str, name: str) -> OperatorDocument:
-        raise Unavailable("away")
-
-
-def administrator(operator_documents: MemoryOperatorDocuments) -> Administrator:
-    gate = Gate(
-        operator_documents, Scene().guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50)
-    )
-    return Administrator(operator_documents, gate, FEEDS)
+def administrator(documents: MemoryOperatorDocuments) -> Administrator:
+    return Administrator(documents, gate(Scene(), documents), FEEDS)
 
 
 def test_a_deployment_is_up_until_it_is_marked() -> None:
     """And again afterwards; where nobody can tell, it is."""
-    found = administrator(MemoryOperatorDocuments())
-    assert found.is_up()
-    found.mark(up=False)
-    assert not found.is_up()
-    found.mark(up=True)
-    assert found.is_up()
-    assert administrator(Away()).is_up()
+    admin = administrator(MemoryOperatorDocuments())
+    assert admin.is_up()
+    admin.mark(up=False)
+    assert not admin.is_up()
+    admin.mark(up=True)
+    assert admin.is_up()
+    away = MemoryOperatorDocuments()
+    away.operator_document = unavailable  # type: ignore[method-assign]
+    assert administrator(away).is_up()
 
 
 def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
     """What is left out is theirs; who never gets through is told to try again."""
-    found = administrator(Contended(1))
-    assert found.configure(FEED, {"heartbeatTimeout": "3s"}).election_ns == 60_000_000_000
-    assert found.configuration(FEED).heartbeat_ns == 3_000_000_000
+    admin = administrator(Contended(1))
+    assert admin.configure(FEED, {"heartbeatTimeout": "3s"}).election_ns == 60_000_000_000
+    assert admin.configuration(FEED).heartbeat_ns == 3_000_000_000
     with pytest.raises(Unavailable):
         administrator(Contended(9)).configure(FEED, {})
 
 
 def test_a_wrong_configuration_changes_nothing() -> None:
     """Nor does it take a version."""
-    operator_documents = MemoryOperatorDocuments()
+    documents = MemoryOperatorDocuments()
     with pytest.raises(InvalidSetting):
-        administrator(operator_documents).configure(FEED, {"webHooks": 1})
-    assert operator_documents.operator_document(FEED, CONFIGURATION) == OperatorDocument()
-    assert administrator(operator_documents).configuration(FEED) == Configuration()
+        administrator(documents).configure(FEED, {"webHooks": 1})
+    assert documents.operator_document(FEED, CONFIGURATION) == OperatorDocument()
+    assert administrator(documents).configuration(FEED) == Configuration()
 
 
 def test_only_our_feeds_are_administered() -> None:
     """By who is allowed to."""
-    found = administrator(MemoryOperatorDocuments())
-    assert found.check(FEED, READS_ALL, None) == FEED
+    admin = administrator(MemoryOperatorDocuments())
+    assert admin.check(FEED, READS_ALL, None) == FEED
     with pytest.raises(UnknownFeed):
-        found.check("nope", READS_ALL, None)
+        admin.check("nope", READS_ALL, None)

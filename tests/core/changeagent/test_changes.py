@@ -63,10 +63,10 @@ def test_a_change_comes_back_as_it_was_posted(data: Any, tags: list[str]) -> Non
     """Through the log and out again; consumers of operations find it well formed."""
     body = json.dumps({"data": data, "tags": tags}).encode()
     kept = line_of(change_from(body), name="n", now_ms=NOW)
-    found = json.loads(told(kept, number=9, at_ms=NOW))
+    change = json.loads(told(kept, number=9, at_ms=NOW))
 
-    assert found["data"] == data and found.get("tags", []) == tags
-    assert (found["_id"], found["_ts"]) == (9, NOW * 1_000_000)
+    assert change["data"] == data and change.get("tags", []) == tags
+    assert (change["_id"], change["_ts"]) == (9, NOW * 1_000_000)
     assert is_change(kept) and "\n" not in kept
     operation = parse_line(kept)
     assert (operation.event, operation.type, operation.id) == ("insert", "change", "n")
@@ -92,9 +92,9 @@ def test_no_producer_of_operations_can_make_a_change(data: Any) -> None:
 def test_the_state_leaves_changes_out() -> None:
     """They have no object; operations beside them on a page are kept at their own places."""
     kept = line_of(Change("1", ("t",)), name="n", now_ms=NOW)
-    found = project([page(1, kept, line("x1"), kept)], tombstone_ms=0)
+    rows = project([page(1, kept, line("x1"), kept)], tombstone_ms=0)
 
-    assert [(row.key, row.slot) for row in found] == [("video/x1", 1)]
+    assert [(row.key, row.slot) for row in rows] == [("video/x1", 1)]
 
 
 def test_an_operation_is_tagged_by_what_it_is_about() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.changeagent.changes import Change, end_of, line_of, number_of
-from tidings.core.changeagent.list import Lister, Listing, Query, extended, parse
+from tidings.core.changeagent.list import Listing, Query, extended, parse
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.model.pages import Pages
@@ -31,9 +31,9 @@ class CountingLog(MemoryLog):
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
     ) -> Pages:
-        found = super().read(feed, after, limit, eventual=eventual)
-        self.seen += [each.number for each in found]
-        return found
+        pages = super().read(feed, after, limit, eventual=eventual)
+        self.seen += [each.number for each in pages]
+        return pages
 
 
 class Feed:
@@ -41,34 +41,37 @@ class Feed:
         self.log = CountingLog()
         self.scene = Scene(log=self.log)
         self.tags = MemoryTags()
-        reader = self.scene.reader
-        self.lister = Lister(reader, self.tags, self.scene.followers, self.scene.clock)
-        self.indexer = Indexer(self.tags, reader, self.scene.clock, PAGE_MS)
+        self.lister = self.scene.lister(self.tags)
+        self.indexer = Indexer(self.tags, self.scene.reader, PAGE_MS)
 
     def post(self, *tags: str, data: str = "1") -> int:
         kept = line_of(Change(data, tags), name="n", now_ms=self.scene.now_ms)
         return number_of(self.scene.appender.append(FEED, [kept]).number, 0)
 
-    def ask(self, *tags: str, **query: Any) -> Listing:
+    def reply(self, *tags: str, **query: Any) -> Listing:
         return self.lister.list(FEED, Query(tags=frozenset(tags), **query))
 
     def ids(self, *tags: str, **query: Any) -> list[int]:
-        return ids(self.ask(*tags, **query))
+        return ids(self.reply(*tags, **query))
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
 
 
 def ids(listing: Listing) -> list[int]:
     return [json.loads(entry)["_id"] for entry in listing.entries]
 
 
-def test_a_reply_is_json_with_its_bounds() -> None:
+def test_a_reply_is_json_with_its_bounds(feed: Feed) -> None:
     """Changes first, as changeagent's clients know them."""
-    feed = Feed()
     number = feed.post("t")
-    found = json.loads(feed.ask().told())
+    reply = json.loads(feed.reply().told())
 
-    assert list(found) == ["changes", "atStart", "atEnd", "floor", "head", "next"]
-    assert (found["changes"][0]["_id"], found["head"]) == (number, number)
-    assert found["next"] == end_of(1)
+    assert list(reply) == ["changes", "atStart", "atEnd", "floor", "head", "next"]
+    assert (reply["changes"][0]["_id"], reply["head"]) == (number, number)
+    assert reply["next"] == end_of(1)
 
 
 @given(st.lists(st.integers(1, 5), max_size=12), st.integers(0, 20), st.data())
@@ -83,40 +86,38 @@ def test_pages_of_any_size_are_told_once_each_in_order(
         posted += [number_of(made.number, slot) for slot in range(size)]
     since = data.draw(st.integers(0, end_of(len(sizes) + 1)))
     wanted = [number for number in posted if number > since]
-    found = feed.ask(since=since, limit=limit)
+    reply = feed.reply(since=since, limit=limit)
 
-    assert ids(found) == wanted[:limit]
-    assert found.at_end == (len(wanted) <= limit)
-    assert found.at_start == (since < number_of(1, 0))
-    later = feed.ids(since=found.next, limit=1000)
-    assert ids(found) + later == wanted
+    assert ids(reply) == wanted[:limit]
+    assert reply.at_end == (len(wanted) <= limit)
+    assert reply.at_start == (since < number_of(1, 0))
+    later = feed.ids(since=reply.next, limit=1000)
+    assert ids(reply) + later == wanted
 
 
-def test_bytes_bound_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_bound_a_reply(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry at least; the rest with the next reply."""
     monkeypatch.setattr(limits, "CHANGES_BYTES_MAX", 1000)
-    feed = Feed()
     numbers = [feed.post(data=json.dumps("x" * 450)) for _ in range(5)]
     large = feed.post(data=json.dumps("x" * 5000))
-    first = feed.ask()
-    last = feed.ask(since=numbers[-1])
+    first = feed.reply()
+    last = feed.reply(since=numbers[-1])
 
     assert 1 <= len(first.entries) < 5 and not first.at_end
     assert ids(first) + feed.ids(since=first.next) == numbers[: 2 * len(first.entries)]
     assert ids(last) == [large]
 
 
-def test_a_rare_tag_is_found_without_reading_the_log() -> None:
+def test_a_rare_tag_is_found_without_reading_the_log(feed: Feed) -> None:
     """Only the pages that may have it, and those that are not summed up yet."""
-    feed = Feed()
     numbers = [feed.post("rare" if at in (700, 701) else f"t{at % 7}") for at in range(1000)]
     feed.indexer.run(FEED)
     feed.log.seen.clear()
-    found = feed.ask("rare")
+    reply = feed.reply("rare")
 
-    assert ids(found) == [numbers[700], numbers[701]] and found.at_end
+    assert ids(reply) == [numbers[700], numbers[701]] and reply.at_end
     assert len(feed.log.seen) < 2 * limits.SUMMARY_PAGES + 1000 % limits.SUMMARY_PAGES + 1
-    assert feed.ids("rare", since=found.next) == []
+    assert feed.ids("rare", since=reply.next) == []
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=200), st.integers(0, 200), st.data())
@@ -131,16 +132,14 @@ def test_with_and_without_an_index_it_is_the_same(
         if at == summed:
             feed.indexer.run(FEED)
     if data.draw(st.booleans()):
-        feed.tags.read(FEED, 0, 1)
         feed.tags._feeds[FEED].pop(limits.SUMMARY_PAGES, None)
     wanted = [number for number, tag in zip(numbers, tags, strict=True) if tag == "a"]
 
     assert feed.ids("a", limit=1000) == wanted
 
 
-def test_what_has_no_summary_is_read() -> None:
+def test_what_has_no_summary_is_read(feed: Feed) -> None:
     """Also where the summaries behind it rule themselves out."""
-    feed = Feed()
     numbers = [feed.post("a" if at == 5 else "b") for at in range(3 * limits.SUMMARY_PAGES)]
     feed.indexer.run(FEED)
     later = MemoryTags()
@@ -150,86 +149,82 @@ def test_what_has_no_summary_is_read() -> None:
     assert feed.ids("a") == [numbers[5]]
 
 
-def test_a_hole_is_the_end_and_not_the_end() -> None:
+def test_a_hole_is_the_end_and_not_the_end(feed: Feed) -> None:
     """What is behind it may not be told yet, and the reply does not say that it is the end."""
-    feed = Feed()
     first = feed.post()
     feed.log.take(FEED)
     behind = feed.post()
-    found = feed.ask()
+    reply = feed.reply()
 
-    assert (ids(found), found.at_end, found.waiting) == ([first], False, True)
-    assert found.head == first
+    assert (ids(reply), reply.at_end, reply.waiting) == ([first], False, True)
+    assert reply.head == first
     feed.scene.now_ms += limits.HOLE_GRACE_MS
     assert feed.scene.filler.close_hole(FEED, 1)
     assert feed.ids(since=first) == [behind]
 
 
-def test_the_head_is_known_in_the_middle() -> None:
+def test_the_head_is_known_in_the_middle(feed: Feed) -> None:
     """From where the followers stand; never of what cannot be read yet."""
-    feed = Feed()
     numbers = [feed.post() for _ in range(200)]
     feed.scene.project()
     feed.log.take(FEED)
     feed.post()
 
-    assert feed.ask(limit=1).head == numbers[-1]
-    beyond = feed.ask(since=2**52)
+    assert feed.reply(limit=1).head == numbers[-1]
+    beyond = feed.reply(since=2**52)
     assert (beyond.entries, beyond.head, beyond.page) == ([], numbers[-1], 200)
 
 
-def test_a_deep_page_costs_what_the_first_does() -> None:
+def test_a_deep_page_costs_what_the_first_does(feed: Feed) -> None:
     """Pages read for a hundred entries, at the start and in the middle."""
-    feed = Feed()
     numbers = [feed.post() for _ in range(3000)]
     feed.scene.project()
     costs = []
     for since in (0, numbers[1500]):
         feed.log.seen.clear()
-        feed.ask(since=since)
+        feed.reply(since=since)
         costs.append(len(feed.log.seen))
 
     assert 101 <= costs[0] <= costs[1] <= costs[0] + 4 <= 110
 
 
-def test_a_slow_search_says_how_far_it_came() -> None:
+def test_a_slow_search_says_how_far_it_came(feed: Feed) -> None:
     """It ends in time, and the next one goes on behind it."""
-    feed = Feed()
     for _ in range(300):
         feed.post("often")
     moments = iter([0, 0, 0, *[limits.CHANGES_SCAN_MS] * 9])
-    lister = Lister(feed.scene.reader, feed.tags, feed.scene.followers, lambda: next(moments))
-    found = lister.list(FEED, Query(tags=frozenset({"rare"})))
+    feed.lister = replace(
+        feed.lister, reader=replace(feed.scene.reader, clock=lambda: next(moments))
+    )
+    reply = feed.reply("rare")
 
-    assert found.entries == [] and not found.at_end
-    assert 0 < found.next < number_of(300, 0)
+    assert reply.entries == [] and not reply.at_end
+    assert 0 < reply.next < number_of(300, 0)
 
 
-def test_a_strict_reader_is_told_that_it_fell_behind() -> None:
+def test_a_strict_reader_is_told_that_it_fell_behind(feed: Feed) -> None:
     """At the floor it is not: there nothing is missing."""
-    feed = Feed()
     numbers = [feed.post() for _ in range(10)]
     feed.log.raise_floor(FEED, 5)
 
     assert feed.ids() == numbers[4:]
     with pytest.raises(BelowFloor) as refused:
-        feed.ask(since=numbers[1], strict=True)
+        feed.reply(since=numbers[1], strict=True)
     assert feed.ids(since=refused.value.floor, strict=True) == numbers[4:]
     with pytest.raises(UnknownChange):
         feed.lister.one(FEED, numbers[3])
 
 
-def test_what_comes_while_a_client_waits_is_put_behind() -> None:
+def test_what_comes_while_a_client_waits_is_put_behind(feed: Feed) -> None:
     """From memory, under the same query; what is skipped is skipped for good."""
-    feed = Feed()
     query = Query(tags=frozenset({"a"}))
     empty = feed.lister.list(FEED, query)
     kept = [line_of(Change("1", (tag,)), name="n", now_ms=0) for tag in "bab"]
-    found = extended(empty, query, [page(1, *kept[:1]), page(2, *kept[1:])])
+    reply = extended(empty, query, [page(1, *kept[:1]), page(2, *kept[1:])])
 
-    assert ids(found) == [number_of(2, 0)]
-    assert (found.at_end, found.at_start, found.page) == (True, True, 2)
-    assert found.next == end_of(2) and found.head == number_of(2, 1)
+    assert ids(reply) == [number_of(2, 0)]
+    assert (reply.at_end, reply.at_start, reply.page) == (True, True, 2)
+    assert reply.next == end_of(2) and reply.head == number_of(2, 1)
 
 
 @pytest.mark.parametrize(
@@ -256,19 +251,17 @@ def test_what_is_not_asked_for_has_defaults() -> None:
     )
 
 
-def test_who_heard_what_a_restore_lost_is_told() -> None:
+def test_who_heard_what_a_restore_lost_is_told(feed: Feed) -> None:
     """Once, whatever else is in the reply; a strict reader is refused."""
-    feed = Feed()
     for _ in range(3):
         feed.post()
     profiles = feed.scene.profiles
     profiles.save(FEED, replace(profiles.profile(FEED), lost=((4, 6),)))
     feed.lister.lost = Losses(profiles)
 
-    before, told = (feed.lister.list(FEED, Query(since=number_of(at, 0))) for at in (3, 5))
-    behind = feed.lister.list(FEED, Query(since=number_of(7, 0)))
+    before, within, behind = (feed.reply(since=number_of(at, 0)) for at in (3, 5, 7))
 
-    assert [each.lost for each in (before, told, behind)] == [False, True, False]
-    assert json.loads(told.told())["lost"] is True and "lost" not in json.loads(before.told())
+    assert [each.lost for each in (before, within, behind)] == [False, True, False]
+    assert json.loads(within.told())["lost"] is True and "lost" not in json.loads(before.told())
     with pytest.raises(BelowFloor, match="what a restore lost"):
-        feed.lister.list(FEED, Query(since=number_of(5, 0), strict=True))
+        feed.reply(since=number_of(5, 0), strict=True)

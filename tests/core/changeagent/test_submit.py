@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.core.auth.guessing_limit import Misses
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
-from tidings.core.changeagent.submit import Proposal, Proposer
-from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import (
     InvalidChange,
@@ -24,45 +22,36 @@ from tidings.core.errors import (
     UnknownFeed,
     WrongContentType,
 )
+from tidings.core.ingest.ingest import Request
 from tidings.core.model.objects import is_change
-from tidings.web.outbound.bcrypt import matches
 
+from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, FEEDS, Scene
 from tests.fakes import MemoryOperatorDocuments
 
-GOOD = Proposal(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
+GOOD = Request(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
 
 
 class Proposing:
     def __init__(self, *verdicts: Verdict) -> None:
-        self.scene, self.operator_documents = Scene(), MemoryOperatorDocuments()
-        self.verdicts, self.asked = verdicts, list[tuple[int, str]]()
+        self.scene = scene = Scene()
+        self.verdicts, self.requests = verdicts, list[tuple[int, str]]()
+        documents = MemoryOperatorDocuments()
         if verdicts:
-            found = Configuration(hooks=(Hook("http://a"),) * len(verdicts))
-            self.operator_documents.write(
-                FEED, CONFIGURATION, OperatorDocument(config.spelled(found))
-            )
-        gate = Gate(
-            self.operator_documents,
-            self.scene.guard,
-            UserVerifier(matches, b"key"),
-            Misses(lambda: 0, 50),
-        )
-        scene = self.scene
+            hooks = Configuration(hooks=(Hook("http://a"),) * len(verdicts))
+            documents.write(FEED, CONFIGURATION, OperatorDocument(config.spelled(hooks)))
         self.proposer = Proposer(
             scene.appender,
-            gate,
-            self.operator_documents,
+            gate(scene, documents),
+            documents,
             self._ask,
             FEEDS,
-            scene.clock,
-            scene.new_id,
             scene.count,
             scene.tallies,
         )
 
     def _ask(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
-        self.asked.append((len(hooks), data))
+        self.requests.append((len(hooks), data))
         return self.verdicts
 
     def lines(self) -> list[str]:
@@ -73,12 +62,12 @@ def test_a_change_is_appended_when_all_accept() -> None:
     """They are sent the data alone; without hooks nobody is asked."""
     proposing = Proposing(Verdict(200), Verdict(204))
     assert proposing.proposer.accept(GOOD) == 1 << 10
-    assert proposing.asked == [(2, '{"a":1}')]
+    assert proposing.requests == [(2, '{"a":1}')]
     assert [is_change(line) for line in proposing.lines()] == [True]
     assert proposing.scene.counted["OperationsIngested"] == 1
 
     alone = Proposing()
-    assert alone.proposer.accept(GOOD) == 1 << 10 and alone.asked == []
+    assert alone.proposer.accept(GOOD) == 1 << 10 and alone.requests == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +88,7 @@ def test_what_is_wrong_is_refused_before_any_hook_is_asked(
     with pytest.raises(error):
         proposing.proposer.accept(replace(GOOD, **changes))
 
-    assert proposing.asked == [] and proposing.scene.log.head(FEED) == 0
+    assert proposing.requests == [] and proposing.scene.log.head(FEED) == 0
     counted = error in (InvalidChange, TooLarge)
     assert proposing.scene.tallies.totals(FEED, now_ms=0).refused == counted
     assert proposing.scene.counted["RequestsRejected"] == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
@@ -15,29 +17,29 @@ from tests.fakes import MemoryTags
 @given(st.sets(st.text(), max_size=50))
 def test_what_is_there_is_never_ruled_out(tags: set[str]) -> None:
     """Whatever the tags are."""
-    found = summary_of([page(1, line())], tags, page_ms=0)
+    summary = summary_of([page(1, line())], tags, page_ms=0)
 
-    assert all(found.may_hold([tag]) for tag in tags)
-    assert not found.may_hold([])
+    assert all(summary.may_hold([tag]) for tag in tags)
+    assert not summary.may_hold([])
 
 
 def test_little_is_read_in_vain() -> None:
     """Fewer than one in a hundred tags that are not there seem to be."""
     there = {f"user/{number}" for number in range(1000)}
-    found = summary_of([page(1, line())], there, page_ms=0)
-    wrong = sum(found.may_hold([f"other/{number}"]) for number in range(10_000))
+    summary = summary_of([page(1, line())], there, page_ms=0)
+    wrong = sum(summary.may_hold([f"other/{number}"]) for number in range(10_000))
 
     assert wrong < 100
-    assert len(found.bits) == 1500
+    assert len(summary.bits) == 1500
 
 
 def test_small_pages_are_summed_up_together() -> None:
     """64 of them; the last few wait for more, unless nobody can wait."""
     pages = [page(number, line(str(number))) for number in range(1, 131)]
-    found = list(summed_up(pages, page_ms=PAGE_MS, all_of_it=False))
+    summaries = list(summed_up(pages, page_ms=PAGE_MS, all_of_it=False))
 
-    assert [(each.first, each.last) for each in found] == [(1, 64), (65, 128)]
-    assert found[0].expires_ms == pages[63].at_ms + PAGE_MS
+    assert [(each.first, each.last) for each in summaries] == [(1, 64), (65, 128)]
+    assert summaries[0].expires_ms == pages[63].at_ms + PAGE_MS
     rest = list(summed_up(pages, page_ms=PAGE_MS, all_of_it=True))
     assert [(each.first, each.last) for each in rest] == [(1, 64), (65, 128), (129, 130)]
 
@@ -45,9 +47,9 @@ def test_small_pages_are_summed_up_together() -> None:
 def test_a_large_page_has_a_summary_of_its_own() -> None:
     """So that a tag in it does not make others be read."""
     many = [line(str(n), parents=[f"user/{n}"]) for n in range(limits.REQUEST_OPERATIONS_MAX)]
-    found = list(summed_up([page(1, *many), page(2, *many)], page_ms=0, all_of_it=False))
+    summaries = list(summed_up([page(1, *many), page(2, *many)], page_ms=0, all_of_it=False))
 
-    assert [(each.first, each.last) for each in found] == [(1, 1), (2, 2)]
+    assert [(each.first, each.last) for each in summaries] == [(1, 1), (2, 2)]
 
 
 class Indexed:
@@ -55,7 +57,7 @@ class Indexed:
         self.scene, self.tags = Scene(), MemoryTags()
         for number in range(pages):
             self.scene.post(op(str(number)))
-        self.indexer = Indexer(self.tags, self.scene.reader, self.scene.clock, PAGE_MS)
+        self.indexer = Indexer(self.tags, self.scene.reader, PAGE_MS)
 
     def run(self) -> list[tuple[int, int]]:
         self.indexer.run(FEED)
@@ -91,7 +93,8 @@ def test_a_run_is_bounded_in_time() -> None:
     """The next one goes on."""
     indexed = Indexed(70)
     moments = iter([0, limits.INDEX_RUN_MS])
-    late = Indexer(indexed.tags, indexed.scene.reader, lambda: next(moments), PAGE_MS)
+    reader = replace(indexed.scene.reader, clock=lambda: next(moments))
+    late = Indexer(indexed.tags, reader, PAGE_MS)
 
     assert late.run(FEED) == 0
     assert indexed.tags.read(FEED, 0, 1) == []

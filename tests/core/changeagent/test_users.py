@@ -1,19 +1,21 @@
-"""Users: what an htpasswd file may hold, and who is let in."""
+"""Users: what an htpasswd file may hold, who is let in, and how soon a change counts."""
 
 from __future__ import annotations
 
 import bcrypt
 import pytest
+from tidings.core import limits
 from tidings.core.auth.guard import Credential
-from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.passwords import hashed
 from tidings.core.auth.permissions import POSTS, READS, STEERS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
-from tidings.core.changeagent.users import Gate, UserVerifier, spelled, users_from
+from tidings.core.changeagent.recent_documents import RecentDocuments
+from tidings.core.changeagent.users import UserVerifier, spelled, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.feed import Profile
 from tidings.web.outbound.bcrypt import matches
 
+from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, Scene
 from tests.fakes import MemoryOperatorDocuments
 
@@ -69,41 +71,55 @@ def test_success_is_remembered_and_failure_is_not() -> None:
     bcrypts = Checked()
     verifier = UserVerifier(bcrypts, b"key")
 
-    assert all(verifier.matches("secret", AS_2Y) for _ in range(3))
+    assert all(verifier.matches("secret", [AS_2Y]) for _ in range(3))
     assert bcrypts.times == 1
-    assert not verifier.matches("other", AS_2Y) and not verifier.matches("other", AS_2Y)
+    assert not verifier.matches("other", [AS_2Y]) and not verifier.matches("other", [AS_2Y])
     assert bcrypts.times == 3
-    assert verifier.matches("secret", HASH) and bcrypts.times == 4
+    assert verifier.matches("secret", [HASH]) and bcrypts.times == 4
 
 
 @pytest.mark.parametrize("password", ["", "\0", "sec\0ret", "secret\0", "x" * 300, "\ud800"])
 def test_what_can_be_nobodys_password_is_wrong(password: str) -> None:
     """And no fault of ours."""
-    assert not UserVerifier(matches, b"key").matches(password, HASH)
+    assert not UserVerifier(matches, b"key").matches(password, [HASH])
 
 
 def test_a_long_password_is_cut_as_htpasswd_cuts_it() -> None:
     """bcrypt has never looked at more than 72 bytes."""
     stored = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
-    assert UserVerifier(matches, b"key").matches("x" * 80, stored)
+    assert UserVerifier(matches, b"key").matches("x" * 80, [stored])
 
 
-def test_users_stand_before_passwords() -> None:
+def test_users_stand_before_passwords(scene: Scene) -> None:
     """A feed that has users asks for one of them; without any, for its passwords."""
-    scene, operator_documents = Scene(), MemoryOperatorDocuments()
-    gate = Gate(
-        operator_documents, scene.guard, UserVerifier(matches, b"key"), Misses(lambda: 0, 50)
-    )
-    gate.check(FEED, READS, None)
+    documents = MemoryOperatorDocuments()
+    users = gate(scene, documents)
+    users.check(FEED, READS, None)
     stored = hashed("reader's own", salt=b"s" * 16, now_ms=0)
     scene.profiles.save(FEED, Profile(read_passwords=(stored,)))
-    gate.check(FEED, READS, Credential("reader's own", "anybody"))
+    users.check(FEED, READS, Credential("reader's own", "anybody"))
     with pytest.raises(WrongPassword):
-        gate.check(FEED, READS, Credential("secret", "ann"))
+        users.check(FEED, READS, Credential("secret", "ann"))
 
-    operator_documents.write(FEED, USERS, OperatorDocument(spelled({"ann": AS_2Y})))
+    documents.write(FEED, USERS, OperatorDocument(spelled({"ann": AS_2Y})))
     for need in (READS, POSTS, STEERS):
-        gate.check(FEED, need, Credential("secret", "ann"))
+        users.check(FEED, need, Credential("secret", "ann"))
         for given in (None, Credential("secret", "bob"), Credential("reader's own", "ann")):
             with pytest.raises(WrongUser):
-                gate.check(FEED, need, given)
+                users.check(FEED, need, given)
+
+
+def test_A36_a_change_counts_within_five_seconds(scene: Scene) -> None:
+    """Somebody else's, in every process; one's own at once."""
+    stored = MemoryOperatorDocuments()
+    recent = RecentDocuments(stored, scene.clock)
+    assert recent.operator_document(FEED, USERS) == OperatorDocument()
+    stored.write(FEED, USERS, OperatorDocument("a"))
+    assert recent.operator_document(FEED, USERS) == OperatorDocument()
+    scene.now_ms += limits.DOCUMENT_AGE_MS
+    assert recent.operator_document(FEED, USERS) == OperatorDocument("a", 1)
+    assert limits.DOCUMENT_AGE_MS < 5_000
+
+    assert recent.write(FEED, USERS, OperatorDocument("b", 1))
+    assert recent.operator_document(FEED, USERS) == OperatorDocument("b", 2)
+    assert not recent.write(FEED, USERS, OperatorDocument("c", 1))

@@ -32,7 +32,7 @@ class ConsumerScene:
 
     def __post_init__(self) -> None:
         scene = self.scene
-        self.view = LogView(scene.log, scene.log, scene.reader, scene.followers)
+        self.view = LogView(scene.reader)
         self.book = Book(self.store)
         parts = self.book, self.view, self.store, scene.clock
         self.workers, self.watchers = Workers(*parts), Watchers(*parts)
@@ -68,14 +68,14 @@ class ConsumerScene:
         retried: tuple[str, ...] = (),
     ) -> Session:
         """By the numbers of messages."""
-        said = Acknowledgement(
+        acknowledgement = Acknowledgement(
             None if through is None else self.places[through],
             tuple(self.places[each] for each in ids),
             None if sending is None else self.places[sending],
             retried,
         )
         held = session.consumer
-        return self.workers.acknowledge(FEED, held.name, held.fence, said)
+        return self.workers.acknowledge(FEED, held.name, held.fence, acknowledgement)
 
     def fail(self, session: Session, number: int | None, error: str = "it broke") -> Session:
         held = session.consumer
@@ -84,14 +84,22 @@ class ConsumerScene:
 
     def due(self, name: str = "c0") -> list[int]:
         """The messages that a worker would be sent now, in order."""
-        found, consumer = [], self.consumer(name)
+        numbers, consumer = [], self.consumer(name)
         while entry := self.view.upcoming(consumer):
-            found.append(int(parse_line(entry.line).id))
+            numbers.append(int(parse_line(entry.line).id))
             consumer = self.view.advanced(consumers.confirmed(consumer, [entry.place]))
-        return found
+        return numbers
 
     def watch(self, age_ms: int) -> ConsumerMonitor:
         return ConsumerMonitor(self.watchers, Retention(age_ms, 0), self.scene.count)
 
     def holds(self, cap_ms: int) -> Holds:
         return Holds(self.store, Retention(cap_ms, 0))
+
+
+def registered(*kinds: str, types: Iterable[str] | None = None) -> ConsumerScene:
+    """The consumer `c0` was registered, then these messages came."""
+    scene = ConsumerScene()
+    scene.register(types=types)
+    scene.post(*kinds)
+    return scene

@@ -19,20 +19,13 @@ from tidings.core.errors import (
 )
 from tidings.core.model.cursors import PAGE_END, Place
 
-from tests.core.consumers.consumer_scene import WHY, ConsumerScene
+from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
 from tests.core.scene import FEED
-
-
-def made(*kinds: str) -> ConsumerScene:
-    scene = ConsumerScene()
-    scene.register()
-    scene.post(*kinds)
-    return scene
 
 
 def test_registered_once() -> None:
     """Again it stays where it is, and its filter is the new one."""
-    scene = made("a", "b")
+    scene = registered("a", "b")
     scene.ack(scene.lease(), through=0)
     again = scene.register(types=("b",), start="now")
     assert (position.handled(again.position), again.filter.types) == (1, frozenset("b"))
@@ -40,7 +33,7 @@ def test_registered_once() -> None:
 
 def test_T12_another_filter_ends_the_lease() -> None:
     """What a worker reads with the old one would acknowledge what it was never sent."""
-    scene = made("a", "b", "a")
+    scene = registered("a", "b", "a")
     session = scene.lease()
     scene.register()
     scene.ack(session, through=0)
@@ -85,7 +78,7 @@ def test_a_feed_has_so_many_consumers() -> None:
 
 def test_T35_stepping_over_is_acknowledging_without_sending() -> None:
     """The message is told, who, when and why are kept, and its worker begins anew."""
-    scene = made("a", "a", "a")
+    scene = registered("a", "a", "a")
     session = scene.lease()
     stepped = scene.overseer.step(FEED, "c0", WHY)
     assert stepped.place == scene.places[0]
@@ -99,7 +92,7 @@ def test_T35_stepping_over_is_acknowledging_without_sending() -> None:
 
 def test_T35_marked_forward() -> None:
     """Everything up to there is acknowledged, and that is noted."""
-    scene = made("a", "a", "a")
+    scene = registered("a", "a", "a")
     scene.overseer.mark(FEED, "c0", scene.places[1].encode(), WHY)
     assert scene.due() == [2]
     (note,) = scene.store.notes(FEED, "c0")
@@ -108,7 +101,7 @@ def test_T35_marked_forward() -> None:
 
 def test_T36_marked_back() -> None:
     """Every message behind the mark comes again, of each type."""
-    scene = made("a", "b", "c", "a", "b")
+    scene = registered("a", "b", "c", "a", "b")
     scene.ack(scene.lease(), 0, 1, 2, 4)
     assert scene.due() == [3]
     scene.overseer.mark(FEED, "c0", scene.places[0].encode(), WHY)
@@ -119,13 +112,13 @@ def test_T36_marked_back() -> None:
 
 def test_parked() -> None:
     """With the error that it met, or the operator's reason; the others go on."""
-    scene = made("a", "a", "a")
+    scene = registered("a", "a", "a")
     scene.fail(scene.lease(), 0, "too long")
     scene.fail(scene.lease(), 0, "too long")
     scene.overseer.park(FEED, "c0", WHY)
     scene.overseer.park(FEED, "c0", WHY)
-    found = [(each.error, each.attempts) for each in scene.watchers.parked(FEED, "c0")]
-    assert found == [("too long", 2), ("a test", 1)]
+    parked = [(each.error, each.attempts) for each in scene.watchers.parked(FEED, "c0")]
+    assert parked == [("too long", 2), ("a test", 1)]
     assert scene.due() == [2]
     assert scene.consumer().parked == 2
     assert scene.consumer().failure is None
@@ -134,7 +127,7 @@ def test_parked() -> None:
 @pytest.mark.parametrize("back", ["oldest", "copy"])
 def test_what_comes_again_is_parked_no_more(back: str) -> None:
     """Sent again behind a copy it would bring back what was deleted since."""
-    scene = made("a", "a")
+    scene = registered("a", "a")
     scene.overseer.park(FEED, "c0", WHY)
     scene.overseer.retry(FEED, "c0", "all", WHY)
     scene.overseer.mark(FEED, "c0", back, WHY)
@@ -144,7 +137,7 @@ def test_what_comes_again_is_parked_no_more(back: str) -> None:
 
 def test_what_does_not_come_again_stays_parked() -> None:
     """A mark forward, or back to behind it, leaves it where it is."""
-    scene = made("a", "a", "a")
+    scene = registered("a", "a", "a")
     scene.overseer.park(FEED, "c0", WHY)
     scene.overseer.mark(FEED, "c0", scene.places[2].encode(), WHY)
     scene.overseer.mark(FEED, "c0", scene.places[1].encode(), WHY)
@@ -155,9 +148,7 @@ def test_what_does_not_come_again_stays_parked() -> None:
 def test_a_rare_message_is_stepped_over_however_far_it_is() -> None:
     """Farther than a worker's request looks: an operator asks once, and waits."""
     far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
-    scene = ConsumerScene()
-    scene.register(types=("rare",))
-    scene.post(*"a" * far, "rare", "rare")
+    scene = registered(*"a" * far, "rare", "rare", types=("rare",))
     assert scene.overseer.step(FEED, "c0", WHY).place == scene.places[far]
     assert scene.consumer().position == replace(scene.places[far], slot=PAGE_END)
     assert scene.due() == [far + 1]
@@ -167,9 +158,7 @@ def test_T9_T35_what_failed_is_parked_however_far_it_is(monkeypatch: pytest.Monk
     """A rare type: what lies before it is more than one look of an operator reads."""
     monkeypatch.setattr(limits, "UPCOMING_READS_MAX", limits.ADVANCE_READS_MAX)
     far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
-    scene = ConsumerScene()
-    scene.register(types=("rare",))
-    scene.post(*"a" * far, "rare", "rare")
+    scene = registered(*"a" * far, "rare", "rare", types=("rare",))
     scene.fail(scene.lease(), far, "too long")
     assert scene.overseer.park(FEED, "c0", WHY).place == scene.places[far]
     assert [each.error for each in scene.watchers.parked(FEED, "c0")] == ["too long"]
@@ -180,7 +169,7 @@ def test_T9_T35_what_failed_is_parked_however_far_it_is(monkeypatch: pytest.Monk
 
 def test_dropped() -> None:
     """One or all; also one that was to be sent again."""
-    scene = made("a", "a", "a")
+    scene = registered("a", "a", "a")
     for _ in range(3):
         scene.overseer.park(FEED, "c0", WHY)
     scene.overseer.retry(FEED, "c0", "all", WHY)
@@ -193,7 +182,7 @@ def test_dropped() -> None:
 
 def test_no_more_is_parked_than_may_be() -> None:
     """A consumer that parks everything has another fault."""
-    scene = made(*"a" * (limits.PARKED_MAX + 1))
+    scene = registered(*"a" * (limits.PARKED_MAX + 1))
     for _ in range(limits.PARKED_MAX):
         scene.overseer.park(FEED, "c0", WHY)
     with pytest.raises(InvalidConsumer, match="at most 90"):
@@ -203,7 +192,7 @@ def test_no_more_is_parked_than_may_be() -> None:
 
 def test_T37_deleted_it_begins_anew() -> None:
     """With what was parked gone; what operators did is still known."""
-    scene = made("a", "a")
+    scene = registered("a", "a")
     scene.overseer.park(FEED, "c0", WHY)
     scene.overseer.remove(FEED, "c0", WHY)
     assert scene.watchers.consumers(FEED) == []
@@ -226,7 +215,7 @@ NOTHING: dict[str, Callable[[ConsumerScene], object]] = {
 @pytest.mark.parametrize("action", sorted(NOTHING))
 def test_never_ok_when_nothing_was_done(action: str) -> None:
     """It is refused, and no note says that it was done."""
-    scene = made()
+    scene = registered()
     before = scene.consumer()
     with pytest.raises(NothingDone):
         NOTHING[action](scene)
@@ -236,7 +225,7 @@ def test_never_ok_when_nothing_was_done(action: str) -> None:
 
 def test_paused_and_resumed() -> None:
     """A worker learns it with its next word, which still counts."""
-    scene = made("a", "a")
+    scene = registered("a", "a")
     session = scene.lease()
     assert scene.overseer.pause(FEED, "c0", WHY, paused=True).state(scene.scene.now_ms) == "paused"
     assert scene.ack(session, through=0).consumer.paused
@@ -248,23 +237,23 @@ def test_paused_and_resumed() -> None:
 
 def test_what_is_sent_again_already() -> None:
     """Nothing is asked for twice; an unknown message is named."""
-    scene = made("a")
+    scene = registered("a")
     scene.overseer.park(FEED, "c0", WHY)
     scene.overseer.retry(FEED, "c0", "all", WHY)
     with pytest.raises(NothingDone, match="again already"):
         scene.overseer.retry(FEED, "c0", scene.places[0].encode(), WHY)
-    for ask in (scene.overseer.retry, scene.overseer.drop):
+    for act in (scene.overseer.retry, scene.overseer.drop):
         with pytest.raises(UnknownParked):
-            ask(FEED, "c0", "f" * 24, WHY)
+            act(FEED, "c0", "f" * 24, WHY)
 
 
 def test_a_copying_consumer_has_no_next_message() -> None:
     """Its rows are in no order; it can be put elsewhere."""
-    scene = made("a")
+    scene = registered("a")
     scene.overseer.mark(FEED, "c0", "copy", WHY)
-    for ask in (scene.overseer.step, scene.overseer.park):
+    for act in (scene.overseer.step, scene.overseer.park):
         with pytest.raises(NothingDone):
-            ask(FEED, "c0", WHY)
+            act(FEED, "c0", WHY)
     scene.overseer.mark(FEED, "c0", "now", WHY)
     assert position.handled(scene.consumer().position) == 1
 

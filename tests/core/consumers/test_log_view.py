@@ -13,14 +13,14 @@ from tidings.core.errors import ConsumerFellOff, InvalidConsumer
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import filler
 
-from tests.core.consumers.consumer_scene import ConsumerScene
+from tests.core.consumers.consumer_scene import ConsumerScene, registered
 from tests.core.scene import FEED, NOW
 
 
 def entries(scene: ConsumerScene, first: int, last: int | None, limit: int = 1000) -> list[int]:
     end = None if last is None else scene.places[last]
-    found = scene.view.entries(FEED, scene.places[first], end, limit)
-    return [scene.places.index(each.place) for each in found]
+    within = scene.view.entries(FEED, scene.places[first], end, limit)
+    return [scene.places.index(each.place) for each in within]
 
 
 def test_T32_messages_from_x_to_y() -> None:
@@ -79,9 +79,7 @@ def test_an_id_must_be_of_this_log() -> None:
 
 def test_T11_what_is_not_for_a_consumer_is_passed() -> None:
     """In the midst, as the last message, and while others are not acknowledged."""
-    scene = ConsumerScene()
-    scene.register(types=("a",))
-    scene.post("a", "b", "a", "b", "b")
+    scene = registered("a", "b", "a", "b", "b", types=("a",))
     session = scene.lease()
     assert scene.ack(session, 0).consumer.position == Place(2, PAGE_END, NOW // 1000)
     assert scene.due() == [2]

@@ -45,17 +45,14 @@ def test_as_it_is_told(position: positions.Position | None) -> None:
     assert positions.read(positions.spelled(position)) == position
 
 
-def test_the_oldest_page_of_a_trimmed_log() -> None:
+def test_the_oldest_page_of_a_trimmed_log(scene: Scene) -> None:
     """A consumer that begins there is sent the log from its floor on, and nothing else."""
-    scene = Scene()
     for name in "abcd":
         scene.post(op(name))
     scene.project()
     for floor, wanted in ((1, "abcd"), (3, "cd")):
         scene.log.raise_floor("main", floor)
-        connection = scene.connect(f"c{floor}")
-        scene.say(connection, action="resume", cursor=positions.oldest(floor))
-        scene.replayer.run(connection)
+        connection = scene.resume(positions.oldest(floor), f"c{floor}")
         assert [name for name in scene.events(connection) if name != "live"] == list(wanted)
     assert positions.oldest(1) == START.encode()
 

@@ -32,11 +32,12 @@ def test_a_change_is_made_on_top_of_others() -> None:
     store.write("main", "c", 0, Change(Consumer("main", "c")))
     book, others = Book(store), [3]
 
-    def change(found: Consumer) -> Change:
+    def change(consumer: Consumer) -> Change:
         if others[0]:
             others[0] -= 1
-            store.write("main", "c", found.version, Change(replace(found, parked=found.parked + 1)))
-        return Change(replace(found, paused=not found.paused))
+            theirs = replace(consumer, parked=consumer.parked + 1)
+            store.write("main", "c", consumer.version, Change(theirs))
+        return Change(replace(consumer, paused=not consumer.paused))
 
     assert book.change("main", "c", change).parked == 3
     others[0] = 99

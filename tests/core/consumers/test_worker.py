@@ -17,15 +17,14 @@ from tidings.core.errors import (
 )
 from tidings.core.model.cursors import PAGE_END, START
 
-from tests.core.consumers.consumer_scene import WHY, ConsumerScene
+from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
+from tests.core.following import trimmed
 from tests.core.scene import FEED
 
 
 def test_a_lease_says_where_to_go_on() -> None:
     """From the oldest page where nothing was acknowledged, else from behind what was."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post("a", "a")
+    scene = registered("a", "a")
     first = scene.lease()
     assert (first.cursor, first.consumer.fence) == (START.encode(), 1)
     scene.ack(first, through=0)
@@ -36,8 +35,7 @@ def test_a_lease_says_where_to_go_on() -> None:
 
 def test_an_acknowledgement_renews_the_lease() -> None:
     """Also one that says nothing."""
-    scene = ConsumerScene()
-    scene.register()
+    scene = registered()
     session = scene.lease()
     scene.scene.now_ms += limits.CONSUMER_LEASE_MS - 1
     until_ms = scene.ack(session).consumer.until_ms
@@ -46,9 +44,7 @@ def test_an_acknowledgement_renews_the_lease() -> None:
 
 def test_T12_an_overtaken_worker_acknowledges_nothing() -> None:
     """What it says is refused as a whole, and what it had not said stays due."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post("a", "a", "a")
+    scene = registered("a", "a", "a")
     old = scene.lease(worker="one")
     scene.ack(old, through=0, sending=2)
     scene.scene.now_ms += limits.CONSUMER_LEASE_MS
@@ -65,18 +61,16 @@ def test_T12_an_overtaken_worker_acknowledges_nothing() -> None:
 
 def test_what_is_no_id_of_the_feed_is_not_acknowledged() -> None:
     """Nothing of the request is taken."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post("a")
+    scene = registered("a")
     session = scene.lease()
     beyond = replace(scene.places[0], page=9)
-    for said in (
+    for wrong in (
         Acknowledgement(through=beyond),
         Acknowledgement(sending=beyond),
         Acknowledgement(through=scene.places[0], ids=(replace(scene.places[0], slot=3),)),
     ):
         with pytest.raises(InvalidConsumer):
-            scene.workers.acknowledge(FEED, "c0", session.consumer.fence, said)
+            scene.workers.acknowledge(FEED, "c0", session.consumer.fence, wrong)
     assert scene.consumer().position is None
     with pytest.raises(UnknownConsumer):
         scene.workers.lease(FEED, "c1", "w")
@@ -86,9 +80,7 @@ def test_what_is_no_id_of_the_feed_is_not_acknowledged() -> None:
 
 def test_a_gap_that_closes_moves_the_position() -> None:
     """By single acknowledgements, or by one that passes what was acknowledged before."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post(*"aaaaaa")
+    scene = registered(*"aaaaaa")
     session = scene.lease()
     scene.ack(session, 1, 2, 4)
     assert scene.due() == [0, 3, 5]
@@ -102,9 +94,7 @@ def test_a_gap_that_closes_moves_the_position() -> None:
 
 def test_T11_a_worker_that_waits_moves_on() -> None:
     """What comes meanwhile is not for it, and must not hold the log until it falls off."""
-    scene = ConsumerScene()
-    scene.register(types=("a",))
-    scene.post("b", "b")
+    scene = registered("b", "b", types=("a",))
     session = scene.lease()
     scene.ack(session)
     assert position.handled(scene.consumer().position) == 2
@@ -116,27 +106,19 @@ def test_T11_a_worker_that_waits_moves_on() -> None:
 
 def test_who_was_away_and_missed_nothing_is_sent_no_copy() -> None:
     """Its page is gone, but nothing behind it: the log goes on, and the state stays out of it."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post("a", "a")
+    scene = registered("a", "a")
     scene.ack(scene.lease(), through=1)
     scene.scene.project()
-    scene.scene.log.raise_floor(FEED, 3)
-    scene.scene.log._feeds[FEED].pages.clear()
-    scene.scene.log._feeds[FEED].numbers.clear()
+    trimmed(scene.scene, 3)
     scene.post("a")
     scene.scene.project()
-    connection = scene.scene.connect("c")
-    scene.scene.say(connection, action="resume", cursor=scene.lease().cursor)
-    scene.scene.replayer.run(connection)
+    connection = scene.scene.resume(scene.lease().cursor)
     assert [name for name in scene.scene.events(connection) if name != "live"] == ["2"]
 
 
 def test_a_finished_worker_leaves_nothing_in_doubt() -> None:
     """The next one is sent everything in bulk."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post("a", "a")
+    scene = registered("a", "a")
     session = scene.lease()
     scene.ack(session, sending=1)
     scene.workers.release(FEED, "c0", session.consumer.fence)
@@ -145,9 +127,7 @@ def test_a_finished_worker_leaves_nothing_in_doubt() -> None:
 
 def test_a_parked_message_is_sent_again() -> None:
     """Failed once more it stays parked with the new error; confirmed it is gone."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post("a", "a")
+    scene = registered("a", "a")
     scene.fail(scene.lease(), 0, "too long")
     scene.overseer.park(FEED, "c0", WHY)
     name = scene.places[0].encode()
@@ -170,9 +150,7 @@ def test_a_parked_message_is_sent_again() -> None:
 
 def test_who_fell_off_gets_no_lease() -> None:
     """It is told, and nothing is skipped in silence."""
-    scene = ConsumerScene()
-    scene.register()
-    scene.post("a", "a", "a")
+    scene = registered("a", "a", "a")
     scene.ack(scene.lease(), through=0)
     scene.scene.log.raise_floor(FEED, 3)
     with pytest.raises(ConsumerFellOff):

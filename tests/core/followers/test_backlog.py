@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import pytest
 from tidings.core import limits
 from tidings.core.followers.leases import Observation
-from tidings.core.model.pages import Page, Pages
+from tidings.core.model.pages import Page
 
 from tests.core.followers.test_follower import Diary, checkpoint
-from tests.core.scene import FEED, NOW, Scene, page
+from tests.core.scene import FEED, Scene
 
 _PAGES = 1_000  # of a thousand operations each: a million
 
@@ -38,10 +37,7 @@ class Slow(Diary):
 @pytest.fixture
 def behind(scene: Scene) -> Scene:
     """A million operations that nobody has handled."""
-    full = page(1, *["{}"] * 1000, at_ms=NOW)
-    for number in range(1, _PAGES + 1):
-        scene.log.take(FEED)
-        scene.log.put(FEED, replace(full, number=number, append_id=f"{number}"))
+    scene.fill(_PAGES, *["{}"] * 1000)
     return scene
 
 
@@ -79,19 +75,7 @@ def test_a_million_operations_though_runs_are_killed(behind: Scene, page_ms: int
 
 def test_what_was_read_and_not_handled_is_not_read_again(scene: Scene) -> None:
     """A read may hold many turns; only what does not fill one is read anew."""
-    for number in range(40):
-        scene.log.take(FEED)
-        scene.log.put(FEED, page(number + 1, *["{}"] * 1000, at_ms=NOW))
-    reads: list[int] = []
-    read = scene.log.read
-
-    def counted(
-        feed: str, after: int, limit: int | None = None, *, eventual: bool = False
-    ) -> Pages:
-        reads.append(after)
-        return read(feed, after, limit, eventual=eventual)
-
-    scene.log.read = counted  # type: ignore[method-assign]
-    diary = Diary()
+    scene.fill(40, *["{}"] * 1000)
+    reads, diary = scene.reads(), Diary()
     assert scene.follower.run(FEED, diary) == 40
     assert diary.seen == list(range(1, 41)) and len(reads) <= 4

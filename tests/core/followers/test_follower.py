@@ -14,7 +14,7 @@ from tidings.core.followers.leases import Lease, Observation
 from tidings.core.model.pages import Page
 
 from tests.core.following import trimmed
-from tests.core.scene import FEED, NOW, Scene, line, op
+from tests.core.scene import FEED, NOW, Scene, line, op, unavailable
 
 
 @dataclass
@@ -51,10 +51,8 @@ class Diary:
 
 def take(scene: Scene, owner: str = "somebody") -> Lease:
     """As if whoever had it were dead."""
-    standing = next(
-        (each for each in scene.followers.standings(FEED) if each.name == "diary"), None
-    )
-    seen = Observation(standing.fence, standing.beat) if standing else None
+    leases = [each for each in scene.followers.standings(FEED) if each.name == "diary"]
+    seen = Observation(leases[0].fence, leases[0].beat) if leases else None
     lease = scene.followers.take(FEED, "diary", owner=owner, now_ms=scene.now_ms, over=seen)
     assert lease.owner == owner
     return lease
@@ -102,8 +100,7 @@ def test_prepare_comes_before_each_read(scene: Scene) -> None:
 
 def test_a_bell_while_somebody_runs_leaves_a_mark(scene: Scene) -> None:
     """It does nothing itself; the holder looks again before it lets go."""
-    other = Diary()
-    diary = Diary()
+    diary, other = Diary(), Diary()
 
     def mark_and_page() -> None:
         if len(diary.seen) == 1:
@@ -115,16 +112,6 @@ def test_a_bell_while_somebody_runs_leaves_a_mark(scene: Scene) -> None:
 
     assert scene.follower.run(FEED, diary) == 2
     assert diary.seen == [1, 2] and other.seen == []
-
-
-def test_a_page_that_comes_with_its_bell_in_the_last_moment(scene: Scene) -> None:
-    """After the last read and before letting go: the mark makes the holder read again."""
-    lease = take(scene)
-    scene.post(op())
-    assert scene.followers.mark(FEED, "diary") is not None
-
-    assert not scene.followers.release(lease)
-    assert scene.followers.release(lease, force=True)
 
 
 def test_who_finds_the_holder_dead_takes_over(scene: Scene) -> None:
@@ -147,15 +134,9 @@ def test_a_holder_that_lost_its_lease_stops(scene: Scene) -> None:
     scene.post(op())
     scene.log.take(FEED)
     scene.post(op())
-    diary = Diary()
-
-    def robbed() -> None:
-        take(scene, "thief")
-
-    diary.then = robbed
 
     with pytest.raises(LeaseLost, match="main/diary: lease 1 was taken over"):
-        scene.follower.run(FEED, diary)
+        scene.follower.run(FEED, Diary(then=lambda: take(scene, "thief")))
     assert checkpoint(scene) == 0
 
 
@@ -176,14 +157,12 @@ def test_before_a_hole_it_waits_for_the_writer(scene: Scene) -> None:
     """A short while, in small steps; the late page is handled in its place."""
     late = scene.log.take(FEED)
     scene.post(op("b"))
-    diary = Diary()
 
     def arrives() -> None:
         if len(scene.waits) == 3:
             scene.log.put(FEED, Page(late, line("a"), "late", NOW))
 
-    diary.first = arrives
-
+    diary = Diary(first=arrives)
     assert scene.follower.run(FEED, diary) == 2
     assert diary.seen == [1, 2]
     assert scene.waits == [limits.HOLE_POLL_MS] * 3
@@ -236,9 +215,7 @@ def test_a_run_that_takes_too_long_yields(scene: Scene) -> None:
 def test_who_fell_off_the_log_stands_still(scene: Scene) -> None:
     """Nothing is skipped: it says so, lets go, and says so again."""
     scene.post(op())
-    scene.log.raise_floor(FEED, 5)
-    scene.log._feeds[FEED].pages.clear()
-    scene.log._feeds[FEED].numbers.clear()
+    trimmed(scene, 5)
 
     for _ in range(2):
         with pytest.raises(FellOff, match="main/diary: stands at page 0, floor is 5"):
@@ -263,17 +240,6 @@ def test_who_can_go_on_does_and_says_so(scene: Scene) -> None:
     assert diary.seen == [3, 4, 5, 8] and scene.counted["FollowerFellOff"] == 1
 
 
-def test_followers_do_not_hold_back_each_other(scene: Scene) -> None:
-    """Each has a lease and a checkpoint of its own, for each feed."""
-    scene.post(op())
-    scene.post(op(), feed="other")
-    take(scene)
-
-    assert scene.follower.run(FEED, Diary(name="second")) == 1
-    assert scene.follower.run("other", Diary()) == 1
-    assert scene.followers.checkpoints(FEED) == {"diary": 0, "second": 1}
-
-
 def test_a_long_log_is_read_in_many_reads(scene: Scene) -> None:
     """Each read is bounded by the store; the checkpoint moves with each."""
     for _ in range(6):
@@ -288,8 +254,7 @@ def test_a_turn_handles_no_more_than_it_has_time_for(scene: Scene) -> None:
     """Packed pages hold far more operations than one turn can write before its time limit."""
     batch = limits.REQUEST_OPERATIONS_MAX
     pages = 4 * limits.FOLLOW_OPERATIONS_MAX // batch + 1
-    for _ in range(pages):
-        scene.post(*(op(id=f"x{number}") for number in range(batch)))
+    scene.fill(pages, *["{}"] * batch)
     taken: list[int] = []
     diary = Diary(then=lambda: taken.append(len(diary.seen)))
 
@@ -306,11 +271,8 @@ def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
     scene.post(op("a"), op("b"))
     scene.post(op("c"))
 
-    def fail() -> None:
-        raise Unavailable("not now")
-
     with pytest.raises(Unavailable):
-        scene.follower.run(FEED, Diary(then=fail))
+        scene.follower.run(FEED, Diary(then=unavailable))
     assert [each.operations for each in scene.followers.standings(FEED)] == [0]
     scene.now_ms += limits.LEASE_MS
     scene.follow(Diary())

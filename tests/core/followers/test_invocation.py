@@ -11,7 +11,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.invocation import in_turn, serve
 from tidings.core.state.rows import Row
 
-from tests.core.scene import Scene, op
+from tests.core.scene import Scene, line, op
 from tests.fakes import MemoryState
 
 
@@ -69,8 +69,7 @@ def test_another_feed_is_first_each_time() -> None:
 def test_two_busy_feeds_end_before_the_time_limit(scene: Scene) -> None:
     """Three seconds a turn and no end of pages: the second feed is woken again, none is lost."""
     for feed in ("main", "other"):
-        for _ in range(80):
-            scene.post(*(op(f"o{number}") for number in range(1000)), feed=feed)
+        scene.fill(80, *(line(f"o{number}") for number in range(1000)), feed=feed)
     write = scene.state.write
 
     def slow(feed: str, rows: Sequence[Row]) -> int:

@@ -12,7 +12,7 @@ from tidings.core.followers.leases import Lease, Observation
 from tidings.core.state.rows import Row
 
 from tests.core.followers.test_follower import Diary, take
-from tests.core.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op, unavailable
 from tests.patterns.stores import Breaking
 
 
@@ -20,7 +20,9 @@ def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
     """One that is years ahead may begin to look; who holds it has only to renew it."""
     scene.post(op())
     holder, diary = take(scene), Diary()
-    ahead = replace(scene.follower, clock=lambda: scene.now_ms + 10**12)
+    ahead = replace(
+        scene.follower, reader=replace(scene.reader, clock=lambda: scene.now_ms + 10**12)
+    )
     assert ahead.run(FEED, diary) == 0
 
     seen = scene.waker.observations.pop()[2]
@@ -99,6 +101,15 @@ def test_who_renewed_in_the_future_is_late(scene: Scene, age_ms: int) -> None:
     assert not replace(lease, owner="").is_late(renewed_ms + age_ms)
 
 
+def test_an_observation_is_of_one_lease_without_a_renewal() -> None:
+    """A renewal or another holder makes it history; a mark does not."""
+    lease = Lease("main", "push", owner="me", fence=1, bell=0, checkpoint=7, expires_ms=9)
+    seen = Observation(lease.fence, lease.beat)
+    assert seen.is_of(lease) and seen.is_of(replace(lease, bell=7))
+    assert not seen.is_of(replace(lease, beat=1)) and not seen.is_of(replace(lease, fence=2))
+    assert not seen.is_long_enough and replace(seen, ms=limits.LEASE_MS).is_long_enough
+
+
 def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
     """The next one need not wait: what was sent and still lands puts nothing back."""
     scene.post(op("x"))
@@ -117,11 +128,7 @@ def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
     """The control table does not answer either; what is told is the first error."""
     scene.post(op("x"))
     broken = replace(scene.projector, states=Breaking())
-
-    def release(lease: Lease, *, force: bool = False) -> bool:
-        raise Unavailable("nor this one")
-
-    monkeypatch.setattr(scene.followers, "release", release)
+    monkeypatch.setattr(scene.followers, "release", unavailable)
     with pytest.raises(Unavailable, match="the state did not answer"):
         scene.follower.run(FEED, broken)
     assert scene.followers.standings(FEED)[0].owner
@@ -137,7 +144,8 @@ def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew
     def meanwhile(feed: str, rows: Sequence[Row]) -> int:
         if not others:
             scene.post(op("x", tags=["two"]))
-            other = replace(scene.follower, clock=lambda: scene.now_ms + skew_ms)
+            reader = replace(scene.reader, clock=lambda: scene.now_ms + skew_ms)
+            other = replace(scene.follower, reader=reader)
             others.append(other.run(FEED, scene.projector))
         return write(feed, rows)
 

@@ -22,7 +22,7 @@ def write(
     return Write("e1", event, {"id": "x32"}, before or {}, after or {}, AT_MS)
 
 
-def told(capture: Capture, written: Write) -> list[dict[str, Any]]:
+def operations(capture: Capture, written: Write) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capture.lines_of(written)]
 
 
@@ -32,7 +32,7 @@ def test_a_write_is_one_operation(event: str) -> None:
     item: Attributes = {"id": "x32", "owner": "ann", "tags": ("b", "a", "b")}
     before, after = ({}, item) if event != "delete" else (item, {})
 
-    assert told(VIDEOS, write(event, before, after)) == [
+    assert operations(VIDEOS, write(event, before, after)) == [
         {
             "event": event,
             "timestamp": AT,
@@ -45,15 +45,15 @@ def test_a_write_is_one_operation(event: str) -> None:
 
 def test_parents_that_an_item_lacks_are_left_out() -> None:
     """Attributes are optional in DynamoDB; a table may tell nothing but keys."""
-    assert told(VIDEOS, write())[0]["parents"] == []
+    assert operations(VIDEOS, write())[0]["parents"] == []
 
 
 def test_an_attribute_may_be_the_time() -> None:
     """Where the item has it; a deleted one has only the time of the change before."""
     item: Attributes = {"updated": "2026-01-02T03:04:05+01:00"}
 
-    assert told(VIDEOS, write("update", {}, item))[0]["timestamp"] == "2026-01-02T02:04:05Z"
-    assert told(VIDEOS, write("delete", item, {}))[0]["timestamp"] == AT
+    assert operations(VIDEOS, write("update", {}, item))[0]["timestamp"] == "2026-01-02T02:04:05Z"
+    assert operations(VIDEOS, write("delete", item, {}))[0]["timestamp"] == AT
     with pytest.raises(InvalidOperation, match="timestamp: must be an RFC 3339 date-time"):
         VIDEOS.lines_of(write("update", {}, {"updated": "1763000000"}))
 
@@ -62,7 +62,7 @@ def test_the_type_may_be_an_attribute() -> None:
     """A table may hold several; an item without one is refused."""
     capture = Capture("main", "{{kind}}", "{{id}}")
 
-    assert told(capture, write("insert", {}, {"kind": "Video"}))[0]["type"] == "video"
+    assert operations(capture, write("insert", {}, {"kind": "Video"}))[0]["type"] == "video"
     for kind in ({}, {"kind": ("a", "b")}):
         with pytest.raises(InvalidOperation, match="type: needs each attribute"):
             capture.lines_of(write("insert", {}, kind))  # type: ignore[arg-type]
@@ -75,7 +75,9 @@ def test_an_object_of_another_type_is_another_object() -> None:
     after: Attributes = {"kind": "video", "owner": "bob"}
 
     def short(written: Write) -> list[tuple[str, str, list[str]]]:
-        return [(each["event"], each["type"], each["parents"]) for each in told(capture, written)]
+        return [
+            (each["event"], each["type"], each["parents"]) for each in operations(capture, written)
+        ]
 
     assert short(write("update", before, after)) == [
         ("delete", "draft", ["user/ann"]),
@@ -98,20 +100,20 @@ def test_two_items_are_never_one_object() -> None:
     named: dict[str, tuple[str, str]] = {}
     for a, b in product(texts, repeat=2):
         try:
-            (found,) = told(capture, Write("e", "update", {"a": a, "b": b}, {}, {}, 1))
+            (operation,) = operations(capture, Write("e", "update", {"a": a, "b": b}, {}, {}, 1))
         except InvalidOperation:
             continue
-        assert found["id"] not in named, (named[found["id"]], (a, b))
-        named[found["id"]] = (a, b)
+        assert operation["id"] not in named, (named[operation["id"]], (a, b))
+        named[operation["id"]] = (a, b)
     assert len(named) > 50
 
 
 def test_a_placeholder_in_a_value_is_text() -> None:
     """Templates are filled in one pass."""
-    found = Capture("main", "video", "{{id}}", ("u/{{a}}/{{b}}",))
+    capture = Capture("main", "video", "{{id}}", ("u/{{a}}/{{b}}",))
     item: Attributes = {"a": "{{b}}", "b": "1"}
 
-    assert told(found, write("update", {}, item))[0]["parents"] == ["u/{{b}}/1"]
+    assert operations(capture, write("update", {}, item))[0]["parents"] == ["u/{{b}}/1"]
 
 
 def test_what_breaks_a_rule_of_operations_is_refused() -> None:

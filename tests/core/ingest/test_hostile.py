@@ -49,8 +49,8 @@ def typed(name: str, content_type: str) -> Bad:
 
 
 def lines(name: str, body: str | bytes, says: str) -> Bad:
-    found = raw(name, body, says)
-    return Bad(name, found.body, says, content_type=NDJSON_TYPE)
+    refused = raw(name, body, says)
+    return Bad(name, refused.body, says, content_type=NDJSON_TYPE)
 
 
 EVENTS = "event: must be one of insert, update, delete"
@@ -217,8 +217,8 @@ def test_bad_requests(scene: Scene, each: Bad, key: str | None) -> None:
     ],
 )
 def test_bad_feeds(scene: Scene, feed: str, status: int, code: str) -> None:
-    """What is no name, and what nobody has."""
-    error = refused(scene, Request(feed, json.dumps(op()).encode(), JSON_TYPE))
+    """What is no name, and what nobody has: before anything else is looked at."""
+    error = refused(scene, Request(feed, b"nothing", "text/plain"))
 
     assert (error.status, error.code) == (status, code)
     assert scene.log.head(feed) == 0

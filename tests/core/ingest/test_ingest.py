@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from tidings.core import limits
 from tidings.core.errors import (
-    InvalidFeed,
     InvalidOperation,
     Rejected,
-    Unavailable,
-    UnknownFeed,
 )
 from tidings.core.ingest.ingest import Request, check_key
 from tidings.core.model import cursors
 from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE
 
-from tests.core.scene import FEED, NOW, Scene, line, op
-from tests.fakes import MemoryCounters
+from tests.core.scene import FEED, NOW, Scene, line, op, unavailable
 
 
 def request(*operations: object, feed: str = FEED, key: str | None = None) -> Request:
@@ -30,8 +25,8 @@ def test_O09_an_accepted_operation_is_in_the_log(scene: Scene) -> None:
     """The answer names its place there."""
     ids = scene.ingester.accept(Request(FEED, json.dumps(op()).encode(), JSON_TYPE))
 
-    assert [cursors.parse(found) for found in ids] == [cursors.Place(1, 0, NOW // 1000)]
-    assert [found.lines for found in scene.log.read(FEED, 0)] == [[line()]]
+    assert [cursors.parse(each) for each in ids] == [cursors.Place(1, 0, NOW // 1000)]
+    assert [each.lines for each in scene.log.read(FEED, 0)] == [[line()]]
 
 
 def test_a_request_is_one_page(scene: Scene) -> None:
@@ -74,35 +69,16 @@ def test_O22_refused_operations_are_counted(scene: Scene) -> None:
         with pytest.raises(Rejected):
             scene.ingester.accept(each)
 
+    assert scene.counted == {"RequestsRejected": 6}
     assert scene.tallies.totals(FEED, now_ms=NOW).refused == 3
     assert scene.tallies.totals("nope", now_ms=NOW).refused == 0
 
 
 def test_a_refusal_that_cannot_be_counted_is_still_one(scene: Scene) -> None:
     """The producer hears what is wrong, whatever the weather."""
-
-    class Silent(MemoryCounters):
-        def refuse(self, feed: str) -> None:
-            raise Unavailable("not now")
-
+    scene.tallies.refuse = unavailable  # type: ignore[method-assign]
     with pytest.raises(InvalidOperation):
-        replace(scene.ingester, tallies=Silent()).accept(request(op("")))
-
-
-def test_one_bad_operation_refuses_the_request(scene: Scene) -> None:
-    """Nothing of it is written, not even a number taken."""
-    with pytest.raises(InvalidOperation, match=r"ops\[1\]\.id: must not be empty"):
-        scene.ingester.accept(request(op("a"), op(""), op("c")))
-    assert scene.log.head(FEED) == 0
-    assert scene.counted == {"RequestsRejected": 1}
-
-
-def test_feeds_are_checked_first(scene: Scene) -> None:
-    """Whatever the body is."""
-    for feed, error in (("No!", InvalidFeed), ("third", UnknownFeed)):
-        with pytest.raises(error):
-            scene.ingester.accept(Request(feed, b"nothing", "text/plain"))
-        assert scene.log.head(feed) == 0
+        scene.ingester.accept(request(op("")))
 
 
 def test_a_repeated_request_gets_the_same_ids(scene: Scene) -> None:
@@ -123,14 +99,6 @@ def test_a_key_with_another_body_is_refused(scene: Scene) -> None:
         scene.ingester.accept(Request(FEED, body + b"\n", NDJSON_TYPE, "k"))
     assert (refused.value.status, refused.value.code) == (422, "idempotency_key_reused")
     assert scene.log.head(FEED) == 1
-
-
-def test_an_invalid_request_leaves_its_key_free(scene: Scene) -> None:
-    """The producer mends it and uses the key again."""
-    with pytest.raises(InvalidOperation):
-        scene.ingester.accept(request(op(""), key="k"))
-
-    assert len(scene.ingester.accept(request(op("a"), key="k"))) == 1
 
 
 @pytest.mark.parametrize("key", [" ", "~", "a" * limits.IDEMPOTENCY_KEY_CHARS_MAX])

@@ -7,15 +7,8 @@ from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, T
 from tidings.core.ingest.oplog_compat import CompatibilityMode, oplog_status
 from tidings.core.settings.feed import OPLOG, Profile
 
-from tests.core.scene import FEED, FEEDS
+from tests.core.scene import FEED, FEEDS, unavailable
 from tests.fakes import MemoryProfiles
-
-
-class Silent(MemoryProfiles):
-    """A store that does not answer."""
-
-    def profile(self, feed: str) -> Profile:
-        raise Unavailable(feed)
 
 
 def test_a_feed_answers_as_its_owner_has_set() -> None:
@@ -33,11 +26,13 @@ def test_a_feed_answers_as_its_owner_has_set() -> None:
 
 def test_a_store_that_does_not_answer_is_no_second_error() -> None:
     """The request has failed already; it is answered in our way."""
-    assert not CompatibilityMode(Silent(), FEEDS).are_oplogs(FEED)
+    away = MemoryProfiles()
+    away.profile = unavailable  # type: ignore[method-assign]
+    assert not CompatibilityMode(away, FEEDS).are_oplogs(FEED)
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "oplogs"),
     [
         (InvalidOperation("no"), 400, 503),
         (InvalidCursor("no"), 400, 400),
@@ -45,6 +40,6 @@ def test_a_store_that_does_not_answer_is_no_second_error() -> None:
         (Unavailable("no"), 503, 503),
     ],
 )
-def test_O13_what_oplog_said(error: TidingsError, status: int, said: int) -> None:
+def test_O13_what_oplog_said(error: TidingsError, status: int, oplogs: int) -> None:
     """503 for an operation that is wrong; what it never refused keeps our status."""
-    assert oplog_status(error, status) == said
+    assert oplog_status(error, status) == oplogs

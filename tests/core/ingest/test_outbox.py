@@ -13,7 +13,7 @@ from tidings.core.ingest.outbox import ITEMS, OPERATIONS, OutboxMessage
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.items import Items
 
-from tests.core.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op, unavailable
 from tests.fakes import MemoryOutbox
 
 
@@ -46,20 +46,16 @@ def test_letters_are_appended_in_their_order(scene: Scene) -> None:
     assert outbox.pending(FEED) == [] and len(outbox.pending("other")) == 1
 
 
-def test_F43_a_crash_behind_the_append_repeats_nothing(scene: Scene) -> None:
+def test_F43_a_crash_behind_the_append_repeats_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The letter is still there, comes again, and is in the log once."""
     outbox = MemoryOutbox()
     outbox.leave(FEED, message("1", op("a")))
-
-    class Crash(MemoryOutbox):
-        def pending(self, feed: str) -> list[OutboxMessage]:
-            return list(outbox.pending(feed))
-
-        def done(self, feed: str, message: OutboxMessage) -> None:
-            raise Unavailable("crashed")
-
-    with pytest.raises(Unavailable):
-        forwarder(scene, Crash()).run(FEED)
+    with monkeypatch.context() as patch:
+        patch.setattr(outbox, "done", unavailable)
+        with pytest.raises(Unavailable):
+            forwarder(scene, outbox).run(FEED)
     assert len(outbox.pending(FEED)) == 1
     forwarder(scene, outbox).run(FEED)
     assert logged(scene) == ["a"]

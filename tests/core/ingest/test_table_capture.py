@@ -32,23 +32,32 @@ def capturer(scene: Scene, outbox: MemoryOutbox | None = None) -> Capturer:
 
 def pages(scene: Scene) -> list[str]:
     """The ids on each page, joined."""
-    found = scene.reader.read(FEED, 0).pages
-    return ["".join(json.loads(line)["id"] for line in page.lines) for page in found if page.body]
+    read = scene.reader.read(FEED, 0).pages
+    return ["".join(json.loads(line)["id"] for line in page.lines) for page in read if page.body]
 
 
-def test_what_is_told_together_is_one_page(scene: Scene) -> None:
-    """In its order."""
-    capturer(scene).run(writes("abc"))
-    assert pages(scene) == ["abc"]
-    assert scene.counted["WritesCaptured"] == 3
-
-
-@pytest.mark.parametrize("again", [("abc",), ("ab",), ("abcde",), ("a", "abc", "abcd")])
-def test_what_is_told_again_is_there_once(scene: Scene, again: tuple[str, ...]) -> None:
-    """Fewer or more of them, from where the page began: only what is new is appended."""
-    for names in ("abc", *again):
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        (["abc"], ["abc"]),
+        (["abc", "abc"], ["abc"]),
+        (["abc", "ab"], ["abc"]),
+        (["abc", "abcde"], ["abc", "de"]),
+        (["abc", "a", "abc", "abcd"], ["abc", "d"]),
+        (["abcd", "ab", "cd"], ["abcd", "cd"]),
+    ],
+)
+def test_what_comes_together_is_one_page(
+    scene: Scene, batches: list[str], expected: list[str]
+) -> None:
+    """
+    Repeated from where the page began, fewer or more, only what is new is appended; from its
+    middle, as after a crash, the rest repeats, and the last of each object is the last.
+    """
+    for names in batches:
         capturer(scene).run(writes(names))
-    assert "".join(pages(scene)) == max("abc", *again, key=len)
+    assert pages(scene) == expected
+    assert scene.counted["WritesCaptured"] == len("".join(batches))
 
 
 def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
@@ -65,13 +74,6 @@ def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
         replace(capturer(scene), appender=lossy).run(writes("abc"))
     capturer(scene).run(writes("abc"))
     assert pages(scene) == ["abc"]
-
-
-def test_told_from_the_middle_the_rest_is_repeated_in_order(scene: Scene) -> None:
-    """As after a crash: the last events may repeat, and the last of each object is the last."""
-    for names in ("abcd", "ab", "cd"):
-        capturer(scene).run(writes(names))
-    assert pages(scene) == ["abcd", "cd"]
 
 
 def test_what_no_operation_can_be_made_of_is_put_aside(scene: Scene) -> None:

@@ -13,7 +13,7 @@ from tidings.core.ingest.ingest import Request
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import JSON_TYPE
 
-from tests.core.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op, shown
 
 MINE, THEIRS = ["user/me"], ["user/them"]
 
@@ -23,17 +23,17 @@ class Poster:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        bound = Filter(parents=frozenset(MINE))
-        given = scene.key(Role.INGEST, bound=bound)
-        self._shown = Credential(given.spelled(), "anybody")
+        self._shown = shown(scene.key(Role.INGEST, bound=Filter(parents=frozenset(MINE))))
 
     def bounded(self, *operations: dict[str, Any], key: str | None = None) -> list[str]:
-        body = json.dumps(operations).encode()
-        return self.scene.ingester.accept(Request(FEED, body, JSON_TYPE, key, self._shown))
+        return self._post(operations, key, self._shown)
 
     def whole(self, *operations: dict[str, Any], key: str | None = None) -> list[str]:
+        return self._post(operations, key, None)
+
+    def _post(self, operations: object, key: str | None, given: Credential | None) -> list[str]:
         body = json.dumps(operations).encode()
-        return self.scene.ingester.accept(Request(FEED, body, JSON_TYPE, key))
+        return self.scene.ingester.accept(Request(FEED, body, JSON_TYPE, key, given))
 
 
 @pytest.mark.parametrize("projected", [True, False], ids=["in the state", "in the log alone"])

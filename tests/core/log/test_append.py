@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,15 +19,12 @@ from tests.fakes import MemoryLog
 LINES = [line("a"), line("b")]
 
 
-@dataclass
 class Overtaken(MemoryLog):
     """A log where readers fill the next *fillers* numbers before their writer comes."""
 
-    fillers: int = 0
-    refused: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, fillers: int) -> None:
         super().__init__()
+        self.fillers, self.refused = fillers, list[int]()
 
     def put(self, feed: str, page: Page) -> str:
         if self.fillers and page.append_id != FILLER_ID:
@@ -43,16 +40,16 @@ def overtaken(scene: Scene, fillers: int) -> tuple[Appender, Overtaken]:
 
 
 def bodies(log: MemoryLog) -> list[list[str]]:
-    return [found.lines for found in log.read(FEED, 0)]
+    return [page.lines for page in log.read(FEED, 0)]
 
 
 def test_what_is_appended_is_in_the_log(scene: Scene) -> None:
     """Under the number, time and expiry the answer names."""
     appended = scene.appender.append(FEED, LINES)
 
-    (found,) = scene.log.read(FEED, 0)
-    assert (found.number, found.lines, found.at_ms) == (1, LINES, NOW)
-    assert appended.id_prefix == found.id_prefix
+    (page,) = scene.log.read(FEED, 0)
+    assert (page.number, page.lines, page.at_ms) == (1, LINES, NOW)
+    assert appended.id_prefix == page.id_prefix
     assert appended.expires_ms == NOW + PAGE_MS
 
 
@@ -67,12 +64,6 @@ def test_pages_follow_each_other(batches: list[list[str]]) -> None:
     assert bodies(scene.log) == batches
 
 
-def test_feeds_are_numbered_apart(scene: Scene) -> None:
-    """Each starts with 1."""
-    assert scene.appender.append("main", LINES).number == 1
-    assert scene.appender.append("other", LINES).number == 1
-
-
 def test_who_is_overtaken_takes_a_new_number(scene: Scene) -> None:
     """The page is written once, behind the fillers."""
     appender, log = overtaken(scene, 3)
@@ -81,22 +72,17 @@ def test_who_is_overtaken_takes_a_new_number(scene: Scene) -> None:
     assert bodies(log) == [[], [], [], LINES]
 
 
-def test_overtaken_for_ever_is_an_outage(scene: Scene) -> None:
-    """After a few attempts the producer is told to try again."""
+@pytest.mark.parametrize("key", [None, "key"])
+def test_overtaken_for_ever_is_an_outage(scene: Scene, key: str | None) -> None:
+    """After a few attempts the producer is told to try again, with a key and without one."""
     appender, log = overtaken(scene, 100)
 
     with pytest.raises(Unavailable, match="main: overtaken 8 times in a row"):
-        appender.append(FEED, LINES)
+        if key:
+            appender.append_once(FEED, LINES, key, "print")
+        else:
+            appender.append(FEED, LINES)
     assert len(log.refused) == limits.APPEND_ATTEMPTS_MAX
-
-
-def test_a_retried_write_is_recognised(scene: Scene) -> None:
-    """The store tries again after a lost answer: the page there is ours."""
-    appended = scene.appender.append(FEED, LINES)
-
-    again = Page(appended.number, appended.body, appended.append_id, NOW + 5)
-    assert scene.log.put(FEED, again) == appended.append_id
-    assert len(bodies(scene.log)) == 1
 
 
 def test_what_fits_no_page_takes_no_number(scene: Scene) -> None:
@@ -128,14 +114,6 @@ def test_a_key_belongs_to_one_request(scene: Scene) -> None:
     with pytest.raises(KeyReused, match="Idempotency-Key: belongs to another request"):
         scene.appender.append_once(FEED, LINES[:1], "key", "another")
     assert len(bodies(scene.log)) == 1 == scene.log.head(FEED)
-
-
-def test_keys_of_feeds_are_apart(scene: Scene) -> None:
-    """The same key may be used in another feed."""
-    scene.appender.append_once("main", LINES, "key", "print")
-    scene.appender.append_once("other", LINES, "key", "another")
-
-    assert scene.log.head("main") == scene.log.head("other") == 1
 
 
 def test_a_key_is_forgotten_after_a_day(scene: Scene) -> None:
@@ -187,14 +165,6 @@ def test_two_that_are_overtaken_with_one_key_write_one_page(scene: Scene) -> Non
 
     assert numbers == {2}
     assert bodies(scene.log) == [[], LINES, []]
-
-
-def test_overtaken_for_ever_with_a_key(scene: Scene) -> None:
-    """The same answer as without one."""
-    appender, _ = overtaken(scene, 100)
-
-    with pytest.raises(Unavailable, match="overtaken 8 times in a row"):
-        appender.append_once(FEED, LINES, "key", "print")
 
 
 def noise() -> list[str]:

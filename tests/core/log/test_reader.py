@@ -13,7 +13,7 @@ from tidings.core.log.reader import Gap, PagesLost, Run
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page, Pages
 
-from tests.core.scene import FEED, NOW, Scene, line, op, page
+from tests.core.scene import FEED, NOW, Scene, line, page
 from tests.fakes import MemoryLog
 
 NUMBERS = st.sets(st.integers(1, 12))
@@ -28,7 +28,7 @@ def put(scene: Scene, *numbers: int, at_ms: int = NOW) -> None:
 
 
 def numbers(run: Run) -> list[int]:
-    return [found.number for found in run.pages]
+    return [page.number for page in run.pages]
 
 
 @given(NUMBERS, st.integers(0, 12))
@@ -80,12 +80,6 @@ def test_before_a_hole(scene: Scene) -> None:
     assert numbers(scene.reader.read(FEED, 3)) == [4]
 
 
-def test_an_empty_log(scene: Scene) -> None:
-    """Nothing to wait for."""
-    assert scene.reader.read(FEED, 0) == Run([], floor=1)
-    assert scene.reader.frontier(FEED, 0) == START
-
-
 def test_below_the_floor_it_is_history(scene: Scene) -> None:
     """Never a hole: told as trimmed, with the floor to go on from."""
     put(scene, 5, 6)
@@ -124,18 +118,10 @@ def test_everything_was_trimmed(scene: Scene) -> None:
 
 
 def test_a_read_that_is_cut_short_says_so(scene: Scene) -> None:
-    """By the caller's limit or the store's bound."""
+    """By the caller's limit."""
     put(scene, 1, 2, 3)
     assert scene.reader.read(FEED, 0, 2).more
     assert not scene.reader.read(FEED, 2, 2).more
-
-    for _ in range(8):
-        scene.log.put("big", Page(scene.log.take("big"), b"x" * 300_000, "", NOW))
-    after, reads = 0, 0
-    while (run := scene.reader.read("big", after)).more:
-        after, reads = run.pages[-1].number, reads + 1
-    assert reads >= 2
-    assert [found.number for found in run.pages][-1:] in ([8], [])
 
 
 class Replicated(MemoryLog):
@@ -161,15 +147,15 @@ def test_what_a_stale_read_misses_is_neither_end_nor_hole(
 ) -> None:
     """Whatever a replica has not heard of, and though followers have: as if all were consistent."""
     stale, whole = Scene(log=Replicated(*missed)), Scene()
-    found = []
+    runs = []
     for scene in (stale, whole):
         put(scene, *(number for number in present if number >= floor))
-        handled(scene, reader.contiguous([page(number) for number in sorted(present)], 0))
+        scene.stand("state", reader.contiguous([page(number) for number in sorted(present)], 0))
         scene.log.raise_floor(FEED, floor)
         strong = replace(scene.reader, ends={FEED: after})
-        found.append((scene.reader if scene is stale else strong).read(FEED, after))
+        runs.append((scene.reader if scene is stale else strong).read(FEED, after))
 
-    assert found[0] == found[1]
+    assert runs[0] == runs[1]
 
 
 def test_only_at_its_end_a_catch_up_reads_strongly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +222,7 @@ def test_what_was_given_up_is_not_read_in_vain() -> None:
 def test_what_comes_before_a_lost_page_is_told(scene: Scene) -> None:
     """By the read that misses the next one; the error is for who stands before it."""
     put(scene, 1, 2, 4)
-    handled(scene, 4)
+    scene.stand("state", 4)
 
     assert numbers(scene.reader.read(FEED, 0)) == [1, 2]
     with pytest.raises(PagesLost):
@@ -247,8 +233,8 @@ def test_one_page(scene: Scene) -> None:
     """By its number, if it is there."""
     put(scene, 2)
 
-    found = scene.reader.at(FEED, 2)
-    assert found is not None and found.number == 2
+    page = scene.reader.at(FEED, 2)
+    assert page is not None and page.number == 2
     assert [scene.reader.at(FEED, number) for number in (-1, 0, 1, 3, 2**40)] == [None] * 5
 
 
@@ -273,17 +259,10 @@ def test_what_a_gap_is(missing: int, age_ms: int, gap: Gap) -> None:
     assert reader.judge(missing, beyond, floor=5, handled=6, now_ms=NOW) is gap
 
 
-def handled(scene: Scene, page: int) -> None:
-    """The follower `state` stands there."""
-    lease = scene.followers.take(FEED, "state", owner="me", now_ms=scene.now_ms)
-    assert lease is not None
-    scene.followers.release(replace(lease, checkpoint=page))
-
-
 def test_a_page_that_was_there_is_lost_and_never_filled(scene: Scene) -> None:
     """Somebody handled it: an error to each reader, counted, however young what follows is."""
     put(scene, 1, 4)
-    handled(scene, 3)
+    scene.stand("state", 3)
     assert numbers(scene.reader.read(FEED, 0)) == [1]
     with pytest.raises(PagesLost) as lost:
         scene.reader.read(FEED, 1)
@@ -304,7 +283,6 @@ def test_a_hole_that_nobody_closed_for_a_day_is_lost(scene: Scene) -> None:
     scene.now_ms += 1
     with pytest.raises(PagesLost):
         scene.reader.read(FEED, 1)
-    assert not scene.filler.close_hole(FEED, 1)
 
 
 def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Scene) -> None:
@@ -314,7 +292,7 @@ def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Sce
 
     def meanwhile(feed: str) -> dict[str, int]:
         scene.log.put(FEED, Page(2, line("late"), "late", NOW))
-        handled(scene, 3)
+        scene.stand("state", 3)
         return checkpoints(feed)
 
     scene.followers.checkpoints = meanwhile  # type: ignore[method-assign]
@@ -322,18 +300,32 @@ def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Sce
     assert numbers(scene.reader.read(FEED, 1)) == [2, 3]
 
 
-def test_an_overdue_hole_is_filled_whole(scene: Scene) -> None:
-    """All its numbers at once; then the log reads on."""
-    put(scene, 1, 5)
-    assert not scene.filler.close_hole(FEED, 1)
-    scene.now_ms += limits.HOLE_GRACE_MS
+@pytest.mark.parametrize(
+    ("present", "floor", "age_ms", "closed", "fillers"),
+    [
+        ([1, 5], 1, limits.HOLE_GRACE_MS, True, [2, 3, 4]),
+        ([1, 5], 1, limits.HOLE_GRACE_MS - 1, False, []),
+        ([1, 5], 1, limits.HOLE_LOST_MS, False, []),
+        ([5], 5, limits.HOLE_GRACE_MS, False, []),
+        ([1, 2, 3], 1, 0, True, []),
+        ([1], 1, 10 * limits.HOLE_GRACE_MS, False, []),
+    ],
+    ids=["overdue", "in flight", "lost", "history", "closed by itself", "no page behind it"],
+)
+def test_which_holes_are_closed(
+    scene: Scene, present: list[int], floor: int, age_ms: int, closed: bool, fillers: list[int]
+) -> None:
+    """All the numbers of one whose writer is overdue; then the log reads on."""
+    put(scene, *present)
+    scene.log.take(FEED)
+    scene.log.raise_floor(FEED, floor)
+    scene.now_ms += age_ms
 
-    assert scene.filler.close_hole(FEED, 1)
-
-    run = scene.reader.read(FEED, 0)
-    assert numbers(run) == [1, 2, 3, 4, 5]
-    assert [not found.body for found in run.pages] == [False, True, True, True, False]
-    assert scene.counted["HolesFilled"] == 3
+    assert scene.filler.close_hole(FEED, 1) is closed
+    pages = scene.log.read(FEED, 0)
+    assert len(pages) == len(present) + len(fillers)
+    assert [page.number for page in pages if not page.body] == fillers
+    assert scene.counted["HolesFilled"] == len(fillers)
 
 
 def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
@@ -342,47 +334,7 @@ def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
     scene.now_ms += 6 * 3_600_000
     scene.filler.close_hole(FEED, 1)
 
-    assert [found.at_ms for found in scene.log.read(FEED, 0)] == [NOW, NOW, NOW]
-
-
-def test_a_hole_at_the_end_is_none(scene: Scene) -> None:
-    """A number without a page behind it is a writer in flight, however long ago it was taken."""
-    put(scene, 1)
-    scene.log.take(FEED)
-    scene.now_ms += 10 * limits.HOLE_GRACE_MS
-
-    assert not scene.filler.close_hole(FEED, 1)
-    assert len(scene.log.read(FEED, 0)) == 1
-
-
-def test_a_hole_that_has_closed_by_itself(scene: Scene) -> None:
-    """The log moved on, nothing to fill."""
-    put(scene, 1, 2, 3)
-
-    assert scene.filler.close_hole(FEED, 1)
-    assert scene.counted["HolesFilled"] == 0
-
-
-def test_history_is_not_filled(scene: Scene) -> None:
-    """Below the floor nobody waits."""
-    put(scene, 5)
-    scene.log.raise_floor(FEED, 5)
-    scene.now_ms += limits.HOLE_GRACE_MS
-
-    assert not scene.filler.close_hole(FEED, 2)
-    assert len(scene.log.read(FEED, 0)) == 1
-
-
-def test_the_late_writer_loses_against_the_filler(scene: Scene) -> None:
-    """It finds the filler under its number and appends behind: nothing is lost or moved."""
-    number = scene.log.take(FEED)
-    scene.post(op("b"))
-    scene.now_ms += limits.HOLE_GRACE_MS
-    assert scene.filler.close_hole(FEED, 0)
-
-    late = Page(number, line("a"), "late", NOW)
-    assert scene.log.put(FEED, late) != "late"
-    assert [found.lines for found in scene.reader.read(FEED, 0).pages] == [[], [line("b")]]
+    assert [page.at_ms for page in scene.log.read(FEED, 0)] == [NOW, NOW, NOW]
 
 
 def test_the_filler_loses_against_the_late_writer(scene: Scene) -> None:

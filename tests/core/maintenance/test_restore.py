@@ -32,15 +32,12 @@ class Kept:
     def restorer(self, archive: MemoryArchive | None = None) -> Restorer:
         scene = self.scene
         return Restorer(
-            scene.log,
             scene.reader,
             scene.log,
-            scene.followers,
             scene.followers,
             self.consumers,
             scene.profiles,
             archive,
-            scene.clock,
             self.sleep or scene.wait,
             scene.new_id,
             PAGE_MS,

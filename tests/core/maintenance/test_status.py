@@ -31,7 +31,7 @@ TEN = [
 
 def reporter(scene: Scene) -> Reporter:
     """One that has reported nothing yet."""
-    return Reporter(scene.log, scene.followers, scene.tallies, scene.reader, scene.clock, FEEDS)
+    return Reporter(scene.log, scene.followers, scene.tallies, scene.reader, FEEDS)
 
 
 def look(scene: Scene) -> Any:

@@ -162,7 +162,6 @@ class Node:
             scene.reader,
             scene.log,
             scene.waker,
-            scene.clock,
             PAGE_MS,
             self.coordinator,
         )

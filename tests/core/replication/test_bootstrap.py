@@ -32,7 +32,7 @@ def copied(chain: Chain, relay: Relay = RELAY, copy: Copy = Copy()) -> Copy:  # 
     """All steps of a copy, and none twice."""
     made = holding(chain.node)
     while not copy.copied:
-        copy = made.step(relay, copy, MASTER, ALL).copy
+        copy, _ = made.step(relay, copy, MASTER, ALL)
     made.let_go(FEED)
     return copy
 
@@ -125,7 +125,7 @@ def test_a_copy_goes_on_where_it_was(stop: int) -> None:
     chain = posted(*(f"o{number}" for number in range(100)))
     copy, made = Copy(), holding(chain.node)
     for _ in range(stop):
-        copy = made.step(RELAY, copy, MASTER, ALL).copy
+        copy, _ = made.step(RELAY, copy, MASTER, ALL)
     made.let_go(FEED)
     chain.master.post("o5", event="delete")
     done = copied(chain, copy=copy)
@@ -145,7 +145,7 @@ def test_a_bucket_of_many_replies_goes_on_within(monkeypatch: pytest.MonkeyPatch
     made = holding(chain.node)
     copy, keys = Copy(), []
     while not copy.copied:
-        copy = made.step(replace(RELAY), copy, MASTER, ALL).copy
+        copy, _ = made.step(replace(RELAY), copy, MASTER, ALL)
         keys.append(copy.after)
     assert keys == [*sorted(keys[:-1]), ""] and len(keys) > 5
     assert chain.node.living() == chain.master.living()
@@ -158,9 +158,9 @@ def test_the_log_goes_on_behind_what_every_row_holds() -> None:
     behind = chain.nodes[0].url
     chain.master.post("d")
     made = holding(chain.nodes[1])
-    first = made.step(RELAY, Copy(), MASTER, ALL).copy
-    second = made.step(RELAY, first, behind, ALL).copy
-    third = made.step(RELAY, second, MASTER, ALL).copy
+    first, _ = made.step(RELAY, Copy(), MASTER, ALL)
+    second, _ = made.step(RELAY, first, behind, ALL)
+    third, _ = made.step(RELAY, second, MASTER, ALL)
     assert (first.page, second.page, third.page) == (4, 3, 3)
 
 
@@ -172,7 +172,7 @@ def test_who_stands_at_our_last_page_must_notice() -> None:
     with pytest.raises(Unavailable, match="come to page 3; it must pass page 3"):
         made.step(here, Copy(), MASTER, ALL)
     chain.master.post("d")
-    assert made.step(here, Copy(), MASTER, ALL).copy.page == 4
+    assert made.step(here, Copy(), MASTER, ALL)[0].page == 4
 
 
 def test_nothing_is_copied_where_the_latest_is_wanted() -> None:

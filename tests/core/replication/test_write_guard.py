@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tidings.core.auth.guessing_limit import Misses
-from tidings.core.changeagent.submit import Proposal, Proposer
+from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import Chained
@@ -85,9 +85,9 @@ def _propose(scene: Scene) -> None:
         UserVerifier(lambda *_: False, b"key"),
         Misses(lambda: 0, 50),
     )
-    rest = FEEDS, scene.clock, scene.new_id, scene.count, scene.tallies
+    rest = FEEDS, scene.count, scene.tallies
     proposer = Proposer(scene.appender, gate, operator_documents, ask, *rest)
-    proposer.accept(Proposal(FEED, b'{"data":1}', JSON_TYPE))
+    proposer.accept(Request(FEED, b'{"data":1}', JSON_TYPE))
 
 
 def _capture(scene: Scene) -> None:

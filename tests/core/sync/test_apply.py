@@ -18,7 +18,7 @@ from tidings.core.sync.corrections import NOWHERE, Correction, Position, correct
 from tidings.core.sync.diff import dump_line
 
 from tests.core.following import caught_up, names, trimmed
-from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op
+from tests.core.scene import FEED, FEEDS, NOW, TOMBSTONE_MS, Scene, line, op
 from tests.core.sync.reconcile import reconcile
 from tests.fakes import MemoryLog
 
@@ -26,20 +26,7 @@ LATER = "2031-01-01T00:00:00Z"
 
 
 def corrector(scene: Scene) -> Corrector:
-    return Corrector(
-        scene.log,
-        scene.state,
-        scene.followers,
-        scene.reader,
-        scene.filler,
-        scene.clock,
-        scene.wait,
-        scene.new_id,
-        scene.count,
-        FEEDS,
-        PAGE_MS,
-        scene.tombstones,
-    )
+    return Corrector(scene.state, scene.filler, scene.wait, scene.new_id, FEEDS, scene.tombstones)
 
 
 def part(*wanted: Correction) -> list[bytes]:

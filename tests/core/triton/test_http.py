@@ -15,7 +15,7 @@ from tests.core.scene import FEED, FEEDS, NOW, Scene, op
 
 
 def feeds(scene: Scene) -> ChangeFeeds:
-    return ChangeFeeds(scene.profiles, scene.registry, scene.state, scene.guard, FEEDS)
+    return ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
 
 
 def listed(scene: Scene, kind: str = "") -> list[str]:

@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import pytest
 from tidings.aws.config import deployment
-from tidings.local.gateway import http_gateway
-from tidings.local.gateway.http_gateway import BODY_BYTES_MAX, HttpGateway
+from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.lambdas.runtime_api import Answer, failure
+from tidings.web import asgi_request
+from tidings.web.asgi_request import BODY_BYTES_MAX
 
 
 class Api:
@@ -161,7 +162,7 @@ def test_a_body_above_the_limit_is_refused() -> None:
 
 def test_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds its connection no longer than any other body may; no function hears of it."""
-    monkeypatch.setattr(http_gateway, "BODY_S", 0.05)
+    monkeypatch.setattr(asgi_request, "BODY_S", 0.05)
     api = answering(statusCode=200)
 
     async def trickling() -> AsyncIterator[bytes]:

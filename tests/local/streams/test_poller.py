@@ -274,7 +274,7 @@ def test_what_is_given_up_is_kept_with_its_payload(tmp_path: Path) -> None:
     batch = Batch((Record("7", 0, {"n": 7}), Record("8", 1500, {"n": 8})), failures=3)
     arn = "arn:aws:lambda:us-east-1:000000000000:function:f"
     shard = Shard("stream", "shard-1")
-    file = records.save_given_up(tmp_path, shard, arn, batch, Condition.RETRIES)
+    file = records.save_given_up(tmp_path, arn, shard, batch, Condition.RETRIES)
     document = json.loads(file.read_text())
 
     assert file.relative_to(tmp_path).parts[:2] == ("f", "shard-1")

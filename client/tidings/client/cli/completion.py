@@ -19,6 +19,6 @@ def completion(shell: str) -> None:
       tidings completion zsh > "${fpath[1]}/_tidings"
       tidings completion fish > ~/.config/fish/completions/tidings.fish
     """
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(main, {}, "tidings", "_TIDINGS_COMPLETE").source())
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None
+    click.echo(shell_class(main, {}, "tidings", "_TIDINGS_COMPLETE").source())

@@ -87,7 +87,7 @@ SUBCOMMANDS = {
         f"{_OPERATE}.verify_command", "Compare the state of a feed with its log.", "aws"
     ),
     "rebuild": Subcommand(
-        f"{_OPERATE}.rebuild_command",
+        f"{_OPERATE}.verify_command",
         "Put right what differs between the state of a feed and its log.",
         "aws",
     ),
@@ -110,19 +110,19 @@ class LazyGroup(click.Group):
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = self.table.get(cmd_name)
-        if found is None:
+        entry = self.table.get(cmd_name)
+        if entry is None:
             return None
-        missing = [name for name in PACKAGES[found.extra] if find_spec(name) is None]
+        missing = [name for name in PACKAGES[entry.extra] if find_spec(name) is None]
         if missing:
-            return _unavailable(f"{self.called} {cmd_name}", found.extra, missing)
-        command = getattr(importlib.import_module(found.module), cmd_name)
+            return _unavailable(f"{self.called} {cmd_name}", entry.extra, missing)
+        command = getattr(importlib.import_module(entry.module), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, found.help) for name, found in self.table.items()])
+            formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
 
 
 def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command:
@@ -143,28 +143,12 @@ def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command
     )
 
 
-def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if not wanted:
-        return
-    from importlib.metadata import version
-
-    click.echo(f"tidings {version('tidings')}")
-    ctx.exit()
-
-
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=f"\b\n{EXIT_CODES}\nMore about one command: tidings COMMAND --help",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show the version and exit.",
-)
+@click.version_option(package_name="tidings", message="tidings %(version)s")
 def main() -> None:
     """
     Tidings: a change feed. Post what changed; every consumer hears of it in order.

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -102,19 +102,6 @@ def _password(path: Path | None, text: str | None) -> str:
         raise click.ClickException(str(error)) from None
 
 
-class Addresses(Protocol):
-    """Where a stage is, for each kind of request."""
-
-    @property
-    def feed(self) -> str: ...
-
-    @property
-    def stream(self) -> str: ...
-
-    @property
-    def sockets(self) -> str: ...
-
-
 def address_options(command: Command) -> Command:
     """
     Adds --url and --stage to a command, which is given *url*.
@@ -152,8 +139,10 @@ def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return addresses.stream if others.get("transport") == "sse" else addresses.feed, others
 
 
-def _looked_up(stage: str) -> Addresses:
+def _looked_up(stage: str) -> Any:
     """
+    Where the stage is, for each kind of request: `feed`, `stream` and `sockets`.
+
     Raises:
         ClickException: AWS cannot be asked, or knows no such stage.
     """
@@ -161,7 +150,7 @@ def _looked_up(stage: str) -> Addresses:
         raise click.ClickException(
             "--stage needs boto3, not installed here; install the extra: pip install 'tidings[aws]'"
         )
-    return cast("Addresses", importlib.import_module(_LOOKED_UP).addresses(stage))
+    return importlib.import_module(_LOOKED_UP).addresses(stage)
 
 
 def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -138,12 +138,12 @@ def _post_batch(poster: Poster, batch: Batch) -> list[str]:
     try:
         return poster.post_lines(batch.lines)
     except Refused as error:
-        found = _LINE_OF_BODY.match(error.message)
-        if found is None or not 1 <= int(found[1]) <= len(batch.numbers):
+        position = _LINE_OF_BODY.match(error.message)
+        if position is None or not 1 <= int(position[1]) <= len(batch.numbers):
             where = f"lines {batch.numbers[0]} to {batch.numbers[-1]}: "
             raise Refused(where + error.message, status=error.status, code=error.code) from None
-        number = batch.numbers[int(found[1]) - 1]
-        message = f"line {number}: {error.message[found.end() :]}"
+        number = batch.numbers[int(position[1]) - 1]
+        message = f"line {number}: {error.message[position.end() :]}"
         raise Refused(message, status=error.status, code=error.code) from None
 
 

@@ -14,6 +14,7 @@ from tidings.client.events import Event
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.progress import Progress
     from rich.table import Table
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
@@ -58,12 +59,13 @@ def compact(value: object) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each of *rows*; what one lacks is empty."""
+    """A row for each of *rows*; what one lacks is empty. Brackets in a text are no markup."""
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(*columns)
     for row in rows:
-        made.add_row(*(cell(row.get(name, "")) for name in columns))
+        made.add_row(*(Text(cell(row.get(name, ""))) for name in columns))
     return made
 
 
@@ -72,6 +74,22 @@ def show(shown: RenderableType) -> None:
     from rich.console import Console
 
     Console(highlight=False).print(shown)
+
+
+def phase_bars(*, silent: bool = False) -> Progress:
+    """A bar for each phase on a terminal; nothing elsewhere, nor if it is to be *silent*."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<18}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=silent or not console.is_terminal,
+    )
 
 
 @contextmanager
@@ -108,8 +126,8 @@ def cell(value: object) -> str:
     return plain(", ".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def _faint(text: str) -> str:

@@ -92,20 +92,20 @@ def _watch(address: str, as_json: bool) -> Report:
 def fetch(address: str) -> Report:
     """One report, or why there is none."""
     import httpx
-    from tidings.client.retry_policy import error_of
-    from tidings.client.tls import trusted
+    from tidings.client.retry_policy import error_of_answer
+    from tidings.client.transport.connection import trusted
 
     try:
         answer = httpx.get(address, timeout=PATIENCE_S, verify=trusted())
-        found = answer.json()
+        fields = answer.json()
     except httpx.HTTPError as error:
         return Report(problem=render.plain(f"{address} does not answer: {error}"))
     except ValueError:
         return Report(problem=f"{address} answered {answer.status_code} and no JSON")
-    if not isinstance(found, dict) or "status" not in found:
-        refusal = error_of(answer.status_code, answer.content)
+    if not isinstance(fields, dict) or "status" not in fields:
+        refusal = error_of_answer(answer)
         return Report(problem=render.plain(str(refusal)))
-    return Report(found)
+    return Report(fields)
 
 
 def shown(report: Report) -> Group:

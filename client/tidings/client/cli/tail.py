@@ -119,16 +119,12 @@ def tail(
     """
     with render.failures(usage=WrongUrl):
         consumer = Consumer(url, **wanted, **options, on_lost=render.retrying)
-        _show(consumer, count, as_json)
-
-
-def _show(consumer: Consumer, count: int | None, as_json: bool) -> None:
-    """Print until *count* operations or an interrupt; what was printed is saved then."""
-    with Interrupts() as interrupts, consumer, suppress(KeyboardInterrupt):
-        _print(consumer, count, as_json, interrupts)
+        with Interrupts() as interrupts, consumer, suppress(KeyboardInterrupt):
+            _print(consumer, count, as_json, interrupts)
 
 
 def _print(consumer: Consumer, count: int | None, as_json: bool, interrupts: Interrupts) -> None:
+    """Until *count* operations or an interrupt; what was printed is saved then."""
     left = count
     for delivery in consumer:
         with interrupts.held():

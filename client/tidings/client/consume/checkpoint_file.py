@@ -97,8 +97,8 @@ def start(state: StateFile | None, cursor: str | None, *, allow_replication: boo
     """
     if state is None:
         return cursor or NOW
-    found = state.load() or cursor
-    if found is None and allow_replication:
+    begun = state.load() or cursor
+    if begun is None and allow_replication:
         state.save(EVERYTHING)  # so that the copy goes on, however soon this start ends
         return EVERYTHING
-    return found or NOW
+    return begun or NOW

@@ -88,10 +88,10 @@ class Consumer(Closing):
         return self
 
     def __next__(self) -> Delivery:
-        found = self.within(None)
-        if found is None:
+        delivery = self.within(None)
+        if delivery is None:
             raise StopIteration
-        return found
+        return delivery
 
     def within(self, timeout_s: float | None) -> Delivery | None:
         """
@@ -137,10 +137,10 @@ class Consumer(Closing):
             raise StopAsyncIteration
         if self._task is None:
             self._task = _Task(self._intake)
-        found = self._delivered(await self._task.get())
-        if found is None:
+        delivery = self._delivered(await self._task.get())
+        if delivery is None:
             raise StopAsyncIteration
-        return found
+        return delivery
 
     async def aclose(self) -> None:
         """As `close`, from within the event loop."""
@@ -149,13 +149,13 @@ class Consumer(Closing):
             await self._task.stop()
         await asyncio.to_thread(self._intake.save)
 
-    def _delivered(self, found: Delivery | _Ended) -> Delivery | None:
+    def _delivered(self, received: Delivery | _Ended) -> Delivery | None:
         """None at the end. An error is raised once; whoever asks again is at the end."""
-        if isinstance(found, Delivery):
-            return found
+        if isinstance(received, Delivery):
+            return received
         self._ended = True
-        if found.error is not None:
-            raise found.error
+        if received.error is not None:
+            raise received.error
         return None
 
 
@@ -178,10 +178,10 @@ class _Thread:
         self._running.wait()
 
     def get(self, timeout_s: float | None) -> Delivery | _Ended:
-        found = self._found.get(timeout=timeout_s)
-        if isinstance(found, _Ended):
+        received = self._found.get(timeout=timeout_s)
+        if isinstance(received, _Ended):
             self._found.put(_Ended())  # for the other threads that wait
-        return found
+        return received
 
     def stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended by itself
@@ -209,10 +209,10 @@ class _Task:
         self._task.add_done_callback(lambda task: self._found.put_nowait(_ended(task)))
 
     async def get(self) -> Delivery | _Ended:
-        found = await self._found.get()
-        if isinstance(found, _Ended):
+        received = await self._found.get()
+        if isinstance(received, _Ended):
             self._found.put_nowait(_Ended())  # for the other tasks that wait
-        return found
+        return received
 
     async def stop(self) -> None:
         self._task.cancel()

@@ -50,12 +50,12 @@ class Session(Closing):
             name: answer.get(name, []) for name in ("types", "parents", "ids")
         }
         self.single_through: str = answer["single_through"] or ""
-        self._acked = _spans(answer["acked"])
-        self._heard(answer)
+        self._acked = [tuple(map(int, span)) for span in _SPAN.findall(answer["acked"])]
+        self._note(answer)
         self._thread = threading.Thread(target=self._renew, name="tidings-lease", daemon=True)
         self._thread.start()
 
-    def _heard(self, answer: Answer) -> None:
+    def _note(self, answer: Answer) -> None:
         self.retries: list[str] = answer["retries"]
         self.paused: bool = answer["paused"]
 
@@ -76,13 +76,13 @@ class Session(Closing):
     def one_at_a_time(self, event_id: str) -> bool:
         return bool(self.single_through) and event_id[8:] <= self.single_through[8:]
 
-    def acknowledge(self, **said: Any) -> None:
+    def acknowledge(self, **fields: Any) -> None:
         """
         Raises:
             Overtaken: nothing of it counts.
             Refused: it breaks a rule.
         """
-        self._heard(self._say("ack", said))
+        self._note(self._say("ack", fields))
 
     def acknowledge_again(self, event_id: str) -> bool:
         """
@@ -108,7 +108,7 @@ class Session(Closing):
             Overtaken: somebody else holds the consumer.
         """
         named = {"id": event_id} if is_id(event_id) else {}
-        self._heard(self._say("fail", {**named, "error": error or "no reason given"}))
+        self._note(self._say("fail", {**named, "error": error or "no reason given"}))
 
     def release(self) -> None:
         """
@@ -121,8 +121,8 @@ class Session(Closing):
         self._ended.set()
         self._thread.join(_JOIN_S)
 
-    def _say(self, action: str, said: dict[str, Any]) -> Answer:
-        body = {"fence": self.fence, **said}
+    def _say(self, action: str, fields: dict[str, Any]) -> Answer:
+        body = {"fence": self.fence, **fields}
         try:
             return self._again(lambda: self._api.act(self._name, action, body))
         except Refused as refused:
@@ -133,7 +133,7 @@ class Session(Closing):
     def _renew(self) -> None:
         while not self._ended.wait(self._renew_s):
             try:
-                self._heard(self._api.act(self._name, "ack", {"fence": self.fence}))
+                self._note(self._api.act(self._name, "ack", {"fence": self.fence}))
             except Lost:
                 continue
             except (ClientError, RuntimeError):  # of httpx, when it is closed meanwhile
@@ -152,7 +152,3 @@ def is_row(event_id: str) -> bool:
 def place_of(event_id: str) -> tuple[int, int]:
     """Page and slot of an event."""
     return int(event_id[8:18], 16), int(event_id[18:], 16)
-
-
-def _spans(text: str) -> list[tuple[int, int, int]]:
-    return [(int(page), int(first), int(last)) for page, first, last in _SPAN.findall(text)]

@@ -13,8 +13,8 @@ class NamedConsumers(FeedApi):
     """What may be asked of the named consumers of one feed, and of its log."""
 
     def all(self) -> list[Answer]:
-        found: list[Answer] = self.ask("GET", "consumers")["consumers"]
-        return found
+        consumers: list[Answer] = self.ask("GET", "consumers")["consumers"]
+        return consumers
 
     def show(self, name: str) -> Answer:
         return self.ask("GET", _path(name))
@@ -30,12 +30,12 @@ class NamedConsumers(FeedApi):
         return self.ask("POST", _path(name, action), body=body)
 
     def parked(self, name: str) -> list[Answer]:
-        found: list[Answer] = self.ask("GET", _path(name, "parked"))["parked"]
-        return found
+        messages: list[Answer] = self.ask("GET", _path(name, "parked"))["parked"]
+        return messages
 
     def notes(self, name: str) -> list[Answer]:
-        found: list[Answer] = self.ask("GET", _path(name, "notes"))["notes"]
-        return found
+        notes: list[Answer] = self.ask("GET", _path(name, "notes"))["notes"]
+        return notes
 
     def log(self, query: Mapping[str, str] | None = None) -> Answer:
         """The ends of the log, or the entries that *query* asks for."""

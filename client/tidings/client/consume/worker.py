@@ -162,11 +162,11 @@ class Worker(Closing):
         while session.retries and not self._closed.is_set():
             kept = {each["id"]: each for each in self._api.parked(self._name)}
             wanted = session.retries[0]
-            found = kept.get(wanted)
-            if found is None:
+            message = kept.get(wanted)
+            if message is None:
                 return False
             try:
-                write([Message(wanted, found["event"], found["data"])])
+                write([Message(wanted, message["event"], message["data"])])
             except Exception as error:  # noqa: BLE001 whatever the caller's code raises
                 session.fail(wanted, str(error))
             else:
@@ -206,42 +206,44 @@ class _Turn:
                 self._hand_over(batch)
         self._tell()
 
-    def _tell(self, **said: str) -> None:
+    def _tell(self, **fields: str) -> None:
         """What was written, if that is not told yet, and what is going to be."""
         cursor = self._consumer.cursor
         if cursor != self._told and is_id(cursor):
-            said["through"] = cursor
-        if said:
-            self._session.acknowledge(**{name: text for name, text in said.items() if is_id(text)})
+            fields["through"] = cursor
+        if fields:
+            self._session.acknowledge(
+                **{name: text for name, text in fields.items() if is_id(text)}
+            )
             self._told = cursor
 
     def _batch(self) -> list[Delivery]:
         """What is there, as far as it may be written together; [] when nothing comes."""
-        found: list[Delivery] = []
-        while len(found) < self._bulk:
-            delivery = self._next(LINGER_S if found else IDLE_S)
+        batch: list[Delivery] = []
+        while len(batch) < self._bulk:
+            delivery = self._next(LINGER_S if batch else IDLE_S)
             if delivery is None:
                 break
-            if found and self._stands_alone(delivery):
+            if batch and self._stands_alone(delivery):
                 self._held = delivery
                 break
-            found.append(delivery)
+            batch.append(delivery)
             if self._stands_alone(delivery):
                 break
-        return found
+        return batch
 
     def _next(self, timeout_s: float) -> Delivery | None:
         """The next that is to be written; what is not, is acknowledged on the way."""
         while True:
             held, self._held = self._held, None
-            found = held or self._consumer.within(timeout_s)
-            if found and not self._session.expects(found.event):
+            delivery = held or self._consumer.within(timeout_s)
+            if delivery and not self._session.expects(delivery.event):
                 raise Overtaken  # by retention: the next lease says where to go on, or `fell_off`
-            if found is None or found.name == RESET:
-                return found
-            if found.is_operation and not self._session.acked(found.id):
-                return found
-            found.ack()
+            if delivery is None or delivery.name == RESET:
+                return delivery
+            if delivery.is_operation and not self._session.acked(delivery.id):
+                return delivery
+            delivery.ack()
 
     def _stands_alone(self, delivery: Delivery) -> bool:
         return delivery.name == RESET or self._session.one_at_a_time(delivery.id)

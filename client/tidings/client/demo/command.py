@@ -17,6 +17,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 from tidings.client.address import DEFAULT_URL
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.render import retrying
 from tidings.client.demo.git_repository import (
     Commit,
     NoRepository,
@@ -27,7 +29,7 @@ from tidings.client.demo.git_repository import (
     open_repository,
 )
 from tidings.client.demo.made_up import operations as made_up_operations
-from tidings.client.errors import ClientError, Lost
+from tidings.client.errors import ClientError
 from tidings.client.produce.post import Poster, encode
 
 __all__ = ["Commit", "history", "main", "post_history"]
@@ -99,7 +101,7 @@ def _follow(poster: Poster, repo: Repository) -> None:
 
 
 def _make_up(url: str, feed: str) -> NoReturn:
-    with Poster(url, feed, on_retry=_tell) as poster:
+    with Poster(url, feed, on_retry=retrying) as poster:
         for operation in made_up_operations():
             poster.post([operation])
             time.sleep(MADE_UP_EVERY_S)
@@ -110,11 +112,7 @@ def _warn(warning: str) -> None:
     click.echo(warning, err=True)
 
 
-def _tell(lost: Lost, delay_s: float) -> None:
-    click.echo(f"{lost.reason}; trying again in {delay_s:.0f} s", err=True)
-
-
-@click.command(epilog="Exit codes: 0 done, 1 failure, 2 wrong usage.")
+@click.command(epilog=EXIT_CODES)
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
 @click.option("--feed", default="main", show_default=True, help="Which feed to post to.")
 @click.option(
@@ -151,7 +149,7 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
         if made_up:
             _make_up(url, feed)
         repository = open_repository(repo)
-        with Poster(url, feed, on_retry=_tell) as poster:
+        with Poster(url, feed, on_retry=retrying) as poster:
             count = post_history(poster, history(repository, warn=_warn), Pace(rate))
             click.echo(f"the history of {repository.name}: {count:,} operations")
             if not once and not repository.is_bare:

@@ -93,13 +93,8 @@ def open_repository(path: Path) -> Repository:
     is_bare = _git(path, "rev-parse", "--is-bare-repository").strip() == b"true"
     where = "--absolute-git-dir" if is_bare else "--show-toplevel"
     root = Path(os.fsdecode(_git(path, "rev-parse", where).removesuffix(b"\n")))
-    head = subprocess.run(
-        ["git", "rev-parse", "--verify", "--quiet", "HEAD^{commit}"],
-        cwd=root,
-        capture_output=True,
-        check=False,
-    )
-    return Repository(root, head.stdout.decode().strip() or None, is_bare)
+    head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", check=False)
+    return Repository(root, head.decode().strip() or None, is_bare)
 
 
 class Names:
@@ -168,7 +163,8 @@ class WorkingTree:
         (own / "info").mkdir()
         (own / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
         if os.path.exists(index):  # it tells which files are as in the head: git reads the others
-            shutil.copyfile(index, own / "index")
+            # With its time: git also reads a file that was changed in the second of its index.
+            shutil.copy2(index, own / "index")
         self._tree = f"{repo.head}^{{tree}}" if repo.head else self._git("mktree").decode().strip()
 
     def changes(self) -> list[Operation]:
@@ -180,7 +176,8 @@ class WorkingTree:
         """
         self._git("add", "--all", "--ignore-errors", check=False)  # a file may vanish meanwhile
         before, self._tree = self._tree, self._git("write-tree").decode().strip()
-        compared = iter(_split(self._git("diff-tree", *_COMPARED, before, self._tree)))
+        listed = self._git("diff-tree", *_COMPARED, before, self._tree)
+        compared = iter(listed.split(b"\0")[:-1])
         operations = []
         for entry in compared:
             change = _change(entry, next(compared))
@@ -290,10 +287,6 @@ def _git(folder: Path, *arguments: str, settings: Sequence[str] = (), check: boo
             "git is not installed here, and the demo reads a git repository"
         ) from None
     if check and done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-        raise NoRepository(f"{folder}: {said.removeprefix('fatal: ') or 'git failed'}")
+        reason = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+        raise NoRepository(f"{folder}: {reason.removeprefix('fatal: ') or 'git failed'}")
     return done.stdout
-
-
-def _split(listed: bytes) -> list[bytes]:
-    return listed.split(b"\0")[:-1]

@@ -78,12 +78,12 @@ class SqliteBuffer:
         return True
 
     def take(self) -> str | None:
-        found = self._database.execute("SELECT at, text FROM item ORDER BY at LIMIT 1").fetchone()
-        if found is None:
+        row = self._database.execute("SELECT at, text FROM item ORDER BY at LIMIT 1").fetchone()
+        if row is None:
             return None
-        self._database.execute("DELETE FROM item WHERE at = ?", (found[0],))
+        self._database.execute("DELETE FROM item WHERE at = ?", (row[0],))
         self._length -= 1
-        return str(found[1])
+        return str(row[1])
 
     def clear(self) -> None:
         self._database.execute("DELETE FROM item")

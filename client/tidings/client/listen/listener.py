@@ -120,7 +120,7 @@ class Listener(Closing):
     def _bootstrapped(self, registration: Registration) -> Iterator[Signal]:
         for route in registration.routes:
             yield route
-            for found in self._fetch(route):
+            for fields in self._fetch(route):
                 registration.check()
-                yield Object(route.resource, found)
+                yield Object(route.resource, fields)
         registration.check()

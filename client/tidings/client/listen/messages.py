@@ -76,10 +76,10 @@ def bootstraps(text: str) -> list[Bootstrap]:
         Lost: it is something else.
     """
     try:
-        found = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
         raise RefusedRegistration(text) from None
-    routes = found.get("bootstrapRoutes", [found]) if isinstance(found, dict) else []
+    routes = answer.get("bootstrapRoutes", [answer]) if isinstance(answer, dict) else []
     try:
         return [
             Bootstrap(route["resource"], tuple(route["subResources"]), route["bootstrapRoute"])
@@ -95,14 +95,14 @@ def item(text: str) -> Item:
         Lost: *text* is no item; the connection cannot be trusted any further.
     """
     try:
-        found = json.loads(text)
-        kind = found["changeKind"]
+        fields = json.loads(text)
+        kind = fields["changeKind"]
         return Item(
             str(kind["resource"]),
             tuple(kind["subResources"]),
-            str(found["changedResourceId"]),
-            int(found["published"]),
-            found,
+            str(fields["changedResourceId"]),
+            int(fields["published"]),
+            fields,
         )
     except (ValueError, KeyError, TypeError):
         raise Lost(INVALID_STATE) from None

@@ -140,11 +140,11 @@ def message(
 ) -> str:
     """A registration; of one resource in the first version, of more in the second."""
     kinds = [{"resource": name, "subResources": list(subs)} for name, subs in resources.items()]
-    said: dict[str, Any] = {"instance": instance, "service": service}
-    said |= {"changeKind": kinds[0]} if len(kinds) == 1 else {"resources": kinds}
+    fields: dict[str, Any] = {"instance": instance, "service": service}
+    fields |= {"changeKind": kinds[0]} if len(kinds) == 1 else {"resources": kinds}
     if password:
-        said["password"] = password
-    return json.dumps(said, separators=(",", ":"))
+        fields["password"] = password
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _as_lost(error: Exception) -> Lost:

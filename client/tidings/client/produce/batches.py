@@ -32,14 +32,8 @@ class _Line:
     text: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Nothing follows; *error* says why when it is not the end of the input."""
-
-    error: OSError | Refused | None = None
-
-
-_Found: TypeAlias = "queue.Queue[_Line | _End]"
+# Nothing follows an error, nor None: that is the end of the input.
+_Lines: TypeAlias = "queue.Queue[_Line | OSError | Refused | None]"
 
 
 def read(file: BinaryIO) -> Iterator[Batch]:
@@ -52,41 +46,37 @@ def read(file: BinaryIO) -> Iterator[Batch]:
         Refused: a line is longer than any operation.
         OSError: *file* cannot be read any further.
     """
-    found: _Found = queue.Queue(_QUEUE_LINES_MAX)
-    threading.Thread(target=_pump, args=(file, found), daemon=True).start()
+    lines: _Lines = queue.Queue(_QUEUE_LINES_MAX)
+    threading.Thread(target=_pump, args=(file, lines), daemon=True).start()
     collected: list[_Line] = []
     while True:
-        line = _next(found, LINGER_S if collected else None)
+        try:
+            line = lines.get(timeout=LINGER_S if collected else None)
+        except queue.Empty:
+            yield _batch(collected)
+            collected = []
+            continue
         if collected and (not isinstance(line, _Line) or not _fits(collected, line)):
             yield _batch(collected)
             collected = []
-        if isinstance(line, _Line):
-            collected.append(line)
-        elif isinstance(line, _End):
-            if line.error:
-                raise line.error
+        if line is None:
             return
+        if not isinstance(line, _Line):
+            raise line
+        collected.append(line)
 
 
-def _next(found: _Found, timeout_s: float | None) -> _Line | _End | None:
-    """The next line, or None when it does not come in time."""
-    try:
-        return found.get(timeout=timeout_s)
-    except queue.Empty:
-        return None
-
-
-def _pump(file: BinaryIO, found: _Found) -> None:
+def _pump(file: BinaryIO, lines: _Lines) -> None:
     """Reads in a thread of its own: a pipe cannot be waited for and given up."""
     try:
         for number, text in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX + 2), b""), 1):
             if len(text.rstrip()) > LINE_BYTES_MAX:
                 raise Refused(f"line {number} is longer than {LINE_BYTES_MAX} bytes")
-            found.put(_Line(number, text))
+            lines.put(_Line(number, text))
     except (OSError, Refused) as error:
-        found.put(_End(error))
+        lines.put(error)
     else:
-        found.put(_End())
+        lines.put(None)
 
 
 def _fits(collected: list[_Line], line: _Line) -> bool:

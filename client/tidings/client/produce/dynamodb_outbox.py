@@ -44,11 +44,11 @@ def publish_with(
         ValueError: neither operations nor items, both, or more than an item of DynamoDB holds.
         botocore.exceptions.ClientError: the transaction was refused; nothing was written.
     """
-    told = {"operations": list(operations), "items": list(items)}
-    kinds = [kind for kind, entries in told.items() if entries]
+    by_kind = {"operations": list(operations), "items": list(items)}
+    kinds = [kind for kind, entries in by_kind.items() if entries]
     if len(kinds) != 1:
         raise ValueError("give either operations or items")
-    body = "\n".join(json.dumps(entry, separators=(",", ":")) for entry in told[kinds[0]])
+    body = "\n".join(json.dumps(entry, separators=(",", ":")) for entry in by_kind[kinds[0]])
     if len(body) > BODY_BYTES_MAX:
         raise ValueError(f"holds at most {BODY_BYTES_MAX} bytes, got {len(body)}")
     message_id = f"{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(ID_BYTES)}"

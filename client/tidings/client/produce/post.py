@@ -12,7 +12,7 @@ from tidings.client.address import operations_url
 from tidings.client.backoff import Backoff
 from tidings.client.closing import Closing
 from tidings.client.errors import Lost
-from tidings.client.retry_policy import error_of, retry_after_s
+from tidings.client.retry_policy import error_of_answer
 from tidings.client.transport import connection
 
 ATTEMPTS_MAX = 8  # some two minutes: longer than a deployment, shorter than a person waits
@@ -82,7 +82,7 @@ class Poster(Closing):
         if answer.status_code == 204:
             return []
         if answer.status_code != 200:
-            raise error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
+            raise error_of_answer(answer)
         return _ids(answer.content)
 
 

@@ -1,17 +1,24 @@
-"""A connection for requests to a feed, and the client's errors for those of httpx."""
+"""A connection for requests to a feed, whom it trusts, and the client's errors for httpx's."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import httpx
 from tidings.client import auth
 from tidings.client.errors import Lost, WrongUrl
-from tidings.client.tls import trusted
 
 CONNECT_S = 10.0
 ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """httpx's own choice, made once: it reads every root certificate, which takes 30 ms."""
+    return httpx.create_ssl_context()
 
 
 def opened(password: str) -> httpx.Client:

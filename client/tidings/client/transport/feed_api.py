@@ -9,10 +9,9 @@ import httpx
 from tidings.client.address import base_url, feed_url
 from tidings.client.closing import Closing
 from tidings.client.errors import Lost
-from tidings.client.retry_policy import error_of, retry_after_s
+from tidings.client.retry_policy import error_of_answer
 from tidings.client.transport import connection
 
-_BELOW_300 = range(200, 300)
 _NDJSON = "application/x-ndjson"
 
 Answer = dict[str, Any]
@@ -54,16 +53,16 @@ class FeedApi(Closing):
         target = f"{self._root}{path}" if path.startswith("/") else f"{self._url}/{path}"
         with connection.translated(self._url):
             answer = self._client.request(method, target, **sent)
-        if answer.status_code not in _BELOW_300:
-            raise error_of(answer.status_code, answer.content, after_s=retry_after_s(answer))
+        if not answer.is_success:
+            raise error_of_answer(answer)
         return _read(answer)
 
 
 def _read(answer: httpx.Response) -> Answer:
     try:
-        found = answer.json()
+        content = answer.json()
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise Lost("the answer is not one of a feed; is the address right?")
-    return found
+    return content

@@ -17,8 +17,7 @@ from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text
 from tidings.client.retry_policy import raise_for_status
 from tidings.client.subscription import Subscription
-from tidings.client.tls import trusted
-from tidings.client.transport.connection import CONNECT_S, translated
+from tidings.client.transport.connection import CONNECT_S, translated, trusted
 
 SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two missing: it is dead
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)

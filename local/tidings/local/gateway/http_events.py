@@ -6,10 +6,13 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from urllib.parse import parse_qsl
 
+from tidings.core.errors import Rejected
 from tidings.local import clock
 from tidings.local.options import ACCOUNT
+from tidings.web.asgi_request import joined
 
 API_ID = "local"
 
@@ -42,13 +45,21 @@ class HttpResponse:
     body: bytes = b""
 
 
+def refusal(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) -> HttpResponse:
+    """The answer to a request that no function is to see, with *headers* besides."""
+    body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
+    return HttpResponse(
+        error.status, [("content-type", "application/json"), *headers.items()], body
+    )
+
+
 class MalformedAnswer(Exception):
     """A handler's answer that API Gateway cannot turn into a response."""
 
 
 def encode(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, object]:
     """The event a function is invoked with."""
-    headers = _join(request.headers)
+    headers = joined(request.headers)
     cookies = headers.pop("cookie", None)
     body, is_base64 = _body(request.body, headers)
     event: dict[str, object] = {
@@ -63,7 +74,7 @@ def encode(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, o
     if cookies is not None:
         event["cookies"] = [cookie.strip() for cookie in cookies.split(";")]
     if request.query:
-        event["queryStringParameters"] = _join(parse_qsl(request.query, keep_blank_values=True))
+        event["queryStringParameters"] = joined(parse_qsl(request.query, keep_blank_values=True))
     if request.parameters:
         event["pathParameters"] = dict(request.parameters)
     if request.body:
@@ -106,13 +117,6 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def _join(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    joined: dict[str, str] = {}
-    for name, value in pairs:
-        joined[name] = f"{joined[name]},{value}" if name in joined else value
-    return joined
 
 
 def _body(body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 from tidings.aws.config.deployment import DEFAULT_PATH, HttpRoute
 from tidings.core.auth.origins import cors_headers
-from tidings.core.errors import Rejected, TooLarge
+from tidings.core.errors import Rejected
 from tidings.local import clock
 from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_events import HttpRequest, HttpResponse
@@ -23,9 +22,9 @@ from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.lambdas.stream_function import StreamFunction
 from tidings.web import live_page
 from tidings.web.answers import preflight_headers
+from tidings.web.asgi import Message, Receive, Send
+from tidings.web.asgi_request import Gone, below, body_of, pattern, raw_path
 
-BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes
-BODY_S = 60.0  # to send it: the largest one at 170 KB a second; who trickles is refused
 INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
 
 
@@ -41,10 +40,6 @@ _TOO_SLOW = _message(503, "Service Unavailable")
 _BODY_TOO_SLOW = _message(408, "Request Timeout", ("connection", "close"))
 
 
-class _Gone(Exception):
-    """The client cut the connection within its body."""
-
-
 class HttpGateway:
     """Serves the requests of one HTTP API."""
 
@@ -58,17 +53,17 @@ class HttpGateway:
         origins: Sequence[str],
         prefix: str = "",
     ) -> None:
-        self._routes = [(_pattern(route.path), route) for route in routes]
+        self._routes = [(pattern(route.path), route) for route in routes]
         self._default = next((route for route in routes if route.path == DEFAULT_PATH), None)
         self._invoke = invoke
         self._streams = streams
         self._console = console
         self._origins = origins
-        self._prefix = prefix.encode()
+        self._prefix = prefix
 
-    async def serve(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request of the ASGI server."""
-        scope = _below(scope, self._prefix)
+        scope = below(scope, self._prefix)
         try:
             route, parameters = self._match(scope)
             if isinstance(route, HttpResponse):
@@ -82,15 +77,15 @@ class HttpGateway:
             await asgi.respond(send, _BODY_TOO_SLOW)
         except Rejected as error:
             await asgi.respond(send, self._refusal(scope, error))
-        except _Gone:
+        except Gone:
             pass  # half a body is none, and nobody is left to hear so
 
-    def _match(self, scope: asgi.Scope) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
-        path, method = _raw_path(scope), scope["method"]
+    def _match(self, scope: Message) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
+        path, method = raw_path(scope), scope["method"]
         matches = [
             (route, match.groupdict())
-            for pattern, route in self._routes
-            if (match := pattern.fullmatch(path))
+            for each, route in self._routes
+            if (match := each.fullmatch(path))
         ]
         for route, parameters in matches:
             if route.method == method:
@@ -121,81 +116,28 @@ class HttpGateway:
         except http_events.MalformedAnswer:
             return _NOT_HANDLED
 
-    def _preflight(self, scope: asgi.Scope, methods: Sequence[str]) -> HttpResponse:
+    def _preflight(self, scope: Message, methods: Sequence[str]) -> HttpResponse:
         headers = preflight_headers(_origin(scope), self._origins, methods)
         return HttpResponse(204, list(headers.items()))
 
-    def _refusal(self, scope: asgi.Scope, error: Rejected) -> HttpResponse:
-        body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
-        headers = [("content-type", "application/json")]
-        headers += cors_headers(_origin(scope), self._origins).items()
-        return HttpResponse(error.status, headers, body)
+    def _refusal(self, scope: Message, error: Rejected) -> HttpResponse:
+        return http_events.refusal(error, cors_headers(_origin(scope), self._origins))
 
 
-def _origin(scope: asgi.Scope) -> str:
+def _origin(scope: Message) -> str:
     return dict(asgi.headers_of(scope)).get("origin", "")
 
 
-def _pattern(path: str) -> re.Pattern[str]:
-    """`/feeds/{feed}/ops` as a pattern whose groups are the path's parameters."""
-    parts = re.split(r"\{(\w+)\}", path)
-    texts = [
-        re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)"
-        for index, part in enumerate(parts)
-    ]
-    return re.compile("".join(texts))
-
-
-def _below(scope: asgi.Scope, prefix: bytes) -> asgi.Scope:
-    """*scope* without the *prefix* of its path, as a custom domain's mapping takes it off."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    if not prefix or not (raw == prefix or raw.startswith(prefix + b"/")):
-        return scope
-    raw = raw.removeprefix(prefix) or b"/"
-    return {**scope, "raw_path": raw, "path": unquote(raw.decode("latin-1"))}
-
-
-def _raw_path(scope: asgi.Scope) -> str:
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return raw.decode("latin-1").partition("?")[0]
-
-
 async def _request(
-    scope: asgi.Scope, receive: asgi.Receive, route: HttpRoute, parameters: Mapping[str, str]
+    scope: Message, receive: Receive, route: HttpRoute, parameters: Mapping[str, str]
 ) -> HttpRequest:
     return HttpRequest(
         method=scope["method"],
-        path=_raw_path(scope),
+        path=raw_path(scope),
         query=scope["query_string"].decode("latin-1"),
         headers=asgi.headers_of(scope),
-        body=await _body(receive),
+        body=await body_of(receive),
         source_ip=asgi.client_of(scope),
         route=route.key,
         parameters=parameters,
     )
-
-
-async def _body(receive: asgi.Receive) -> bytes:
-    """
-    Read the whole body even if it is too large: a client still sending hears no answer.
-
-    Raises:
-        TimeoutError: it took longer than BODY_S.
-    """
-    parts: list[bytes] = []
-    size = 0
-    more = True
-    async with asyncio.timeout(BODY_S):
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _Gone
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size <= BODY_BYTES_MAX:
-                parts.append(part)
-            more = message.get("more_body", False)
-    if size > BODY_BYTES_MAX:
-        rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
-        raise TooLarge(rule, field="body", value=size)
-    return b"".join(parts)

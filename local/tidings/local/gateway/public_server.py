@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import uvicorn
 from tidings.core.errors import Rejected
-from tidings.local.gateway import asgi
-from tidings.local.gateway.http_events import HttpResponse
+from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
+from tidings.server.sockets import refuse
 from tidings.server.visitors import Visitors
+from tidings.web.asgi import Message, Receive, Send
 
 GRACE_S = 1  # for requests in flight when the twin ends; event streams never end by themselves
 STARTED_EVERY_S = 0.005
@@ -34,7 +34,7 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve both on *listener* to who is *allowed* while the context is open."""
 
-    async def app(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
         try:
             allowed.check(scope)
         except Rejected as error:
@@ -73,17 +73,11 @@ def _config(app: Any) -> uvicorn.Config:
     )
 
 
-async def _refuse(
-    scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send, error: Rejected
-) -> None:
+async def _refuse(scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
     """Answer a request or a handshake with *error*."""
-    body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
-    kind = ("content-type", "application/json")
-    if scope["type"] == "http":
-        await asgi.respond(send, HttpResponse(error.status, [kind], body))
-        return
-    await receive()
-    headers = [(kind[0].encode(), kind[1].encode())]
-    start = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
-    await send(start)
-    await send({"type": "websocket.http.response.body", "body": body})
+    refusal = http_events.refusal(error)
+    if scope["type"] == "websocket":
+        await receive()
+        await refuse(send, refusal.status, refusal.body.decode())
+    else:
+        await asgi.respond(send, refusal)

@@ -85,7 +85,7 @@ def _lists(single: str, multiple: str, pairs: Sequence[tuple[str, str]]) -> dict
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)
-    return {single: {name: found[-1] for name, found in values.items()}, multiple: values}
+    return {single: {name: listed[-1] for name, listed in values.items()}, multiple: values}
 
 
 def _title(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

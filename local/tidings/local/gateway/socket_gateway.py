@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,10 +18,9 @@ from tidings.local import clock
 from tidings.local.gateway import asgi, socket_events
 from tidings.local.gateway.socket_events import Caller
 from tidings.local.lambdas.lambda_api import Invoke
+from tidings.server.sockets import CLOSE_S, GOING_AWAY, LISTENERS, PATH, UNSUPPORTED, refuse
+from tidings.web.asgi import Message, Receive, Send
 
-PATH = "/ws"
-# Where listeners connect, as a custom domain may lead them to the WebSocket: `ws_events.listener`.
-LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
 MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message, either way
 FRAME_BYTES_MAX = 32 * 1024  # and for one frame of a client; above either it closes with 1009
 IDLE_S = 600.0  # a connection without traffic is cut
@@ -31,9 +29,7 @@ IN_FLIGHT_MAX = 16  # messages of one connection being handled; the rest wait in
 # What a client has not read yet, beyond the buffers of the operating system. API Gateway does
 # not tell its own bound; this is a few of the largest messages.
 OUTGOING_BYTES_MAX = 1024 * 1024
-CLOSE_S = 1.0  # for a client that does not read, the close frame is not waited for any longer
-
-NORMAL, GOING_AWAY, UNSUPPORTED = 1000, 1001, 1003
+NORMAL = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ class SocketGateway:
     def find(self, connection_id: str) -> Connection | None:
         return self._open.get(connection_id)
 
-    async def serve(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one connection from its handshake to its end."""
         await receive()
         caller = _caller(scope)
@@ -103,7 +99,7 @@ class SocketGateway:
         known = listens or scope["path"] == PATH
         status = await self._connect(caller) if known else 404
         if not 200 <= status < 300:
-            await _refuse(send, status)
+            await refuse(send, status, "")
             return
         await send({"type": "websocket.accept"})
         connection = self._open[caller.connection_id] = Connection(caller)
@@ -137,9 +133,7 @@ class SocketGateway:
         event = socket_events.disconnect(caller, ending.code, ending.reason, now_ms=now_ms)
         await self._call(socket_events.DISCONNECT, event)
 
-    async def _converse(
-        self, connection: Connection, receive: asgi.Receive, send: asgi.Send
-    ) -> Ending:
+    async def _converse(self, connection: Connection, receive: Receive, send: Send) -> Ending:
         reading = asyncio.ensure_future(self._read(connection, receive))
         writing = asyncio.ensure_future(_write(connection, send))
         watching = asyncio.ensure_future(self._watch(connection))
@@ -154,7 +148,7 @@ class SocketGateway:
                 task.cancel()
             await asyncio.gather(reading, writing, watching, return_exceptions=True)
 
-    async def _read(self, connection: Connection, receive: asgi.Receive) -> None:
+    async def _read(self, connection: Connection, receive: Receive) -> None:
         while (event := await receive())["type"] == "websocket.receive":
             connection.active_ms = clock.now_ms()
             text = event.get("text")
@@ -209,7 +203,7 @@ def _of_listener(query: str, feed: str) -> str:
     return f"{query}&{named}" if query else named
 
 
-def _caller(scope: asgi.Scope) -> Caller:
+def _caller(scope: Message) -> Caller:
     return Caller(
         connection_id=socket_events.new_id(),
         connected_ms=clock.now_ms(),
@@ -230,7 +224,7 @@ def _apology(event: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-async def _write(connection: Connection, send: asgi.Send) -> None:
+async def _write(connection: Connection, send: Send) -> None:
     while (text := await connection.outgoing.get()) is not None:
         try:
             await send({"type": "websocket.send", "text": text})
@@ -239,13 +233,7 @@ async def _write(connection: Connection, send: asgi.Send) -> None:
         connection.outgoing_bytes -= len(text.encode())
 
 
-async def _refuse(send: asgi.Send, status: int) -> None:
-    headers: list[tuple[bytes, bytes]] = []
-    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": b""})
-
-
-async def _close(send: asgi.Send, ending: Ending) -> None:
+async def _close(send: Send, ending: Ending) -> None:
     with contextlib.suppress(TimeoutError, OSError):
         async with asyncio.timeout(CLOSE_S):
             await send({"type": "websocket.close", "code": ending.code, "reason": ending.reason})

@@ -24,6 +24,7 @@ from tidings.local.gateway.http_events import HttpResponse
 from tidings.local.gateway.upstream import Broken, Exchange
 from tidings.local.lambdas.workers import Program
 from tidings.server import listening, processes
+from tidings.web.asgi import Message, Receive, Send, disconnected
 
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
 
@@ -62,7 +63,7 @@ class StreamFunction:
         """Start the server now, without waiting for it: the first client finds it ready."""
         self._warming = asyncio.ensure_future(self._warm())
 
-    async def proxy(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    async def proxy(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass one request on and stream its response until either side ends it."""
         try:
             await self._start()
@@ -70,7 +71,7 @@ class StreamFunction:
             await asgi.respond(send, _UNREACHABLE)
             return
         pump = asyncio.ensure_future(self._pump(scope, send))
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -122,7 +123,7 @@ class StreamFunction:
             self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))
         return self._folder / "stream"
 
-    async def _pump(self, scope: asgi.Scope, send: asgi.Send) -> None:
+    async def _pump(self, scope: Message, send: Send) -> None:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
         headers.append((b"x-amzn-lambda-context", self._context().encode()))
         headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
@@ -151,20 +152,15 @@ class StreamFunction:
         )
 
 
-def _target(scope: asgi.Scope) -> str:
+def _target(scope: Message) -> str:
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
     query = scope["query_string"].decode("latin-1")
     return f"{path}?{query}" if query else path
 
 
-async def _forward(exchange: Exchange, send: asgi.Send) -> None:
+async def _forward(exchange: Exchange, send: Send) -> None:
     headers = [(k, v) for k, v in exchange.headers if k.lower() not in _ITS_OWN]
     await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
     async for piece in exchange.pieces():
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def _disconnected(receive: asgi.Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

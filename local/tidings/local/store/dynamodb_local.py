@@ -109,8 +109,8 @@ def check_sums(jars: Path) -> None:
     Raises:
         WrongSum: it names the first file that differs.
     """
-    told = resources.files("tidings.local").joinpath(_SUMS).read_text().split()
-    wanted = dict(zip(told[1::2], told[::2], strict=True))
+    sums = resources.files("tidings.local").joinpath(_SUMS).read_text().split()
+    wanted = dict(zip(sums[1::2], sums[::2], strict=True))
     actual = {path.name: _sum(path) for path in jars.iterdir()}
     for name in sorted({*wanted, *actual}):
         if actual.get(name) != wanted.get(name):

@@ -13,7 +13,6 @@ from tidings.local.options import PREFIX
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.literals import ScalarAttributeTypeType
     from mypy_boto3_dynamodb.type_defs import StreamSpecificationTypeDef
     from tidings.core.replication.source import Sources
 
@@ -24,15 +23,14 @@ def name_of(table: str) -> str:
 
 def create(client: DynamoDBClient) -> None:
     """Create the tables that are missing; one that exists is left as it is."""
-    existing = _existing(client)
     for table in deployment.TABLES:
-        if name_of(table.name) not in existing:
-            _create(client, name_of(table.name), table)
+        create_one(client, name_of(table.name), table)
 
 
 def create_one(client: DynamoDBClient, name: str, table: deployment.Table) -> None:
     """Create *table* under *name* unless it exists, or somebody else creates it just now."""
-    if name not in _existing(client):
+    pages = client.get_paginator("list_tables").paginate()
+    if name not in {each for page in pages for each in page["TableNames"]}:
         with contextlib.suppress(client.exceptions.ResourceInUseException):
             _create(client, name, table)
 
@@ -73,11 +71,6 @@ def _free(client: DynamoDBClient, kind: str, name: str) -> None:
     )
 
 
-def _existing(client: DynamoDBClient) -> set[str]:
-    pages = client.get_paginator("list_tables").paginate()
-    return {name for page in pages for name in page["TableNames"]}
-
-
 def _create(client: DynamoDBClient, name: str, table: deployment.Table) -> None:
     sort_name, sort_type = table.sort_key
     stream: StreamSpecificationTypeDef = {"StreamEnabled": table.stream}
@@ -91,7 +84,7 @@ def _create(client: DynamoDBClient, name: str, table: deployment.Table) -> None:
         ],
         AttributeDefinitions=[
             {"AttributeName": table.partition_key, "AttributeType": "S"},
-            {"AttributeName": sort_name, "AttributeType": _scalar(sort_type)},
+            {"AttributeName": sort_name, "AttributeType": sort_type},
         ],
         BillingMode="PAY_PER_REQUEST",
         StreamSpecification=stream,
@@ -103,7 +96,3 @@ def _create(client: DynamoDBClient, name: str, table: deployment.Table) -> None:
         TableName=name,
         TimeToLiveSpecification={"Enabled": True, "AttributeName": table.ttl_attribute},
     )
-
-
-def _scalar(key_type: str) -> ScalarAttributeTypeType:
-    return "N" if key_type == "N" else "S"

@@ -35,7 +35,7 @@ RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially without 
 TROUBLE_S = 0.5  # the engine does not answer: it is starting, or gone
 
 Deliver = Callable[[bytes], Awaitable[Answer]]
-GiveUp = Callable[[Shard, Batch, Condition], None]
+GiveUp = Callable[[Shard, Batch, Condition], object]
 
 
 @dataclass(slots=True)

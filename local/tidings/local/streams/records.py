@@ -44,7 +44,7 @@ def event_of(records: Sequence[Record]) -> bytes:
 
 
 def save_given_up(
-    folder: Path, shard: Shard, function_arn: str, batch: Batch, condition: Condition
+    folder: Path, function_arn: str, shard: Shard, batch: Batch, condition: Condition
 ) -> Path:
     """Write the document Lambda puts into an S3 failure destination, and return its file."""
     now_ms = clock.now_ms()

@@ -68,5 +68,5 @@ def _producer(text: str) -> TableProducer:
     except Rejected as error:
         raise Problem(f"--capture {table}: {error}") from None
     name = f"{deployment.CAPTURE.name}-{table}"
-    told = {"TIDINGS_CAPTURE": capture}
-    return TableProducer(table, feed, replace(deployment.CAPTURE, name=name, environment=told))
+    variables = {"TIDINGS_CAPTURE": capture}
+    return TableProducer(table, feed, replace(deployment.CAPTURE, name=name, environment=variables))

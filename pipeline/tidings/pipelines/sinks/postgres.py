@@ -112,12 +112,7 @@ def _values(message: Message) -> tuple[object, ...]:
         return ()
     if message.is_gone:
         return message.namespace, message.key
-    return _row(message)
-
-
-def _row(message: Message) -> tuple[object, ...]:
-    parents = message.data.get("parents", [])
-    ts = message.ts or None
+    parents, ts = message.data.get("parents", []), message.ts or None
     return message.namespace, message.key, parents, ts, Jsonb(message.data), message.id
 
 

@@ -71,9 +71,9 @@ class Search:
         lines = [line for message in messages for line in self._lines(message)]
         answer = self._client.bulk(body=lines)
         for at, item in enumerate(answer["items"]):
-            ((_, said),) = item.items()
-            if said["status"] >= _BELOW_ERRORS and said["status"] not in (_CONFLICT, _MISSING):
-                raise Unwritten(first + at, _reason(said))
+            ((_, result),) = item.items()
+            if result["status"] >= _BELOW_ERRORS and result["status"] not in (_CONFLICT, _MISSING):
+                raise Unwritten(first + at, _reason(result))
 
     def _lines(self, message: Message) -> list[dict[str, Any]]:
         where = {
@@ -91,10 +91,10 @@ class Search:
         assert self._client is not None
         index = self._index.replace(_NAMESPACE, "*")
         self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})
-        found = helpers.scan(
+        hits = helpers.scan(
             self._client, index=index, version=True, _source=False, ignore_unavailable=True
         )
-        while documents := list(islice(found, EMPTY_BATCH)):
+        while documents := list(islice(hits, EMPTY_BATCH)):
             self._client.bulk(body=[{"delete": _as_it_is(document)} for document in documents])
 
 
@@ -118,10 +118,10 @@ def version_of(event_id: str) -> int:
     return place.page << _SLOT_BITS | slot
 
 
-def _reason(said: dict[str, Any]) -> str:
-    error = said.get("error", {})
+def _reason(result: dict[str, Any]) -> str:
+    error = result.get("error", {})
     if not isinstance(error, dict):
-        return f"{said['status']}: {error}"
+        return f"{result['status']}: {error}"
     cause = error.get("caused_by", {}).get("reason", "")
-    told = ": ".join(part for part in (error.get("reason", ""), cause) if part)
-    return f"{said['status']} {error.get('type', '')}: {told}"
+    reasons = ": ".join(part for part in (error.get("reason", ""), cause) if part)
+    return f"{result['status']} {error.get('type', '')}: {reasons}"

@@ -62,15 +62,15 @@ class Files:
         return f"files {', '.join(self._patterns)}"
 
     def _found(self) -> list[str]:
-        found = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
-        if not found and not self._follow:
+        paths = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
+        if not paths and not self._follow:
             raise WrongPipeline(f"no file matches {', '.join(self._patterns)}")
-        return found
+        return paths
 
     def _file(self, path: str) -> Iterator[Batch]:
         """What is new of one file; `at` counts bytes, as they are unpacked."""
         at = self._standing.get(path, {})
-        size = _size(path)
+        size = Path(path).stat().st_size
         if at.get("mode") == COMPLETE and at["size"] == size:
             return
         if size < at.get("size", 0):
@@ -108,15 +108,11 @@ def _opened(path: str) -> gzip.GzipFile | BufferedReader:
     return gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")
 
 
-def _size(path: str) -> int:
-    return Path(path).stat().st_size
-
-
 def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         raise WrongPipeline(f"{path}, line {line}: no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise WrongPipeline(f"{path}, line {line}: must be a JSON object")
-    return found
+    return document

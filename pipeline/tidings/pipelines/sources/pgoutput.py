@@ -115,21 +115,21 @@ class _Bytes:
         self._data, self._at = data, at
 
     def take(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
+        taken = self._data[self._at : self._at + count]
         self._at += count
-        return found
+        return taken
 
     def number(self, kind: str) -> int:
         """Big-endian and unsigned: B one byte, H two, I four, Q eight."""
-        found: int = struct.unpack_from(f">{kind}", self._data, self._at)[0]
+        number: int = struct.unpack_from(f">{kind}", self._data, self._at)[0]
         self._at += struct.calcsize(kind)
-        return found
+        return number
 
     def text(self) -> str:
         """Up to a zero byte."""
         end = self._data.index(0, self._at)
-        found, self._at = self._data[self._at : end].decode(), end + 1
-        return found
+        text, self._at = self._data[self._at : end].decode(), end + 1
+        return text
 
 
 def _truncated(rest: _Bytes) -> Truncated:

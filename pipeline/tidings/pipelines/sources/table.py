@@ -145,13 +145,13 @@ class Table:
         """What the slot holds; it moves on behind what is in the feed."""
         decoder, operations, end = Decoder(), list[dict[str, Any]](), ""
         for row in self._rows(_PEEK, self._slot, CHANGES_MAX, self._slot):
-            said = decoder.decode(row["data"])
-            if isinstance(said, Committed):
-                end = said.end
-            if isinstance(said, Truncated):
+            message = decoder.decode(row["data"])
+            if isinstance(message, Committed):
+                end = message.end
+            if isinstance(message, Truncated):
                 yield Batch(operations)  # what the feed has then depends on them
                 operations = []
-            operations += self._told(said, decoder)
+            operations += self._told(message, decoder)
             while len(operations) >= BATCH:
                 yield Batch(operations[:BATCH])
                 operations = operations[BATCH:]
@@ -160,20 +160,20 @@ class Table:
         if end:
             self._do(_ADVANCE, self._slot, end)
 
-    def _told(self, said: object, decoder: Decoder) -> Iterator[dict[str, Any]]:
-        if isinstance(said, Truncated):
+    def _told(self, change: object, decoder: Decoder) -> Iterator[dict[str, Any]]:
+        if isinstance(change, Truncated):
             yield from (self._gone(name) for name in self._known(self._type))
-        if not isinstance(said, Changed):
+        if not isinstance(change, Changed):
             return
-        old = self._loaded(said.relation, said.old, decoder)
-        if said.new is None:
+        old = self._loaded(change.relation, change.old, decoder)
+        if change.new is None:
             yield self._gone(self._id(old))
             return
-        new: Row | None = self._loaded(said.relation, said.new, decoder)
+        new: Row | None = self._loaded(change.relation, change.new, decoder)
         assert new is not None
-        if said.old is not None and self._id(old) != self._id(new):
+        if change.old is not None and self._id(old) != self._id(new):
             yield self._gone(self._id(old))
-        row = new if said.whole else self._again(new)
+        row = new if change.whole else self._again(new)
         if row is not None:
             yield self._put(row)
 
@@ -194,8 +194,8 @@ class Table:
             sql.SQL("{} = {}").format(sql.Identifier(key), sql.Placeholder()) for key in self._keys
         )
         query = sql.SQL("SELECT * FROM {} WHERE {}").format(self._table, same)
-        found = self._rows(query, *(row[key] for key in self._keys))
-        return found[0] if found else None
+        rows = self._rows(query, *(row[key] for key in self._keys))
+        return rows[0] if rows else None
 
     def _id(self, row: Row) -> str:
         missing = [key for key in self._keys if row.get(key) is None]

@@ -13,9 +13,10 @@ from tidings.core.archive.reader import all_spans
 from tidings.core.archive.stores import ArchiveStore
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.spark.backends.backend import Ends, Stretch, even, pieced
+from tidings.spark.backends.backend import Ends, even, pieced
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import Gone, WrongOption
+from tidings.spark.offsets import Log
 from tidings.spark.options import Where
 from tidings.web.archive_url import WrongArchive
 
@@ -47,15 +48,15 @@ class ArchiveBackend:
         return min(span.first for span in listed)
 
     def end_of(self, page: int) -> Place | None:
-        found = next(self.pages(page - 1, page), None) if page > 0 else None
-        return found.end if found else None
+        first = next(self.pages(page - 1, page), None) if page > 0 else None
+        return first.end if first else None
 
-    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """Cut where parts end, so that each is read by one task."""
         store = self._store()
         ends: set[int] = set()
-        for _, cut in even(after, last, count)[:-1]:
-            spans = store.list(self.where.feed, cut.page - 1, 1)
+        for stretch in even(after, last, count)[:-1]:
+            spans = store.list(self.where.feed, stretch.last.page - 1, 1)
             ends.update(span.last for span in spans if after.page < span.last < last.page)
         return pieced(after, last, sorted(ends))
 

@@ -13,8 +13,7 @@ from typing import Protocol
 
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.spark.columns import Piece
-
-Stretch = tuple[Place, Place]
+from tidings.spark.offsets import Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Backend(Protocol):
         """The end of *page*, or of the next one that tells its time; None where there is none."""
         ...
 
-    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """What lies behind *after* up to *last*, in about *count* pieces that follow each other."""
         ...
 
@@ -66,7 +65,7 @@ class Backend(Protocol):
         ...
 
 
-def even(after: Place, last: Place, count: int) -> list[Stretch]:
+def even(after: Place, last: Place, count: int) -> list[Log]:
     """The pages behind *after* up to *last*, in *count* pieces at most, as even as they can be."""
     first = after.page if after.slot < PAGE_END else after.page + 1
     pages = last.page - first + 1
@@ -77,14 +76,15 @@ def even(after: Place, last: Place, count: int) -> list[Stretch]:
     return pieced(after, last, cuts)
 
 
-def pieced(after: Place, last: Place, cuts: Sequence[int]) -> list[Stretch]:
+def pieced(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
     """The same, cut behind each page of *cuts*."""
     places = [after, *(Place(page, PAGE_END, 0) for page in cuts), last]
-    return [(one, other) for one, other in pairwise(places) if one < other]
+    return [Log(one, other) for one, other in pairwise(places) if one < other]
 
 
-def within(pieces: Iterator[Piece], after: Place, last: Place) -> Iterator[Piece]:
-    """*pieces* of the log without what lies outside of a stretch."""
+def within(pieces: Iterator[Piece], stretch: Log) -> Iterator[Piece]:
+    """*pieces* of the log without what lies outside of *stretch*."""
+    after, last = stretch.after, stretch.last
     for piece in pieces:
         assert piece.pages is not None and piece.slots is not None
         if after.page < piece.pages[0] and piece.pages[-1] < last.page:

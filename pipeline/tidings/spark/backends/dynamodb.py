@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tidings.aws.config.stages import NoStage
 from tidings.aws.runtime.clock import now_ms
-from tidings.core.catchup.bucket_copy import in_copy
 from tidings.core.catchup.catchup import margin
+from tidings.core.catchup.progress import in_copy
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication
@@ -16,9 +16,10 @@ from tidings.core.model.operations import as_event
 from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
 from tidings.spark.backends.archive import ArchiveBackend
-from tidings.spark.backends.backend import Ends, Stretch, even
+from tidings.spark.backends.backend import Ends, even
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import Gone, WrongOption
+from tidings.spark.offsets import Log
 from tidings.spark.options import Where
 from tidings.sync import target as places
 
@@ -33,25 +34,14 @@ def found(where: Where) -> places.Place:
     try:
         if where.stage:
             return places.on_stage(where.feed, where.stage)
-        return _named(where)
+        if not where.tables:
+            return places.on_twin(where.feed, where.endpoint)
+        region, endpoint = where.region or None, where.endpoint or None
+        return places.on_tables(where.feed, *where.tables, region=region, endpoint_url=endpoint)
     except NoStage as error:
         raise WrongOption("stage", str(error)) from None
     except (InvalidFeed, UnknownFeed) as error:
         raise WrongOption("feed", error.rule, where.feed) from None
-
-
-def _named(where: Where) -> places.Place:
-    if not where.tables:
-        return places.on_twin(where.feed, where.endpoint)
-    log, state, control = where.tables
-    return places.on_tables(
-        where.feed,
-        log=log,
-        state=state,
-        control=control,
-        region=where.region or None,
-        endpoint_url=where.endpoint or None,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +60,12 @@ class DynamoDBBackend:
         return Ends(self._floor(log.floor(feed)), frontier, projected)
 
     def end_of(self, page: int) -> Place | None:
-        found = None if self.where.from_archive else self.place.reader().at(self.where.feed, page)
-        if found is not None:
-            return found.end
+        in_log = None if self.where.from_archive else self.place.reader().at(self.where.feed, page)
+        if in_log is not None:
+            return in_log.end
         return self._archived(page)
 
-    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         if self.where.from_archive:
             return self._archive.stretches(after, last, count)
         return even(after, last, count)

@@ -8,7 +8,7 @@ comes behind it at the frontier: so a stream that is filtered ends too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from time import sleep
@@ -20,16 +20,17 @@ from tidings.client.cli.status import fetch
 from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost
 from tidings.client.subscription import Subscription
-from tidings.client.tls import trusted
+from tidings.client.transport.connection import trusted
 from tidings.client.transport.sse import Connection
 from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.spark.backends.backend import Ends, Stretch, even, pieced
+from tidings.spark.backends.backend import Ends, even, pieced
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.errors import Gone, SparkError
+from tidings.spark.offsets import Log
 from tidings.spark.options import Where
 
 ATTEMPTS_MAX = 8  # in a row without news: some two minutes, longer than a deployment
@@ -61,25 +62,25 @@ class HttpBackend:
         where = self.where
         with NamedConsumers(where.url, where.feed, password=where.password) as api:
             query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
-            found = api.log(query)["entries"]
-        place = parse(found[0]["id"]) if found else None
+            entries = api.log(query)["entries"]
+        place = parse(entries[0]["id"]) if entries else None
         return replace(place, slot=PAGE_END) if isinstance(place, Place) else None
 
-    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Stretch]:
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """No cut lies behind what the state holds, because the cursor would be refused there."""
         projected = self.ends().projected
-        cuts = [cut.page for _, cut in even(after, last, count)[:-1] if cut.page <= projected]
-        return pieced(after, last, cuts)
+        cuts = [each.last.page for each in even(after, last, count)[:-1]]
+        return pieced(after, last, [page for page in cuts if page <= projected])
 
     def fallen(self, place: Place) -> Replication | Place:
         """What a stream from there is told first, because the server knows what it remembers."""
-        told = self._told(place.encode(), EVERYTHING)
-        with closing(told):
-            id, name, _ = next((blocks[0] for blocks in told if blocks), ("", LIVE, ""))
-        found = None if name == RESET else parse(id)
-        if isinstance(found, Replication):
-            return _whole(found)
-        if found is None:
+        stream = self._told(place.encode(), EVERYTHING)
+        with closing(stream):
+            id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
+        begun = None if name == RESET else parse(id)
+        if isinstance(begun, Replication):
+            return _whole(begun)
+        if begun is None:
             return Replication(0, self.ends().projected, 0, tombstones=False)
         return place
 
@@ -134,14 +135,14 @@ class HttpBackend:
     def _told(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
         """The events behind *cursor* as they arrive, as text."""
         where = self.where
-        asked = Subscription(
+        subscription = Subscription(
             where.feed,
             tuple(sorted(wanted.types or ())),
             tuple(sorted(wanted.parents or ())),
             password=where.password,
         )
         url = operations_url(where.url, where.feed)
-        connection = Connection(url, cursor, asked)
+        connection = Connection(url, cursor, subscription)
         with (
             connection.failures(),
             httpx.stream(**connection.request(), verify=trusted()) as answer,
@@ -158,14 +159,14 @@ class HttpBackend:
 class _Patience:
     """How often a stream is asked for again that brings no news."""
 
-    def __init__(self, pause: Callable[[float], None] = sleep) -> None:
-        self._left, self._backoff, self._pause = ATTEMPTS_MAX, Backoff(), pause
+    def __init__(self) -> None:
+        self._left, self._backoff = ATTEMPTS_MAX, Backoff()
 
     def wait(self, lost: Lost) -> None:
         self._left -= 1
         if self._left == 0:
             raise lost
-        self._pause(max(self._backoff.next_s(), lost.after_s))
+        sleep(max(self._backoff.next_s(), lost.after_s))
 
 
 def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, bool]:
@@ -212,11 +213,11 @@ def _bucket(copy: Replication, id: str) -> int:
     Raises:
         Gone: it is told in another copy: the feed began anew.
     """
-    found = parse(id)
-    if isinstance(found, Place):
+    cursor = parse(id)
+    if isinstance(cursor, Place):
         return limits.BUCKETS
-    if isinstance(found, Replication) and _whole(found) == _whole(copy):
-        return found.bucket
+    if isinstance(cursor, Replication) and _whole(cursor) == _whole(copy):
+        return cursor.bucket
     raise Gone(f"the copy from page {copy.page} cannot go on: the log does not reach back to it")
 
 

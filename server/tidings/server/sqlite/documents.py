@@ -126,21 +126,21 @@ class Documents:
     def get(self, feed: str, name: str = "") -> Any:
         """The value, None where there is none."""
         with self._database.reading() as sql:
-            found = sql.execute(
+            row = sql.execute(
                 "SELECT body FROM documents WHERE kind = ? AND feed = ? AND name = ?",
                 (self._kind, feed, name),
             ).fetchone()
-        return from_json(found[0]) if found else None
+        return from_json(row[0]) if row else None
 
     def all(self, feed: str | None = None) -> Sequence[Any]:
         """Those of *feed* by name; None: of all feeds, by feed and name."""
         with self._database.reading() as sql:
-            found = sql.execute(
+            rows = sql.execute(
                 "SELECT body FROM documents WHERE kind = ? AND feed = coalesce(?, feed)"
                 " ORDER BY feed, name",
                 (self._kind, feed),
             ).fetchall()
-        return [from_json(body) for (body,) in found]
+        return [from_json(body) for (body,) in rows]
 
     def put(self, feed: str, name: str, value: object) -> None:
         """Store *value*, whatever is there."""

@@ -52,10 +52,10 @@ class SqliteLog:
             if sql.execute(_PUT, _columns(feed, page)).rowcount:
                 self._database.grew(feed)
                 return page.append_id
-            found = sql.execute(
+            cursor = sql.execute(
                 "SELECT append_id FROM pages WHERE feed = ? AND page = ?", (feed, page.number)
             )
-            return str(found.fetchone()[0])
+            return str(cursor.fetchone()[0])
 
     def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
         """All of *pages* with their *head*, or nothing where a number is taken."""
@@ -77,7 +77,7 @@ class SqliteLog:
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
     ) -> Pages:
-        found, size = Pages(), 0
+        pages, size = Pages(), 0
         with self._database.reading() as sql:
             rows = sql.execute(
                 "SELECT page, body, at_ms, slots FROM pages WHERE feed = ? AND page > ?"
@@ -86,14 +86,14 @@ class SqliteLog:
             )
             for number, body, at_ms, slots in rows:
                 size += len(body)
-                found.more = bool(found) and (
-                    size > limits.READ_PAGES_BYTES_MAX or len(found) == limit
+                pages.more = bool(pages) and (
+                    size > limits.READ_PAGES_BYTES_MAX or len(pages) == limit
                 )
-                if found.more:
+                if pages.more:
                     break
-                found.append(Page(number, body, "", at_ms, slots=_slots(slots)))
+                pages.append(Page(number, body, "", at_ms, slots=_slots(slots)))
             rows.close()
-        return found
+        return pages
 
     def head(self, feed: str) -> int:
         return self.taken(feed).page
@@ -190,12 +190,12 @@ class SqliteClaims:
 
 
 def _claim(sql: sqlite3.Connection, feed: str, key: str) -> Claim | None:
-    found = sql.execute(
+    row = sql.execute(
         "SELECT key, fingerprint, append_id, page, expires_ms FROM claims"
         " WHERE feed = ? AND key = ?",
         (feed, key),
     ).fetchone()
-    return Claim(*found) if found else None
+    return Claim(*row) if row else None
 
 
 def _columns(feed: str, page: Page) -> tuple[object, ...]:
@@ -209,5 +209,5 @@ def _slots(stored: str | None) -> tuple[int, ...] | None:
 
 def _number(sql: sqlite3.Connection, statement: str, *values: object) -> int:
     """The one number that *statement* selects; 0 where it selects nothing."""
-    found = sql.execute(statement, values).fetchone()
-    return int(found[0]) if found else 0
+    row = sql.execute(statement, values).fetchone()
+    return int(row[0]) if row else 0

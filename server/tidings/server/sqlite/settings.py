@@ -59,8 +59,8 @@ class SqliteKeys:
         self._documents = documents("key")
 
     def key(self, feed: str, name: str) -> Key | None:
-        found: Key | None = self._documents.get(feed, name)
-        return found
+        key: Key | None = self._documents.get(feed, name)
+        return key
 
     def keys(self, feed: str) -> Iterator[Key]:
         return iter(self._documents.all(feed))
@@ -80,8 +80,8 @@ class SqliteConsumers:
         self._notes = Documents(database, "notes")
 
     def consumer(self, feed: str, name: str) -> Consumer | None:
-        found: Consumer | None = self._consumers.get(feed, name)
-        return found
+        consumer: Consumer | None = self._consumers.get(feed, name)
+        return consumer
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
         return self._consumers.all(feed)
@@ -99,8 +99,8 @@ class SqliteConsumers:
             return True
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
-        found: dict[str, Parked] = {each.id: each for each in self._of(self._parked, feed, name)}
-        return [parked for _, parked in sorted(found.items())]
+        by_id: dict[str, Parked] = {each.id: each for each in self._of(self._parked, feed, name)}
+        return [parked for _, parked in sorted(by_id.items())]
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         return self._of(self._notes, feed, name)[::-1]
@@ -117,8 +117,8 @@ class SqliteConsumers:
 
     @staticmethod
     def _of(documents: Documents, feed: str, name: str) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = documents.get(feed, name) or ()
-        return found
+        fields: tuple[Any, ...] = documents.get(feed, name) or ()
+        return fields
 
 
 class SqliteRelays:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -37,11 +36,10 @@ class SqliteState:
 
     def write(self, feed: str, rows: Sequence[Row]) -> int:
         with self._database.transaction() as sql:
-            return sum(
-                not sql.execute(_WRITE, (feed, row.bucket, *astuple(row))).rowcount
-                and _row(sql, feed, row.bucket, row.key) != row
-                for row in rows
-            )
+            written = sql.executemany(_WRITE, [_columns(feed, row) for row in rows]).rowcount
+            if written == len(rows):
+                return 0
+            return sum(_row(sql, feed, row.bucket, row.key) != row for row in rows)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         return self._read(feed, bucket, after)[0]
@@ -52,7 +50,7 @@ class SqliteState:
 
     def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
         """The rows, and whether there are more."""
-        found: list[Row] = []
+        batch: list[Row] = []
         size = 0
         above = "" if after is None else "AND key > ?3"
         values = (feed, bucket) if after is None else (feed, bucket, after)
@@ -64,16 +62,16 @@ class SqliteState:
             for each in rows:
                 row = Row(*each)
                 size += len(row.key) + len(row.line)
-                if found and size > limits.READ_PAGES_BYTES_MAX:
+                if batch and size > limits.READ_PAGES_BYTES_MAX:
                     rows.close()
-                    return found, True
-                found.append(row)
-        return found, False
+                    return batch, True
+                batch.append(row)
+        return batch, False
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         with self._database.reading() as sql:
-            found = [_row(sql, feed, bucket_of(key), key) for key in keys]
-        return [row for row in found if row is not None]
+            rows = [_row(sql, feed, bucket_of(key), key) for key in keys]
+        return [row for row in rows if row is not None]
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         with self._database.transaction() as sql:
@@ -81,10 +79,10 @@ class SqliteState:
 
 
 def _row(sql: sqlite3.Connection, feed: str, bucket: int, key: str) -> Row | None:
-    found = sql.execute(
+    row = sql.execute(
         f"SELECT {_ROW} FROM rows WHERE feed = ? AND bucket = ? AND key = ?", (feed, bucket, key)
     ).fetchone()
-    return Row(*found) if found else None
+    return Row(*row) if row else None
 
 
 def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> bool:
@@ -94,9 +92,14 @@ def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> boo
         return there == wanted
     sql.execute("DELETE FROM rows WHERE feed = ? AND bucket = ? AND key = ?", at)
     if wanted is not None:
-        columns = feed, difference.bucket, *astuple(wanted)
-        sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", columns)
+        sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _columns(feed, wanted))
     return True
+
+
+def _columns(feed: str, row: Row) -> tuple[object, ...]:
+    """As `_ROW`, behind feed and bucket."""
+    key = row.key
+    return feed, bucket_of(key), key, row.page, row.slot, row.at_ms, row.line, row.expires_ms
 
 
 class SqliteRemovedParents:
@@ -114,12 +117,12 @@ class SqliteRemovedParents:
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         with self._database.reading() as sql:
-            found = sql.execute(
+            rows = sql.execute(
                 "SELECT page, body FROM removed_parents"
                 " WHERE feed = ? AND page BETWEEN ? AND ? ORDER BY page",
                 (feed, first, last),
             ).fetchall()
-        return [RemovedParents(page, body) for page, body in found]
+        return [RemovedParents(page, body) for page, body in rows]
 
 
 class SqliteTags:
@@ -137,17 +140,17 @@ class SqliteTags:
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         with self._database.reading() as sql:
-            found = sql.execute(
+            rows = sql.execute(
                 "SELECT first, last, bits FROM summaries WHERE feed = ? AND last > ?"
                 " ORDER BY last LIMIT ?",
                 (feed, after, limit),
             ).fetchall()
-        return [Summary(*each) for each in found]
+        return [Summary(*each) for each in rows]
 
     def last(self, feed: str) -> int:
         with self._database.reading() as sql:
-            found = sql.execute("SELECT max(last) FROM summaries WHERE feed = ?", (feed,))
-            return found.fetchone()[0] or 0
+            row = sql.execute("SELECT max(last) FROM summaries WHERE feed = ?", (feed,))
+            return row.fetchone()[0] or 0
 
 
 class SqliteTombstones:
@@ -158,8 +161,8 @@ class SqliteTombstones:
         self._documents = Documents(database, "tombstones")
 
     def remembered(self, feed: str) -> Remembered | None:
-        found: Remembered | None = self._documents.get(feed)
-        return found
+        remembered: Remembered | None = self._documents.get(feed)
+        return remembered
 
     def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
         with self._database.transaction():

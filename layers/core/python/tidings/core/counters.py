@@ -85,10 +85,10 @@ class StreamCounter:
 
     def share(self, now_ms: int) -> Share:
         """What to write; from now on it counts as written."""
-        found = Share(self._connections, self._sent, self._clients)
+        share = Share(self._connections, self._sent, self._clients)
         self._connections = self._sent = 0
         self._changed, self._written_ms = False, now_ms
-        return found
+        return share
 
     def give_back(self, share: Share) -> None:
         """The store did not answer: *share* is written with the next one."""
@@ -102,16 +102,12 @@ class Counters(Protocol):
 
     def refuse(self, feed: str) -> None:
         """Count a request whose operations were refused."""
-        ...
 
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
         """Add to the streams that were opened and the events that were sent on them."""
-        ...
 
     def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
         """*place* has so many clients connected; forgotten unless said again by *until_ms*."""
-        ...
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:
         """Everything counted so far, and the clients of all places now."""
-        ...

@@ -1,62 +1,4 @@
-"""
-Every error the feed raises.
-
-* TidingsError
-    * Rejected              the request is wrong; nothing was written
-        * InvalidOperation      a field breaks its rule
-        * InvalidFilter         `types` or `parents` cannot be read
-        * InvalidCursor         not a cursor of any kind we know
-        * InvalidFeed           not a feed name
-        * InvalidKey            not an Idempotency-Key
-        * InvalidMessage        a WebSocket message breaks the protocol
-        * UnknownFeed           no such feed here
-        * TooLarge              a limit of `limits` is passed
-        * WrongContentType      a body in a format we do not read
-        * KeyReused             an Idempotency-Key came back with another body
-        * OutOfTurn             a WebSocket message the session's state does not allow
-        * LeaveNotKept          the feed does not keep what `leave=true` needs
-        * NoPasswordSet         the feed is closed until its owner sets a password
-        * WrongPassword         not the password of the feed for this role, or none
-        * WrongKey              not a key of the feed, or one that has ended
-        * OutsideKey            the key does not allow what is asked for
-        * TooManyRequests       the rate of the key is used up
-        * KeyEnded              the key ended with which somebody is connected
-        * InvalidSetting        what is to be set for a feed breaks its rule
-        * InvalidItem           what is to be published is no item of a declared resource
-        * InvalidRegistration   a listener cannot be registered with what it said
-        * InvalidSync           a request for a sync breaks its rule
-        * InvalidChange         what is posted as a change, or asked of changes, breaks its rule
-        * UnknownChange         no such change in the log
-        * BelowFloor            the log does not reach back to where a strict reader stands
-        * RefusedByHook         a webhook did not accept a change
-        * WrongUser             not one of the users of the feed with their password
-        * InvalidConsumer       what is said of a named consumer breaks its rule
-        * UnknownConsumer       no named consumer of that name
-        * UnknownParked         no message of that id is parked
-        * ConsumerHeld          another worker holds the consumer
-        * FenceLost             the worker that says so does not hold the consumer any more
-        * NothingDone           an operator asks for what would change nothing
-        * NotWhole              a copy may lack pages, and cannot be promoted without a reason
-        * ConsumerFellOff       the log does not reach back to where a consumer stands
-        * Chained               the feed is a copy of another one, which is posted to instead
-            * Yielded               another feed goes on with the log, and is posted to instead
-        * LogFellOff            the log does not reach back to where a chained feed stands
-        * InvalidPortion        what is asked of pages or rows breaks its rule
-        * OtherLog              a chained feed stands at a page that this log does not have
-        * InvalidRelay          what is asked of a chained feed breaks its rule
-        * NotChained            the feed is local
-        * PlanTooOld            nobody can tell any more what moved since a plan was made
-    * UpstreamRefused       the feed that is copied does not let us read it
-    * BrokenPortion         what came from the feed that is copied cannot be read
-    * BrokenRelay           what is stored of a chained feed cannot be read
-    * LeaseLost             another holder took over; stop, write nothing more
-    * FellOff               a follower's next page is no longer in the log
-    * PagesLost             pages are gone that the log should have: see `reader`
-    * PlanMissing           the job of a sync ended well and left no plan
-    * LogIncomplete         the log lacks pages that the state has handled
-    * BrokenPart            a part of the archive cannot be read
-    * Unavailable           a store did not answer in time; try again
-"""
+"""Every error the feed raises. A `Rejected` is the client's fault; nothing was written then."""
 
 from __future__ import annotations
 
@@ -74,6 +16,9 @@ class Rejected(TidingsError):
 
     status = 400
     code = "rejected"
+
+    def __init_subclass__(cls, *, code: str, status: int = 0) -> None:
+        cls.code, cls.status = code, status or cls.status
 
     def __init__(self, rule: str, *, field: str = "", value: object = None) -> None:
         self.rule, self.field, self.value = rule, field, value
@@ -102,134 +47,119 @@ def _shown(value: object) -> str:
     return shown if len(shown) <= _VALUE_CHARS_MAX else f"{shown[:_VALUE_CHARS_MAX]}..."
 
 
-class InvalidOperation(Rejected):
-    code = "invalid_operation"
+class InvalidOperation(Rejected, code="invalid_operation"):
+    """A field breaks its rule."""
 
 
-class InvalidFilter(Rejected):
-    code = "invalid_filter"
+class InvalidFilter(Rejected, code="invalid_filter"):
+    """`types` or `parents` cannot be read."""
 
 
-class InvalidCursor(Rejected):
-    code = "invalid_cursor"
+class InvalidCursor(Rejected, code="invalid_cursor"):
+    """Not a cursor of any kind we know."""
 
 
-class InvalidFeed(Rejected):
-    code = "invalid_feed"
+class InvalidFeed(Rejected, code="invalid_feed"):
+    """Not a feed name."""
 
 
-class InvalidKey(Rejected):
-    code = "invalid_idempotency_key"
+class InvalidKey(Rejected, code="invalid_idempotency_key"):
+    """Not an Idempotency-Key."""
 
 
-class InvalidMessage(Rejected):
-    code = "invalid_message"
+class InvalidMessage(Rejected, code="invalid_message"):
+    """A WebSocket message breaks the protocol."""
 
 
-class UnknownFeed(Rejected):
-    status = 404
-    code = "unknown_feed"
+class UnknownFeed(Rejected, code="unknown_feed", status=404):
+    """No such feed here."""
 
 
-class TooLarge(Rejected):
-    status = 413
-    code = "too_large"
+class TooLarge(Rejected, code="too_large", status=413):
+    """A limit of `limits` is passed."""
 
 
-class WrongContentType(Rejected):
-    status = 415
-    code = "wrong_content_type"
+class WrongContentType(Rejected, code="wrong_content_type", status=415):
+    """A body in a format we do not read."""
 
 
-class KeyReused(Rejected):
-    status = 422
-    code = "idempotency_key_reused"
+class KeyReused(Rejected, code="idempotency_key_reused", status=422):
+    """An Idempotency-Key came back with another body."""
 
 
-class OutOfTurn(Rejected):
-    status = 409
-    code = "out_of_turn"
+class OutOfTurn(Rejected, code="out_of_turn", status=409):
+    """A WebSocket message the session's state does not allow."""
 
 
-class LeaveNotKept(Rejected):
-    code = "leave_not_kept"
+class LeaveNotKept(Rejected, code="leave_not_kept"):
+    """The feed does not keep what `leave=true` needs."""
 
 
-class NoPasswordSet(Rejected):
-    status = 401
-    code = "no_password_set"
+class NoPasswordSet(Rejected, code="no_password_set", status=401):
+    """The feed is closed until its owner sets a password."""
 
 
-class WrongPassword(Rejected):
-    status = 401
-    code = "wrong_password"
+class WrongPassword(Rejected, code="wrong_password", status=401):
+    """Not the password of the feed for this role, or none."""
 
 
-class WrongKey(Rejected):
-    status = 401
-    code = "wrong_key"
+class WrongKey(Rejected, code="wrong_key", status=401):
+    """Not a key of the feed, or one that has ended."""
 
 
-class OutsideKey(Rejected):
-    """Who asks is known, and may not have this; *rule* never tells what it was."""
-
-    status = 403
-    code = "outside_key"
+class OutsideKey(Rejected, code="outside_key", status=403):
+    """The key does not allow what is asked for; *rule* never tells what it was."""
 
     def __init__(self, rule: str, *, field: str = "key") -> None:
         super().__init__(rule, field=field)
 
 
-class TooManyRequests(Rejected):
-    """*retry_after_s* is when the rate allows the next one."""
-
-    status = 429
-    code = "too_many_requests"
+class TooManyRequests(Rejected, code="too_many_requests", status=429):
+    """The rate of the key is used up. *retry_after_s* is when the rate allows the next one."""
 
     def __init__(self, rule: str, *, retry_after_s: int) -> None:
         super().__init__(rule, field="key")
         self.retry_after_s = retry_after_s
 
 
-class KeyEnded(Rejected):
-    """Told to who is connected before the connection is closed."""
-
-    status = 401
-    code = "key_ended"
+class KeyEnded(Rejected, code="key_ended", status=401):
+    """The key of a connection has ended; its client is told so before it is closed."""
 
 
-class InvalidSetting(Rejected):
-    code = "invalid_setting"
+class InvalidSetting(Rejected, code="invalid_setting"):
+    """What is to be set for a feed breaks its rule."""
 
 
-class InvalidItem(Rejected):
-    code = "invalid_item"
+class InvalidItem(Rejected, code="invalid_item"):
+    """What is to be published is no item of a declared resource."""
 
 
-class InvalidRegistration(Rejected):
-    """Its text, without a code, is told to the listener before the connection ends."""
+class InvalidRegistration(Rejected, code="invalid_registration"):
+    """
+    A listener cannot be registered with what it said.
 
-    code = "invalid_registration"
-
-
-class InvalidSync(Rejected):
-    code = "invalid_sync"
+    Its text, without a code, is told to the listener before the connection ends.
+    """
 
 
-class InvalidChange(Rejected):
-    code = "invalid_change"
+class InvalidSync(Rejected, code="invalid_sync"):
+    """A request for a sync breaks its rule."""
 
 
-class UnknownChange(Rejected):
-    status = 404
-    code = "unknown_change"
+class InvalidChange(Rejected, code="invalid_change"):
+    """What is posted as a change, or asked of changes, breaks its rule."""
 
 
-class BelowFloor(Rejected):
-    """*floor* is what to ask `since` with instead: what is behind it is all still there."""
+class UnknownChange(Rejected, code="unknown_change", status=404):
+    """No such change in the log."""
 
-    status = 410
-    code = "below_floor"
+
+class BelowFloor(Rejected, code="below_floor", status=410):
+    """
+    The log does not reach back to where a strict reader stands.
+
+    *floor* is what to ask `since` with instead: what is behind it is all still there.
+    """
 
     def __init__(self, since: int, floor: int, rule: str = "") -> None:
         rule = rule or f"is below the floor {floor}: what was in between is gone"
@@ -237,65 +167,56 @@ class BelowFloor(Rejected):
         self.floor = floor
 
 
-class RefusedByHook(Rejected):
-    """*status* 400: each one that failed answered with 4xx; 502: one of them is broken."""
+class RefusedByHook(Rejected, code="refused_by_hook"):
+    """
+    A webhook did not accept a change.
 
-    code = "refused_by_hook"
+    *status* 400: each one that failed answered with 4xx; 502: one of them is broken.
+    """
 
     def __init__(self, failures: str, *, broken: bool) -> None:
         super().__init__(failures)
         self.status = 502 if broken else 400
 
 
-class WrongUser(Rejected):
-    status = 401
-    code = "wrong_user"
+class WrongUser(Rejected, code="wrong_user", status=401):
+    """Not one of the users of the feed with their password."""
 
 
-class InvalidConsumer(Rejected):
-    code = "invalid_consumer"
+class InvalidConsumer(Rejected, code="invalid_consumer"):
+    """What is said of a named consumer breaks its rule."""
 
 
-class UnknownConsumer(Rejected):
-    status = 404
-    code = "unknown_consumer"
+class UnknownConsumer(Rejected, code="unknown_consumer", status=404):
+    """No named consumer of that name."""
 
 
-class UnknownParked(Rejected):
-    status = 404
-    code = "unknown_parked"
+class UnknownParked(Rejected, code="unknown_parked", status=404):
+    """No message of that id is parked."""
 
 
-class ConsumerHeld(Rejected):
-    status = 409
-    code = "consumer_held"
+class ConsumerHeld(Rejected, code="consumer_held", status=409):
+    """Another worker holds the consumer."""
 
 
-class FenceLost(Rejected):
-    status = 409
-    code = "fence_lost"
+class FenceLost(Rejected, code="fence_lost", status=409):
+    """The worker that says so does not hold the consumer any more."""
 
 
-class NothingDone(Rejected):
-    status = 409
-    code = "nothing_done"
+class NothingDone(Rejected, code="nothing_done", status=409):
+    """An operator asks for what would change nothing."""
 
 
-class NotWhole(Rejected):
-    status = 409
-    code = "not_whole"
+class NotWhole(Rejected, code="not_whole", status=409):
+    """A copy may lack pages, and cannot be promoted without a reason."""
 
 
-class ConsumerFellOff(Rejected):
-    status = 410
-    code = "fell_off"
+class ConsumerFellOff(Rejected, code="fell_off", status=410):
+    """The log does not reach back to where a consumer stands."""
 
 
-class Chained(Rejected):
-    """*master* is where to post instead."""
-
-    status = 409
-    code = "chained"
+class Chained(Rejected, code="chained", status=409):
+    """The feed is a copy of another one: *master* is where to post instead."""
 
     def __init__(self, feed: str, master: str, rule: str = "is a copy of") -> None:
         super().__init__(f"{rule} {master}: post there", field="feed", value=feed)
@@ -305,20 +226,15 @@ class Chained(Rejected):
         return super().body() | {"master": self.master}
 
 
-class Yielded(Chained):
+class Yielded(Chained, code="yielded"):
     """Another feed goes on with the log: *master* is its address."""
-
-    code = "yielded"
 
     def __init__(self, feed: str, master: str) -> None:
         super().__init__(feed, master, "is continued by")
 
 
-class LogFellOff(Rejected):
-    """*floor* is the first page that is in the log."""
-
-    status = 410
-    code = "log_fell_off"
+class LogFellOff(Rejected, code="log_fell_off", status=410):
+    """The log does not reach back to where a chained feed stands; *floor* is its first page."""
 
     def __init__(self, after: int, floor: int) -> None:
         rule = f"the log begins with page {floor}: what lies between is gone"
@@ -329,34 +245,36 @@ class LogFellOff(Rejected):
         return super().body() | {"floor": self.floor}
 
 
-class InvalidPortion(Rejected):
-    code = "invalid_portion"
+class InvalidPortion(Rejected, code="invalid_portion"):
+    """What is asked of pages or rows breaks its rule."""
 
 
-class OtherLog(Rejected):
-    status = 409
-    code = "other_log"
+class OtherLog(Rejected, code="other_log", status=409):
+    """A chained feed stands at a page that this log does not have."""
 
 
-class InvalidRelay(Rejected):
-    code = "invalid_relay"
+class InvalidRelay(Rejected, code="invalid_relay"):
+    """What is asked of a chained feed breaks its rule."""
 
 
-class NotChained(Rejected):
-    status = 404
-    code = "not_chained"
+class NotChained(Rejected, code="not_chained", status=404):
+    """The feed is local."""
 
 
 class UpstreamRefused(TidingsError):
-    pass
+    """The feed that is copied does not let us read it."""
 
 
 class BrokenPortion(TidingsError):
-    pass
+    """What came from the feed that is copied cannot be read."""
 
 
 class BrokenRelay(TidingsError):
-    """Never taken for a new feed: that would copy everything again, in silence."""
+    """
+    What is stored of a chained feed cannot be read.
+
+    Never taken for a new feed: that would copy everything again, in silence.
+    """
 
     def __init__(self, feed: str, reason: str) -> None:
         self.feed = feed
@@ -364,24 +282,27 @@ class BrokenRelay(TidingsError):
 
 
 class LeaseLost(TidingsError):
+    """Another holder took over; stop, write nothing more."""
+
     def __init__(self, *, feed: str, follower: str, fence: int) -> None:
         self.feed, self.follower, self.fence = feed, follower, fence
         super().__init__(f"{feed}/{follower}: lease {fence} was taken over")
 
 
 class FellOff(TidingsError):
-    """Never skipped: the follower stands still and its function fails until it is repaired."""
+    """
+    A follower's next page is no longer in the log.
+
+    Never skipped: the follower stands still and its function fails until it is repaired.
+    """
 
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
         self.feed, self.follower, self.checkpoint, self.floor = feed, follower, checkpoint, floor
         super().__init__(f"{feed}/{follower}: stands at page {checkpoint}, floor is {floor}")
 
 
-class PlanTooOld(Rejected):
-    """Nothing more of it is applied; make a new plan."""
-
-    status = 410
-    code = "plan_too_old"
+class PlanTooOld(Rejected, code="plan_too_old", status=410):
+    """What moved since a plan was made is not known any more: nothing more of it is applied."""
 
     def __init__(self, *, feed: str, through: int) -> None:
         self.feed, self.through = feed, through
@@ -393,11 +314,11 @@ class PlanTooOld(Rejected):
 
 
 class PlanMissing(TidingsError):
-    """A mistake of ours."""
+    """The job of a sync ended well and left no plan: a mistake of ours."""
 
 
 class LogIncomplete(TidingsError):
-    """Nothing can be said of the state from this log."""
+    """The log lacks pages that the state has handled, so that it says nothing of the state."""
 
     def __init__(self, *, feed: str, page: int, checkpoint: int) -> None:
         self.feed, self.page, self.checkpoint = feed, page, checkpoint
@@ -408,7 +329,7 @@ class LogIncomplete(TidingsError):
 
 
 class BrokenPart(TidingsError):
-    """Somebody wrote what we did not; nothing of the part is used."""
+    """A part of the archive was not written by us; nothing of it is used."""
 
     def __init__(self, rule: str, *, value: str = "") -> None:
         self.value = value
@@ -416,4 +337,4 @@ class BrokenPart(TidingsError):
 
 
 class Unavailable(TidingsError):
-    """The weather's fault: nobody knows whether the write happened; a retry is safe."""
+    """A store did not answer in time. Nobody knows whether it wrote; a retry is safe."""

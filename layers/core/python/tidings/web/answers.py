@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.origins import READING, check_change, cors_headers
@@ -42,7 +41,13 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
         answer = endpoint(request)
     except TidingsError as error:
         answer = refusal(error)
-    return replace(answer, headers={**headers_for(request.origin, origins), **answer.headers})
+    return complete(answer, request, origins)
+
+
+def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer:
+    """*answer* with the headers that every answer to *request* carries."""
+    headers = {**headers_for(request.origin, origins), **answer.headers}
+    return Answer(answer.status, headers, answer.body)
 
 
 def json_answer(status: int, body: object) -> Answer:

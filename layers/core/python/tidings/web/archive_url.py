@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    pass
 
 FOLDER = "archive"  # where the feeds of an archive are, below its address
 RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"

@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core.changeagent.submit import Proposal
 from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.web.answers import JSON, RETRY_AFTER_S
+from tidings.web.posting import posted
 from tidings.web.request import Answer
 
 if TYPE_CHECKING:
@@ -31,15 +31,8 @@ class Changes:
     proposer: Proposer
 
     def __call__(self, request: Request) -> Answer:
-        proposal = Proposal(
-            feed=request.feed,
-            body=request.body,
-            content_type=request.headers.get("content-type", ""),
-            key=request.headers.get("idempotency-key"),
-            credential=request.credential,
-        )
         try:
-            return json_answer(200, {"_id": self.proposer.accept(proposal)})
+            return json_answer(200, {"_id": self.proposer.accept(posted(request))})
         except TidingsError as error:
             return refusal(error)
 

@@ -26,49 +26,40 @@ class Attendance:
 
     def __init__(self, app: App, tallies: Callable[[], Counters], clock: Clock, place: str) -> None:
         self._app, self._tallies, self._clock, self._place = app, tallies, clock, place
-        self._audiences: defaultdict[str, StreamCounter] = defaultdict(StreamCounter)
+        self._counters: defaultdict[str, StreamCounter] = defaultdict(StreamCounter)
         self._writing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        visit = TrackedRequest(self, feed_of(scope["path"]), send)
+        request = TrackedRequest(self, feed_of(scope["path"]), send)
         try:
-            await self._app(scope, receive, visit.send)
+            await self._app(scope, receive, request.send)
         finally:
-            await visit.leave()
+            await request.leave()
 
-    def open(self, feed: str) -> None:
-        self._audiences[feed].open()
-        self._wake()
+    def counter(self, feed: str) -> StreamCounter:
+        return self._counters[feed]
 
-    def send(self, feed: str, events: int) -> None:
-        self._audiences[feed].send(events)
-
-    async def close(self, feed: str) -> None:
-        self._audiences[feed].close()
-        if self._audiences[feed].has_left:
-            await self._write(feed)
-
-    def _wake(self) -> None:
+    def wake(self) -> None:
         if self._ticking is None or self._ticking.done():
             self._ticking = asyncio.ensure_future(self._tick())
 
     async def _tick(self) -> None:
         """Write what is due, for as long as there is anybody."""
-        while not all(audience.is_empty for audience in self._audiences.values()):
-            for feed, audience in list(self._audiences.items()):
-                if audience.is_due(self._clock()):
-                    await self._write(feed)
+        while not all(counter.is_empty for counter in self._counters.values()):
+            for feed, counter in list(self._counters.items()):
+                if counter.is_due(self._clock()):
+                    await self.write(feed)
             await asyncio.sleep(limits.COUNT_SOON_MS / 1000)
 
-    async def _write(self, feed: str) -> None:
+    async def write(self, feed: str) -> None:
         async with self._writing:
-            share = self._audiences[feed].share(self._clock())
+            share = self._counters[feed].share(self._clock())
             try:
                 await asyncio.to_thread(self._store, feed, share)
             except TidingsError:
-                self._audiences[feed].give_back(share)
-                self._wake()
+                self._counters[feed].give_back(share)
+                self.wake()
 
     def _store(self, feed: str, share: Share) -> None:
         until_ms = self._clock() + limits.PRESENCE_MS
@@ -82,26 +73,24 @@ class TrackedRequest:
 
     def __init__(self, attendance: Attendance, feed: str, send: Send) -> None:
         self._attendance, self._feed, self._send = attendance, feed, send
-        self._there = False
+        self._counter: StreamCounter | None = None  # while it counts; none for a feed we lack
 
     async def send(self, message: Message) -> None:
         """Stands for the server's own `send`."""
-        if message["type"] == "http.response.body" and self._there:
-            await self._pass(message)
-            return
+        if message["type"] == "http.response.body" and self._counter is not None:
+            self._counter.send(message.get("body", b"").count(_EVENT))
+            if not message.get("more_body", False):
+                await self.leave()
         await self._send(message)
         if message.get("status") == 200:
-            self._there = True
-            self._attendance.open(self._feed)
-
-    async def _pass(self, message: Message) -> None:
-        self._attendance.send(self._feed, message.get("body", b"").count(_EVENT))
-        if not message.get("more_body", False):
-            await self.leave()
-        await self._send(message)
+            self._counter = self._attendance.counter(self._feed)
+            self._counter.open()
+            self._attendance.wake()
 
     async def leave(self) -> None:
         """The end, however it came; nothing happens the second time."""
-        if self._there:
-            self._there = False
-            await self._attendance.close(self._feed)
+        counter, self._counter = self._counter, None
+        if counter is not None:
+            counter.close()
+            if counter.has_left:
+                await self._attendance.write(self._feed)

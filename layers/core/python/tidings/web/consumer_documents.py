@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.consumers import ack_ranges, position
@@ -64,13 +65,7 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
         "parked": consumer.parked,
         "retries": list(consumer.retries),
         "single_through": position.spelled(consumer.single),
-        "failure": failure
-        and {
-            "id": failure.id or None,
-            "error": failure.error,
-            "at_ms": failure.at_ms,
-            "times": failure.times,
-        },
+        "failure": failure and asdict(failure) | {"id": failure.id or None},
         "paused": consumer.paused,
         "worker": consumer.owner if consumer.held(now_ms) else None,
         **consumer.filter.values(),

@@ -35,9 +35,8 @@ Reply = tuple[int, Document]
 _BELOW = "/feeds/{feed}/consumers"
 
 
-class UnknownAction(InvalidConsumer):
-    status = 404
-    code = "unknown_action"
+class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
+    """Nothing that workers or operators do to a consumer is called so."""
 
 
 class ConsumerRouter:
@@ -87,121 +86,121 @@ class ConsumerRouter:
         need.admit(self._guard, asked.feed, asked.credential)
         return json_answer(*reply(asked))
 
-    def _chosen(self, route: str, asked: Asked) -> tuple[Need, Callable[[Asked], Reply]]:
+    def _chosen(self, route: str, request: Asked) -> tuple[Need, Callable[[Asked], Reply]]:
         if route in self._routes:
             return NEEDS[route], self._routes[route]
-        action = asked.parameters.get("action", "")
+        action = request.parameters.get("action", "")
         if action not in self._actions:
             rule = f"must be one of {', '.join(self._actions)}"
             raise UnknownAction(rule, field="action", value=action)
         return CONSUMER_ACTIONS[action], self._actions[action]
 
-    def _log(self, asked: Asked) -> Reply:
+    def _log(self, request: Asked) -> Reply:
         """The ends of the log, and the entries of a stretch where one is asked for."""
         view = self._watchers.view
-        asked.check_query("from", "to", "limit")
-        if "from" not in asked.query:
-            oldest, current = view.oldest(asked.feed), view.current(asked.feed)
+        request.check_query("from", "to", "limit")
+        if "from" not in request.query:
+            oldest, current = view.oldest(request.feed), view.current(request.feed)
             ends = {
                 "oldest": oldest.place.encode() if oldest else None,
                 "current": current.encode() if current else None,
-                "end": view.frontier(asked.feed).encode(),
+                "end": view.frontier(request.feed).encode(),
             }
             return 200, ends
-        first = position.entry(asked.query["from"], "from")
-        last = position.entry(asked.query["to"], "to") if "to" in asked.query else None
-        found = view.entries(asked.feed, first, last, asked.limit())
-        return 200, {"entries": [entry_document(each) for each in found]}
+        first = position.entry(request.query["from"], "from")
+        last = position.entry(request.query["to"], "to") if "to" in request.query else None
+        entries = view.entries(request.feed, first, last, request.limit())
+        return 200, {"entries": [entry_document(each) for each in entries]}
 
-    def _list(self, asked: Asked) -> Reply:
-        found = self._watchers.consumers(asked.feed)
-        return 200, {"consumers": [self._described(each, lag) for each, lag in found]}
+    def _list(self, request: Asked) -> Reply:
+        consumers = self._watchers.consumers(request.feed)
+        return 200, {"consumers": [self._described(each, lag) for each, lag in consumers]}
 
-    def _show(self, asked: Asked) -> Reply:
-        consumer, lag = self._watchers.consumer(asked.feed, asked.name)
+    def _show(self, request: Asked) -> Reply:
+        consumer, lag = self._watchers.consumer(request.feed, request.name)
         return 200, self._described(consumer, lag)
 
-    def _parked(self, asked: Asked) -> Reply:
-        found = self._watchers.parked(asked.feed, asked.name)
-        return 200, {"parked": [parked_document(each) for each in found]}
+    def _parked(self, request: Asked) -> Reply:
+        parked = self._watchers.parked(request.feed, request.name)
+        return 200, {"parked": [parked_document(each) for each in parked]}
 
-    def _notes(self, asked: Asked) -> Reply:
+    def _notes(self, request: Asked) -> Reply:
         """Also of a consumer that was deleted."""
-        found = self._watchers.shelf.notes(asked.feed, asked.name)
-        told = [
+        notes = self._watchers.shelf.notes(request.feed, request.name)
+        documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}
             | ({"id": note.id} if note.id else {})
-            for note in found
+            for note in notes
         ]
-        return 200, {"notes": told}
+        return 200, {"notes": documents}
 
-    def _register(self, asked: Asked) -> Reply:
-        body = asked.fields("from", *filters.FIELDS)
-        wanted = Consumer(asked.feed, asked.name, filters.from_lists(body, InvalidConsumer))
+    def _register(self, request: Asked) -> Reply:
+        body = request.fields("from", *filters.FIELDS)
+        wanted = Consumer(request.feed, request.name, filters.from_lists(body, InvalidConsumer))
         start = body.get("from", position.OLDEST)
-        consumer, new = self._overseer.register(asked.feed, asked.name, wanted, start)
-        lag = self._watchers.consumer(asked.feed, asked.name)[1]
+        consumer, new = self._overseer.register(request.feed, request.name, wanted, start)
+        lag = self._watchers.consumer(request.feed, request.name)[1]
         return (201 if new else 200), self._described(consumer, lag)
 
-    def _delete(self, asked: Asked) -> Reply:
-        asked.check_query("why", "by")
-        why = reason_from(asked.who(asked.query), asked.query.get("why"))
-        self._overseer.remove(asked.feed, asked.name, why)
-        return 200, {"deleted": asked.name}
+    def _delete(self, request: Asked) -> Reply:
+        request.check_query("why", "by")
+        why = reason_from(request.who(request.query), request.query.get("why"))
+        self._overseer.remove(request.feed, request.name, why)
+        return 200, {"deleted": request.name}
 
-    def _lease(self, asked: Asked) -> Reply:
-        body = asked.fields("worker")
+    def _lease(self, request: Asked) -> Reply:
+        body = request.fields("worker")
         worker = text(body, "worker")
-        return self._told(self._workers.lease(asked.feed, asked.name, worker))
+        return self._told(self._workers.lease(request.feed, request.name, worker))
 
-    def _ack(self, asked: Asked) -> Reply:
-        body = asked.fields("fence", "through", "ids", "sending", "retried")
-        said = acknowledgement(body)
-        session = self._workers.acknowledge(asked.feed, asked.name, fence(body), said)
+    def _ack(self, request: Asked) -> Reply:
+        body = request.fields("fence", "through", "ids", "sending", "retried")
+        acknowledged = acknowledgement(body)
+        session = self._workers.acknowledge(request.feed, request.name, fence(body), acknowledged)
         return self._told(session)
 
-    def _fail(self, asked: Asked) -> Reply:
-        body = asked.fields("fence", "id", "error")
+    def _fail(self, request: Asked) -> Reply:
+        body = request.fields("fence", "id", "error")
         entry = position.entry(body["id"], "id").encode() if "id" in body else ""
         error = text(body, "error")
-        session = self._workers.fail(asked.feed, asked.name, fence(body), entry, error)
+        session = self._workers.fail(request.feed, request.name, fence(body), entry, error)
         return self._told(session)
 
-    def _release(self, asked: Asked) -> Reply:
-        body = asked.fields("fence")
-        return self._told(self._workers.release(asked.feed, asked.name, fence(body)))
+    def _release(self, request: Asked) -> Reply:
+        body = request.fields("fence")
+        return self._told(self._workers.release(request.feed, request.name, fence(body)))
 
-    def _pause(self, asked: Asked) -> Reply:
-        self._overseer.pause(asked.feed, asked.name, asked.reason(), paused=True)
-        return self._show(asked)
+    def _pause(self, request: Asked) -> Reply:
+        self._overseer.pause(request.feed, request.name, request.reason(), paused=True)
+        return self._show(request)
 
-    def _resume(self, asked: Asked) -> Reply:
-        self._overseer.pause(asked.feed, asked.name, asked.reason(), paused=False)
-        return self._show(asked)
+    def _resume(self, request: Asked) -> Reply:
+        self._overseer.pause(request.feed, request.name, request.reason(), paused=False)
+        return self._show(request)
 
-    def _mark(self, asked: Asked) -> Reply:
-        body = asked.fields("why", "by", "position")
+    def _mark(self, request: Asked) -> Reply:
+        body = request.fields("why", "by", "position")
         target = text(body, "position")
-        self._overseer.mark(asked.feed, asked.name, target, asked.reason(*body))
-        return self._show(asked)
+        self._overseer.mark(request.feed, request.name, target, request.reason(*body))
+        return self._show(request)
 
-    def _step(self, asked: Asked) -> Reply:
-        entry = self._overseer.step(asked.feed, asked.name, asked.reason())
+    def _step(self, request: Asked) -> Reply:
+        entry = self._overseer.step(request.feed, request.name, request.reason())
         return 200, {"stepped": entry_document(entry)}
 
-    def _park(self, asked: Asked) -> Reply:
-        entry = self._overseer.park(asked.feed, asked.name, asked.reason())
+    def _park(self, request: Asked) -> Reply:
+        entry = self._overseer.park(request.feed, request.name, request.reason())
         return 200, {"parked": entry_document(entry)}
 
-    def _retry(self, asked: Asked) -> Reply:
-        which = text(asked.fields("why", "by", "id"), "id")
-        self._overseer.retry(asked.feed, asked.name, which, asked.reason("id"))
-        return self._show(asked)
+    def _retry(self, request: Asked) -> Reply:
+        which = text(request.fields("why", "by", "id"), "id")
+        self._overseer.retry(request.feed, request.name, which, request.reason("id"))
+        return self._show(request)
 
-    def _drop(self, asked: Asked) -> Reply:
-        which = text(asked.fields("why", "by", "id"), "id")
-        self._overseer.drop(asked.feed, asked.name, which, asked.reason("id"))
-        return self._show(asked)
+    def _drop(self, request: Asked) -> Reply:
+        which = text(request.fields("why", "by", "id"), "id")
+        self._overseer.drop(request.feed, request.name, which, request.reason("id"))
+        return self._show(request)
 
     def _told(self, session: Session) -> Reply:
         return 200, session_document(session, self._workers.clock())

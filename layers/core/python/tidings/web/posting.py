@@ -30,7 +30,7 @@ class Operations:
             )
         try:
             check_operations(request.method, request.path, "POST")
-            return answers.accepted(request, self.ingester.accept(_posted(request)))
+            return answers.accepted(request, self.ingester.accept(posted(request)))
         except TidingsError as error:
             as_oplog = self.compatibility.are_oplogs(feed_of(request.path))
             return answers.refusal(error, as_oplog=as_oplog)
@@ -43,10 +43,11 @@ class Items:
     ingester: ingest.Ingester
 
     def __call__(self, request: Request) -> Answer:
-        return answers.accepted(request, self.ingester.accept(_posted(request)))
+        return answers.accepted(request, self.ingester.accept(posted(request)))
 
 
-def _posted(request: Request) -> ingest.Request:
+def posted(request: Request) -> ingest.Request:
+    """What a producer sent, as the core takes it."""
     return ingest.Request(
         feed=request.feed,
         body=request.body,

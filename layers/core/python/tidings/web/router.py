@@ -11,16 +11,12 @@ PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
 _PARAMETER = re.compile(r"\{\w+\}")
 
 
-class UnknownPath(Rejected):
-    status = 404
-    code = "unknown_path"
+class UnknownPath(Rejected, code="unknown_path", status=404):
+    """No route has this path."""
 
 
-class WrongMethod(Rejected):
+class WrongMethod(Rejected, code="wrong_method", status=405):
     """*allow* is for the header of that name."""
-
-    status = 405
-    code = "wrong_method"
 
     def __init__(self, method: str, allow: str) -> None:
         super().__init__(f"this path takes {allow} here", field="method", value=method)
@@ -45,8 +41,8 @@ def check_operations(method: str, path: str, wanted: str) -> str:
 
 def feed_of(path: str) -> str:
     """The feed that a path of operations names, else the default one."""
-    found = PATHS.fullmatch(path)
-    return (found and found["feed"]) or DEFAULT_FEED
+    match = PATHS.fullmatch(path)
+    return (match and match["feed"]) or DEFAULT_FEED
 
 
 def _methods_of(path: str) -> set[str]:

@@ -51,9 +51,8 @@ _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's
 EVENT_STREAM = "text/event-stream"
 
 
-class NotAcceptable(Rejected):
-    status = 406
-    code = "not_acceptable"
+class NotAcceptable(Rejected, code="not_acceptable", status=406):
+    """The client does not accept event streams."""
 
 
 class EventStreams:
@@ -168,15 +167,15 @@ class EventStreams:
 
     async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], left: _Left) -> bool:
         """Send the pieces while there is somebody, time and room; whether there was any."""
-        told = False
+        sent = False
         for piece in chunk.pieces():
             if gone.done() or not left.any(self._clock()):
                 break
             if not left.resume_told:  # inside an event: oplog's clients take a block without one
                 left.resume_told, piece = True, RESUME + piece  # for a broken stream
             left.size -= await send_body(send, piece, more=True)
-            told = True
-        return told
+            sent = True
+        return sent
 
     def _poller(self, stream: Stream) -> TailPoller:
         """The one of the stream's feed; where leaves are told, the end is another."""

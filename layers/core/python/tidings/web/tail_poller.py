@@ -24,11 +24,9 @@ class News(Protocol):
 
     async def wait(self) -> None:
         """Return when something may have come since the last time."""
-        ...
 
     def look(self) -> None:
         """Something may be there already: the next wait is none."""
-        ...
 
 
 class Pace:

@@ -8,6 +8,7 @@ this page and nothing else, so that they cannot drift.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tidings.core import limits
 from tidings.core.sync.workflow import PLANS
@@ -25,7 +26,7 @@ class Table:
     name: str
     setting: str
     partition_key: str
-    sort_key: tuple[str, str]
+    sort_key: tuple[str, Literal["S", "N"]]
     ttl_attribute: str
     stream: bool = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidings.web import settings as shared
 from tidings.web.settings import NO_ORIGINS as NO_ORIGINS
@@ -58,6 +58,13 @@ class Settings(Shared):
     coordinator: CoordinatorUrl | None
 
 
+# Fields of `Settings` that are the text of the variable of their name.
+_AS_THEY_ARE = (
+    *("stage", "log_table", "state_table", "control_table", "connections_table", "outbox_table"),
+    *("function_prefix", "sockets_url", "follower", "capture"),
+)
+
+
 def from_environment() -> Settings:
     return parse(os.environ)
 
@@ -71,19 +78,11 @@ def parse(environment: Mapping[str, str]) -> Settings:
     values = shared.values_of(environment, SETTINGS)
     coordinator = _coordinator(values)
     of_every_host = shared.parse(values, coordinated=coordinator is not None)
+    as_they_are: dict[str, Any] = {name: values[f"TIDINGS_{name.upper()}"] for name in _AS_THEY_ARE}
     return Settings(
         **{name: getattr(of_every_host, name) for name in Shared.__slots__},
-        stage=values["TIDINGS_STAGE"],
-        log_table=values["TIDINGS_LOG_TABLE"],
-        state_table=values["TIDINGS_STATE_TABLE"],
-        control_table=values["TIDINGS_CONTROL_TABLE"],
-        connections_table=values["TIDINGS_CONNECTIONS_TABLE"],
-        outbox_table=values["TIDINGS_OUTBOX_TABLE"],
-        function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
-        sockets_url=values["TIDINGS_SOCKETS_URL"],
-        follower=values["TIDINGS_FOLLOWER"],
+        **as_they_are,
         archive=_archive(values),
-        capture=values["TIDINGS_CAPTURE"],
         coordinator=coordinator,
     )
 

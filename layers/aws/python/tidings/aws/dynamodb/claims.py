@@ -8,23 +8,22 @@ takes its time.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import (
+    EXPIRY,
+    NUMBER,
+    TEXT,
     Item,
-    expiry,
-    expiry_ms,
+    Layout,
     number,
-    number_of,
     text,
     text_of,
 )
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core.log.idempotency import Claim
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+_LAYOUT = Layout(Claim, fingerprint=TEXT, append=TEXT.of("append_id"), page=NUMBER, expires=EXPIRY)
 
 
 def item_key(feed: str, name: str) -> Item:
@@ -32,30 +31,15 @@ def item_key(feed: str, name: str) -> Item:
 
 
 def encode(feed: str, claim: Claim) -> Item:
-    return {
-        **item_key(feed, claim.key),
-        "fingerprint": text(claim.fingerprint),
-        "append": text(claim.append_id),
-        "page": number(claim.page),
-        **expiry(claim.expires_ms),
-    }
+    return {**item_key(feed, claim.key), **_LAYOUT.encode(claim)}
 
 
 def decode(item: Item) -> Claim:
-    return Claim(
-        key=text_of(item, "name"),
-        fingerprint=text_of(item, "fingerprint"),
-        append_id=text_of(item, "append"),
-        page=number_of(item, "page"),
-        expires_ms=expiry_ms(item),
-    )
+    return _LAYOUT.decode(item, key=text_of(item, "name"))
 
 
-class DynamoDBClaims:
+class DynamoDBClaims(TableStore):
     """Implements `ClaimStore`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
         item = self._table.get(item_key(feed, key))

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 from tidings.aws.dynamodb.items.attributes import (
+    NUMBER,
+    TEXT,
     Item,
+    Layout,
+    as_text,
     expiry,
     number,
-    number_of,
     text,
     text_of,
-    without_empty,
 )
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.replication.clusters import LeaderLease, Member
@@ -32,11 +34,16 @@ from tidings.core.replication.source import Role
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-
 _LEASE, _MEMBER = "seat#", "member#"
 _SAME = "#term = :term AND #until = :until"
+_LEASE_LAYOUT = Layout(LeaderLease, address=TEXT.sparse, term=NUMBER, until=NUMBER.of("until_ms"))
+_MEMBER_LAYOUT = Layout(
+    Member,
+    feed=TEXT,
+    role=as_text(lambda role: role.value, Role),
+    checkpoint=NUMBER,
+    heard=NUMBER.of("heard_ms"),
+)
 
 
 def lease_kind(cluster: str) -> str:
@@ -47,20 +54,13 @@ def encode(lease: LeaderLease) -> Item:
     return {
         "kind": text(lease_kind(lease.cluster)),
         "name": text(f"{lease.number:03d}"),
-        **without_empty({"address": lease.address}),
-        "term": number(lease.term),
-        "until": number(lease.until_ms),
+        **_LEASE_LAYOUT.encode(lease),
     }
 
 
 def decode(item: Item) -> LeaderLease:
-    return LeaderLease(
-        text_of(item, "kind").removeprefix(_LEASE),
-        int(text_of(item, "name")),
-        text_of(item, "address"),
-        number_of(item, "term"),
-        number_of(item, "until"),
-    )
+    cluster = text_of(item, "kind").removeprefix(_LEASE)
+    return _LEASE_LAYOUT.decode(item, cluster=cluster, number=int(text_of(item, "name")))
 
 
 def member_kind(cluster: str) -> str:
@@ -71,30 +71,18 @@ def encode_member(member: Member) -> Item:
     return {
         "kind": text(member_kind(member.cluster)),
         "name": text(member.address),
-        "feed": text(member.feed),
-        "role": text(member.role.value),
-        "checkpoint": number(member.checkpoint),
-        "heard": number(member.heard_ms),
+        **_MEMBER_LAYOUT.encode(member),
         **expiry(member.heard_ms + limits.MEMBER_MS),
     }
 
 
 def decode_member(item: Item) -> Member:
-    return Member(
-        text_of(item, "kind").removeprefix(_MEMBER),
-        text_of(item, "name"),
-        text_of(item, "feed"),
-        Role(text_of(item, "role")),
-        number_of(item, "checkpoint"),
-        number_of(item, "heard"),
-    )
+    cluster = text_of(item, "kind").removeprefix(_MEMBER)
+    return _MEMBER_LAYOUT.decode(item, cluster=cluster, address=text_of(item, "name"))
 
 
-class DynamoDBClusters:
+class DynamoDBClusters(TableStore):
     """Implements `Coordinator`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def seats(self, cluster: str) -> Sequence[LeaderLease]:
         with _reached():

@@ -11,11 +11,10 @@ from tidings.aws.dynamodb.items import roster as rosters
 from tidings.aws.dynamodb.items import subscription as subscriptions
 from tidings.aws.dynamodb.items.attributes import Item, text
 from tidings.aws.dynamodb.registry import DynamoDBRegistry
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.thread_pool import Threads
-from tidings.core.effects import Clock
 from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.roster import Portion
 
@@ -28,14 +27,11 @@ if TYPE_CHECKING:
 _WRITERS = 4  # threads that file a subscription under its keys, up to FILTER_VALUES_MAX
 
 
-class DynamoDBInbox:
+class DynamoDBInbox(TableStore):
     """Implements `Inbox`."""
 
-    def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
-        self._table, self._clock = Table(client, table), clock
-
     def post(self, feed: str, change: Change) -> None:
-        expires_ms = self._clock() + connections.SAFETY_MS
+        expires_ms = now_ms() + connections.SAFETY_MS
         self._table.put(changes.encode(feed, change, expires_ms=expires_ms))
 
     def list(self, feed: str) -> Sequence[Change]:
@@ -54,15 +50,15 @@ class DynamoDBInbox:
         return changes.decode(item) if item else None
 
 
-class DynamoDBSubscriptions:
+class DynamoDBSubscriptions(TableStore):
     """Implements `SubscriptionIndex` and `SubscriptionStore`."""
 
-    def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
-        self._table, self._clock = Table(client, table), clock
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        super().__init__(client, table)
         self._threads = Threads(_WRITERS)
 
     def add(self, feed: str, watch: Subscription) -> None:
-        expires_ms = self._clock() + connections.SAFETY_MS
+        expires_ms = now_ms() + connections.SAFETY_MS
 
         def put(key: str) -> None:
             self._table.put(subscriptions.encode(feed, key, watch, expires_ms=expires_ms))
@@ -93,7 +89,7 @@ def _distinct(items: Iterable[Item]) -> list[Subscription]:
     return [each for _, each in sorted(by_connection.items())]
 
 
-class DynamoDBConnections:
+class DynamoDBConnections(TableStore):
     """
     Implements `ConnectionStore` and `Roster`.
 
@@ -102,7 +98,7 @@ class DynamoDBConnections:
     """
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
+        super().__init__(client, table)
         self._inbox = DynamoDBInbox(client, table)
         self._subscriptions = DynamoDBSubscriptions(client, table)
         self._registry = DynamoDBRegistry(client, table)

@@ -1,4 +1,11 @@
-"""Named consumers on DynamoDB, in the control table."""
+"""
+Named consumers on DynamoDB, what was put aside of them, and what operators did to them: in the
+control table.
+
+Keys: `consumer#<feed>`, name; `parked#<feed>#<name>`, id of the message; `note#<feed>#<name>`,
+milliseconds in 14 digits and a random rest. What is not set is left out; without `position`
+nothing was ever acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +13,108 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from tidings.aws.dynamodb.items import consumer as consumers
-from tidings.aws.dynamodb.items.attributes import Item, text
+from tidings.aws.dynamodb.items.attributes import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Item,
+    Layout,
+    as_text,
+    expiry,
+    text,
+    text_of,
+    texts,
+    texts_of,
+)
 from tidings.aws.dynamodb.transport.table import Table, of_version
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.core import limits
+from tidings.core.consumers import ack_ranges, position
+from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
 from tidings.core.errors import Unavailable
+from tidings.core.model import filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
+    from tidings.core.consumers.consumer import Change
     from tidings.core.effects import NewId
 
 _CANCELLED, _CONFLICT = "TransactionCanceledException", "TransactionConflictException"
 _LOST = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
+
+_PREFIX = "consumer#"
+_POSITION = as_text(lambda position_: position.spelled(position_) or "", position.read).sparse
+_FAILURE = Layout(
+    Failure,
+    id=TEXT.sparse,
+    error=TEXT.sparse,
+    at=NUMBER.of("at_ms"),
+    times=NUMBER,
+)
+_CONSUMER = Layout(
+    Consumer,
+    position=_POSITION,
+    acked=as_text(ack_ranges.spelled, ack_ranges.read, ()).sparse,
+    sent=_POSITION,
+    single=_POSITION,
+    retries=TEXTS.sparse,
+    parked=NUMBER.sparse,
+    failure=_FAILURE.in_map().sparse,
+    paused=FLAG.sparse,
+    owner=TEXT.sparse,
+    fence=NUMBER.sparse,
+    lease_until=NUMBER.sparse.of("until_ms"),
+    version=NUMBER,
+)
+_PARKED = Layout(Parked, line=TEXT, error=TEXT, at=NUMBER.of("at_ms"), attempts=NUMBER)
+_NOTE = Layout(
+    Note,
+    who=TEXT.sparse,
+    what=TEXT.sparse,
+    why=TEXT.sparse,
+    id=TEXT.sparse,
+    at=NUMBER.of("at_ms"),
+)
+
+
+def consumer_kind(feed: str) -> str:
+    return f"{_PREFIX}{feed}"
+
+
+def consumer_key(feed: str, name: str) -> Item:
+    return {"kind": text(consumer_kind(feed)), "name": text(name)}
+
+
+def encode(consumer: Consumer) -> Item:
+    return {
+        **consumer_key(consumer.feed, consumer.name),
+        **{name: texts(values) for name, values in consumer.filter.values().items()},
+        **_CONSUMER.encode(consumer),
+    }
+
+
+def decode(item: Item) -> Consumer:
+    return _CONSUMER.decode(
+        item,
+        feed=text_of(item, "kind").removeprefix(_PREFIX),
+        name=text_of(item, "name"),
+        filter=filters.of({name: texts_of(item, name) for name in filters.FIELDS}),
+    )
+
+
+def parked_kind(feed: str, name: str) -> str:
+    return f"parked#{feed}#{name}"
+
+
+def parked_key(feed: str, name: str, message: str) -> Item:
+    return {"kind": text(parked_kind(feed, name)), "name": text(message)}
+
+
+def note_kind(feed: str, name: str) -> str:
+    return f"note#{feed}#{name}"
 
 
 class DynamoDBConsumers:
@@ -36,11 +129,11 @@ class DynamoDBConsumers:
         self._table, self._new_id = Table(client, table), new_id
 
     def consumer(self, feed: str, name: str) -> Consumer | None:
-        item = self._table.get(consumers.key(feed, name))
-        return consumers.decode(item) if item else None
+        item = self._table.get(consumer_key(feed, name))
+        return decode(item) if item else None
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
-        return [consumers.decode(item) for item in self._table.of_kind(consumers.kind(feed))]
+        return [decode(item) for item in self._table.of_kind(consumer_kind(feed))]
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         first = self._consumer_write(feed, name, version, change.consumer)
@@ -60,18 +153,18 @@ class DynamoDBConsumers:
         return True
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
-        items = self._table.of_kind(consumers.parked_kind(feed, name))
-        return [consumers.decode_parked(item) for item in items]
+        items = self._table.of_kind(parked_kind(feed, name))
+        return [_PARKED.decode(item, id=text_of(item, "name")) for item in items]
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         answer = self._table.page(
             "#kind = :kind",
-            {":kind": text(consumers.note_kind(feed, name))},
+            {":kind": text(note_kind(feed, name))},
             consistent=False,
             ScanIndexForward=False,
             Limit=limits.NOTES_MAX,
         )
-        return [consumers.decode_note(item) for item in answer["Items"]]
+        return [_NOTE.decode(item) for item in answer["Items"]]
 
     def _alone(self, write: Any) -> None:
         client = self._table.client
@@ -83,17 +176,26 @@ class DynamoDBConsumers:
     def _consumer_write(self, feed: str, name: str, version: int, consumer: Consumer | None) -> Any:
         condition = {"TableName": self._table.name, **of_version(version)}
         if consumer is None:
-            return {"Delete": {**condition, "Key": consumers.key(feed, name)}}
+            return {"Delete": {**condition, "Key": consumer_key(feed, name)}}
         stored = replace(consumer, feed=feed, name=name, version=version + 1)
-        return {"Put": {**condition, "Item": consumers.encode(stored)}}
+        return {"Put": {**condition, "Item": encode(stored)}}
 
     def _other_writes(self, feed: str, name: str, change: Change) -> Iterator[Any]:
         if change.note is not None:
-            yield self._put(consumers.encode_note(feed, name, change.note, self._new_id()))
+            at_ms = change.note.at_ms
+            yield self._put(
+                {
+                    "kind": text(note_kind(feed, name)),
+                    "name": text(f"{at_ms:014d}-{self._new_id()}"),
+                    **_NOTE.encode(change.note),
+                    **expiry(at_ms + limits.NOTE_MS),
+                }
+            )
         if change.park is not None:
-            yield self._put(consumers.encode_parked(feed, name, change.park))
+            key = parked_key(feed, name, change.park.id)
+            yield self._put({**key, **_PARKED.encode(change.park)})
         for message in change.drop:
-            key = consumers.parked_key(feed, name, message)
+            key = parked_key(feed, name, message)
             yield {"Delete": {"TableName": self._table.name, "Key": key}}
 
     def _put(self, item: Item) -> dict[str, Any]:

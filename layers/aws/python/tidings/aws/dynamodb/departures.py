@@ -14,7 +14,6 @@ from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.clock import sleep_ms
 from tidings.core import limits
-from tidings.core.effects import Sleep
 from tidings.core.state.removed_parents import RemovedParents
 
 if TYPE_CHECKING:
@@ -50,9 +49,9 @@ _NEW = Condition("attribute_not_exists(#key)")
 class DynamoDBRemovedParents:
     """Implements `RemovedParentsStore`. *table* is that of the state."""
 
-    def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._table = Table(client, table)
-        self._puts = Puts(client, table, sleep)
+        self._puts = Puts(client, table, sleep_ms)
 
     def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
         self._puts([Put(encode(feed, each), _NEW) for each in removed])

@@ -6,21 +6,11 @@ Key: `sheet#<feed>`, name. `text` is left out where it is empty.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tidings.aws.dynamodb.items.attributes import (
-    Item,
-    number,
-    number_of,
-    text,
-    text_of,
-    without_empty,
-)
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.items.attributes import NUMBER, TEXT, Item, Layout, text
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core.changeagent.documents import OperatorDocument
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+_LAYOUT = Layout(OperatorDocument, text=TEXT.sparse, version=NUMBER)
 
 
 def item_key(feed: str, name: str) -> Item:
@@ -28,23 +18,16 @@ def item_key(feed: str, name: str) -> Item:
 
 
 def encode(feed: str, name: str, operator_document: OperatorDocument) -> Item:
-    return {
-        **item_key(feed, name),
-        **without_empty({"text": operator_document.text}),
-        "version": number(operator_document.version),
-    }
+    return {**item_key(feed, name), **_LAYOUT.encode(operator_document)}
 
 
 def decode(item: Item) -> OperatorDocument:
     """An empty one where there is no item."""
-    return OperatorDocument(text_of(item, "text"), number_of(item, "version"))
+    return _LAYOUT.decode(item)
 
 
-class DynamoDBOperatorDocuments:
+class DynamoDBOperatorDocuments(TableStore):
     """Implements `OperatorDocuments`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
         return decode(self._table.get(item_key(feed, name)) or {})

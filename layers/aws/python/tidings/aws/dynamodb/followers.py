@@ -12,8 +12,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text, text_of
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.items.attributes import (
+    NUMBER,
+    TEXT,
+    Item,
+    Layout,
+    number,
+    number_of,
+    text,
+    text_of,
+)
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core import limits
 from tidings.core.errors import LeaseLost
@@ -22,11 +31,19 @@ from tidings.core.followers.leases import Lease
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mypy_boto3_dynamodb import DynamoDBClient
     from tidings.core.followers.leases import Observation
 
-
 _PREFIX = "follower#"
+_LAYOUT = Layout(
+    Lease,
+    owner=TEXT,
+    lease_until=NUMBER.of("expires_ms"),
+    fence=NUMBER,
+    bell=NUMBER,
+    page=NUMBER.of("checkpoint"),
+    operations=NUMBER,
+    beat=NUMBER,
+)
 
 
 def item_kind(feed: str) -> str:
@@ -38,29 +55,14 @@ def item_key(feed: str, name: str) -> Item:
 
 
 def encode(lease: Lease) -> Item:
-    return {
-        **item_key(lease.feed, lease.name),
-        "owner": text(lease.owner),
-        "lease_until": number(lease.expires_ms),
-        "fence": number(lease.fence),
-        "bell": number(lease.bell),
-        "page": number(lease.checkpoint),
-        "operations": number(lease.operations),
-        "beat": number(lease.beat),
-    }
+    return {**item_key(lease.feed, lease.name), **_LAYOUT.encode(lease)}
 
 
 def decode(item: Item) -> Lease:
-    return Lease(
+    return _LAYOUT.decode(
+        item,
         feed=text_of(item, "kind").removeprefix(_PREFIX),
         name=text_of(item, "name"),
-        owner=text_of(item, "owner"),
-        fence=number_of(item, "fence"),
-        bell=number_of(item, "bell"),
-        checkpoint=number_of(item, "page"),
-        expires_ms=number_of(item, "lease_until"),
-        operations=number_of(item, "operations"),
-        beat=number_of(item, "beat"),
         look=text_of(item, "look"),
     )
 
@@ -70,11 +72,8 @@ _OURS = "#fence = :fence AND #owner = :owner"
 _DONE = "#page = :page, #operations = :operations"
 
 
-class DynamoDBFollowers:
+class DynamoDBFollowers(TableStore):
     """Implements `FollowerStore`, `Checkpoints` and `Standings`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None

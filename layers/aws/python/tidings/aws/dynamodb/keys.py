@@ -1,76 +1,135 @@
-"""The keys of feeds, on DynamoDB in the control table."""
+"""
+The keys of feeds, how much of its rate each has used, and its streams: on DynamoDB in the control
+table.
+
+A key: `key#<feed>`, id. Of the secret there is a digest. Once it has ended it is kept for
+`limits.KEY_KEPT_MS`, so that it can be listed.
+
+A count: `keycount#<feed>`, id `#` number of the window.
+
+A hold: `keyhold#<feed>#<who>`, when it ends in ms of 14 digits `-` name, so that those whose time
+is over are not read.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import key as keys
-from tidings.aws.dynamodb.items.attributes import expiry, number, number_of, text
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.items.attributes import (
+    NUMBER,
+    TEXT,
+    Codec,
+    Item,
+    Layout,
+    expiry,
+    number,
+    number_of,
+    text,
+    text_of,
+    texts,
+)
+from tidings.aws.dynamodb.items.filter import FILTER
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.auth.keys import Key
+_LAYOUT = Layout(
+    Key,
+    digest=TEXT,
+    roles=Codec(
+        lambda roles: texts(sorted(role.value for role in roles)),
+        lambda value: frozenset(Role(each["S"]) for each in value["L"]),
+        None,
+    ),
+    filter=FILTER.of("bound"),
+    until=NUMBER.sparse.of("expires_ms"),
+    rate=NUMBER.sparse,
+    streams=NUMBER.sparse,
+    revoked=NUMBER.sparse.of("revoked_ms"),
+    label=TEXT.sparse,
+    by=TEXT.sparse.of("made_by"),
+    successor=TEXT.sparse,
+    made=NUMBER.of("made_ms"),
+    version=NUMBER,
+)
 
 
-class DynamoDBKeys:
+def item_kind(feed: str) -> str:
+    return f"key#{feed}"
+
+
+def item_key(feed: str, name: str) -> Item:
+    return {"kind": text(item_kind(feed)), "name": text(name)}
+
+
+def encode(feed: str, key: Key) -> Item:
+    kept_until_ms = key.ended_ms + limits.KEY_KEPT_MS if key.ended_ms else 0
+    return {**item_key(feed, key.id), **_LAYOUT.encode(key), **expiry(kept_until_ms)}
+
+
+def decode(item: Item) -> Key:
+    return _LAYOUT.decode(item, id=text_of(item, "name"))
+
+
+class DynamoDBKeys(TableStore):
     """Implements `Keys`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def key(self, feed: str, name: str) -> Key | None:
         """At half price; what is not there is asked for again in earnest: it may be new."""
         return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
 
     def keys(self, feed: str) -> Iterator[Key]:
-        yield from map(keys.decode, self._table.of_kind(keys.kind(feed)))
+        yield from map(decode, self._table.of_kind(item_kind(feed)))
 
     def save(self, feed: str, key: Key) -> bool:
-        item = keys.encode(feed, replace(key, version=key.version + 1))
+        item = encode(feed, replace(key, version=key.version + 1))
         return self._table.put_over(item, key.version, may_be_new=key.version == 0)
 
     def _read(self, feed: str, name: str, *, consistent: bool) -> Key | None:
-        item = self._table.get(keys.key(feed, name), consistent=consistent)
-        return keys.decode(item) if item else None
+        item = self._table.get(item_key(feed, name), consistent=consistent)
+        return decode(item) if item else None
 
 
-class DynamoDBKeyHolds:
+def hold_kind(feed: str, who: str) -> str:
+    return f"keyhold#{feed}#{who}"
+
+
+def hold_name(until_ms: int, name: str = "") -> str:
+    return f"{until_ms:014d}-{name}"
+
+
+def hold_key(feed: str, who: str, name: str, until_ms: int) -> Item:
+    return {"kind": text(hold_kind(feed, who)), "name": text(hold_name(until_ms, name))}
+
+
+class DynamoDBKeyHolds(TableStore):
     """Implements `KeyHolds`."""
 
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
-
     def hold(self, feed: str, who: str, name: str, *, until_ms: int, now_ms: int) -> int:
-        key = keys.hold_key(feed, who, name, until_ms)
+        key = hold_key(feed, who, name, until_ms)
         self._table.update(
             key, "SET #expires = :expires", {":expires": expiry(until_ms)["expires"]}
         )
-        later = {
-            ":kind": text(keys.hold_kind(feed, who)),
-            ":now": text(keys.hold_name(now_ms + 1)),
-        }
+        later = {":kind": text(hold_kind(feed, who)), ":now": text(hold_name(now_ms + 1))}
         return self._table.page("#kind = :kind AND #name > :now", later, Select="COUNT")["Count"]
 
     def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
-        self._table.delete(keys.hold_key(feed, who, name, until_ms))
+        self._table.delete(hold_key(feed, who, name, until_ms))
 
 
-class DynamoDBKeyCounts:
+class DynamoDBKeyCounts(TableStore):
     """Implements `KeyCounts`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def add(self, feed: str, name: str, window: int, requests: int) -> int:
         ends_ms = (window + 1) * limits.KEY_WINDOW_MS + limits.KEY_COUNT_MS
         values = {":requests": number(requests), ":expires": expiry(ends_ms)["expires"]}
         counted = self._table.update(
-            keys.count_key(feed, name, window),
+            {"kind": text(f"keycount#{feed}"), "name": text(f"{name}#{window}")},
             "ADD #requests :requests SET #expires = :expires",
             values,
             returns="UPDATED_NEW",

@@ -11,13 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core.ingest.outbox import OutboxMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 def item_key(feed: str, message_id: str) -> Item:
@@ -28,19 +26,12 @@ def encode(feed: str, message: OutboxMessage) -> Item:
     return {**item_key(feed, message.id), "kind": text(message.kind), "body": text(message.body)}
 
 
-def encode_refused(feed: str, message: OutboxMessage, reason: str) -> Item:
-    return {**encode(f"refused#{feed}", message), "reason": text(reason)}
-
-
 def decode(item: Item) -> OutboxMessage:
     return OutboxMessage(text_of(item, "id"), text_of(item, "kind"), text_of(item, "body"))
 
 
-class DynamoDBOutbox:
+class DynamoDBOutbox(TableStore):
     """Implements `Outbox`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
         answer = self._table.page("#feed = :feed", {":feed": text(feed)})
@@ -51,5 +42,5 @@ class DynamoDBOutbox:
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """Before it is removed: a crash in between does it again."""
-        self._table.put(encode_refused(feed, message, reason))
+        self._table.put({**encode(f"refused#{feed}", message), "reason": text(reason)})
         self.done(feed, message)

@@ -7,26 +7,55 @@ passwords are hashes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidings.aws.dynamodb.items.attributes import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    TEXTS,
     Item,
-    Value,
-    number,
-    number_of,
+    Layout,
+    as_text,
+    listed,
     text,
-    text_of,
-    texts,
-    texts_of,
-    without_empty,
 )
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core.settings.feed import Profile, saved
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+
+def _write_ended(ended: Ended) -> str:
+    """Half the bytes of a map, and there may be a thousand."""
+    return f"{ended.key} {ended.noted_ms} {ended.from_ms}"
+
+
+def _read_ended(text_: str) -> Ended:
+    key, noted_ms, from_ms = text_.split()
+    return Ended(key, int(noted_ms), int(from_ms))
+
+
+def _write_range(lost: tuple[int, int]) -> str:
+    return f"{lost[0]}-{lost[1]}"
+
+
+def _read_range(text_: str) -> tuple[int, int]:
+    first, last = text_.split("-")
+    return int(first), int(last)
+
+
+_LAYOUT = Layout(
+    Profile,
+    object_url=TEXT.sparse,
+    compat=TEXT.sparse,
+    leave=FLAG.sparse,
+    read=TEXTS.sparse.of("read_passwords"),
+    ingest=TEXTS.sparse.of("ingest_passwords"),
+    resources=listed(Layout(Resource, name=TEXT, subs=TEXTS, route=TEXT).in_map()).sparse,
+    max_age=NUMBER.sparse.of("max_age_s"),
+    ended=listed(as_text(_write_ended, _read_ended)).sparse,
+    lost=listed(as_text(_write_range, _read_range)).sparse,
+    version=NUMBER,
+)
 
 
 def item_key(feed: str) -> Item:
@@ -34,84 +63,16 @@ def item_key(feed: str) -> Item:
 
 
 def encode(feed: str, profile: Profile) -> Item:
-    return {
-        **item_key(feed),
-        **without_empty({"object_url": profile.object_url, "compat": profile.compat}),
-        **({"leave": {"BOOL": True}} if profile.leave else {}),
-        **({"read": texts(profile.read_passwords)} if profile.read_passwords else {}),
-        **({"ingest": texts(profile.ingest_passwords)} if profile.ingest_passwords else {}),
-        **_resources(profile),
-        **_ended(profile),
-        **({"lost": texts([_range(each) for each in profile.lost])} if profile.lost else {}),
-        "version": number(profile.version),
-    }
+    return {**item_key(feed), **_LAYOUT.encode(profile)}
 
 
 def decode(item: Item) -> Profile:
     """The defaults where there is no item."""
-    return Profile(
-        object_url=text_of(item, "object_url"),
-        compat=text_of(item, "compat"),
-        leave="leave" in item,
-        read_passwords=texts_of(item, "read") or (),
-        ingest_passwords=texts_of(item, "ingest") or (),
-        version=number_of(item, "version"),
-        resources=tuple(_resource_of(value) for value in item.get("resources", {"L": []})["L"]),
-        max_age_s=number_of(item, "max_age"),
-        ended=tuple(_ended_of(each) for each in texts_of(item, "ended") or ()),
-        lost=tuple(_range_of(each) for each in texts_of(item, "lost") or ()),
-    )
+    return _LAYOUT.decode(item)
 
 
-def _resources(profile: Profile) -> Item:
-    attributes: Item = {"max_age": number(profile.max_age_s)} if profile.max_age_s else {}
-    if profile.resources:
-        attributes["resources"] = {"L": [_resource(resource) for resource in profile.resources]}
-    return attributes
-
-
-def _resource(resource: Resource) -> Value:
-    return {
-        "M": {
-            "name": text(resource.name),
-            "subs": texts(resource.subs),
-            "route": text(resource.route),
-        }
-    }
-
-
-def _resource_of(value: Value) -> Resource:
-    fields = value["M"]
-    return Resource(
-        text_of(fields, "name"), texts_of(fields, "subs") or (), text_of(fields, "route")
-    )
-
-
-def _ended(profile: Profile) -> Item:
-    """A text each: half the bytes of a map, and there may be a thousand."""
-    spelled = [f"{each.key} {each.noted_ms} {each.from_ms}" for each in profile.ended]
-    return {"ended": texts(spelled)} if spelled else {}
-
-
-def _ended_of(spelled: str) -> Ended:
-    key, noted_ms, from_ms = spelled.split()
-    return Ended(key, int(noted_ms), int(from_ms))
-
-
-def _range(lost: tuple[int, int]) -> str:
-    return f"{lost[0]}-{lost[1]}"
-
-
-def _range_of(spelled: str) -> tuple[int, int]:
-    first, last = spelled.split("-")
-    return int(first), int(last)
-
-
-class DynamoDBProfiles:
+class DynamoDBProfiles(TableStore):
     """Implements `Profiles`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def profile(self, feed: str) -> Profile:
         return decode(self._table.get(item_key(feed)) or {})

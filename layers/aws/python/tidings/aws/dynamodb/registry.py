@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import Item, expiry, text, text_of, without_empty
+from tidings.aws.dynamodb.items.attributes import (
+    Item,
+    expiry,
+    text,
+    text_of,
+    texts,
+    texts_of,
+    without_empty,
+)
 from tidings.aws.dynamodb.items.connection import SAFETY_MS
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.aws.runtime.clock import now_ms
-from tidings.core.effects import Clock
 from tidings.core.triton.registration import Kind, Listener, Registered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 def item_kind(feed: str) -> str:
@@ -38,7 +43,7 @@ def encode(
         **item_key(feed, listener.instance, wanted.resource),
         "connection": text(connection_id),
         **without_empty({"service": listener.service}),
-        "subs": {"L": [text(sub) for sub in wanted.subs]},
+        "subs": texts(wanted.subs),
         **expiry(expires_ms),
     }
 
@@ -49,18 +54,15 @@ def decode(item: Item) -> Registered:
         connection_id=text_of(item, "connection"),
         instance=instance,
         service=text_of(item, "service"),
-        kind=Kind(resource, tuple(sub["S"] for sub in item["subs"]["L"])),
+        kind=Kind(resource, texts_of(item, "subs") or ()),
     )
 
 
-class DynamoDBRegistry:
+class DynamoDBRegistry(TableStore):
     """Implements `Registry`."""
 
-    def __init__(self, client: DynamoDBClient, table: str, clock: Clock = now_ms) -> None:
-        self._table, self._clock = Table(client, table), clock
-
     def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
-        expires_ms = self._clock() + SAFETY_MS
+        expires_ms = now_ms() + SAFETY_MS
         replaced = set()
         for kind in listener.kinds:
             item = encode(feed, connection_id, listener, kind, expires_ms=expires_ms)

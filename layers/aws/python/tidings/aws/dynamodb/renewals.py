@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items import page
-from tidings.aws.dynamodb.items.attributes import Item, expiry_ms, number, number_of, seconds, text
+from tidings.aws.dynamodb.items.attributes import (
+    NUMBER,
+    Item,
+    Layout,
+    expiry_ms,
+    number,
+    seconds,
+    text,
+)
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core import limits
@@ -20,18 +28,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+_ROUND = Layout(Round, page=NUMBER, began=NUMBER.of("began_ms"))
+
+
 def item_key(feed: str) -> Item:
     return {"kind": text(f"renewal#{feed}"), "name": text("-")}
-
-
-def encode(round_: Round) -> Item:
-    """Without its key."""
-    return {"page": number(round_.page), "began": number(round_.began_ms)}
-
-
-def decode(item: Item) -> Round:
-    """`Round()` where there is no item."""
-    return Round(number_of(item, "page"), number_of(item, "began"))
 
 
 class DynamoDBRenewals:
@@ -65,8 +66,8 @@ class DynamoDBRenewals:
             return
 
     def round(self, feed: str) -> Round:
-        return decode(self._control.get(item_key(feed)) or {})
+        return _ROUND.decode(self._control.get(item_key(feed)) or {})
 
     def keep(self, feed: str, round_: Round) -> None:
-        values = {f":{name}": value for name, value in encode(round_).items()}
+        values = {f":{name}": value for name, value in _ROUND.encode(round_).items()}
         self._control.update(item_key(feed), "SET #page = :page, #began = :began", values)

@@ -6,16 +6,10 @@ Key: `remembered#<feed>`, `-`. The fields are those of `tombstones.Remembered`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core.state.tombstones import Remembered
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
 
 FIELDS = ("life_ms", "least_ms", "since_ms")
 _SET = ", ".join(f"#{name} = :{name}" for name in FIELDS)
@@ -36,11 +30,8 @@ def decode(item: Item) -> Remembered:
     return Remembered(*(number_of(item, name) for name in FIELDS))
 
 
-class DynamoDBTombstones:
+class DynamoDBTombstones(TableStore):
     """Implements `TombstoneStore`."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def remembered(self, feed: str) -> Remembered | None:
         item = self._table.get(item_key(feed))

@@ -7,28 +7,16 @@ and no route and no command tells it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidings.aws.dynamodb.items.attributes import Item, text, text_of
-from tidings.aws.dynamodb.transport.table import Table
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+from tidings.aws.dynamodb.transport.table import TableStore
 
 
 def item_key(feed: str) -> Item:
     return {"kind": text(f"upstream#{feed}"), "name": text("-")}
 
 
-def encode(feed: str, password: str) -> Item:
-    return {**item_key(feed), "password": text(password)}
-
-
-class DynamoDBUpstreams:
+class DynamoDBUpstreams(TableStore):
     """Told to nobody but the relay that sends it."""
-
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._table = Table(client, table)
 
     def password(self, feed: str) -> str:
         """Empty where none was set."""
@@ -36,4 +24,4 @@ class DynamoDBUpstreams:
 
     def keep(self, feed: str, password: str) -> None:
         """Nothing is sent any more where it is empty."""
-        self._table.put(encode(feed, password))
+        self._table.put({**item_key(feed), "password": text(password)})

@@ -26,9 +26,9 @@ def answer(id: str, *, approved: bool, bucket: str, objects: Any, machines: Any)
     """
     key = workflow.approval(id)
     try:
-        said: bytes = objects.get_object(Bucket=bucket, Key=key)["Body"].read()
+        stored: bytes = objects.get_object(Bucket=bucket, Key=key)["Body"].read()
         # Step Functions may have written the string as JSON.
-        token = said.decode().strip().strip('"')
+        token = stored.decode().strip().strip('"')
         machines.send_task_success(taskToken=token, output=json.dumps({"approved": approved}))
     except ClientError as error:
         if error.response["Error"]["Code"] in (*_MISSING, *_OVER):

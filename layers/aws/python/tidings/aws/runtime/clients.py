@@ -40,11 +40,15 @@ def _config(attempts: int) -> Config:
     )
 
 
-@cache
-def dynamodb() -> DynamoDBClient:
-    client = boto3.client("dynamodb", config=_config(_ATTEMPTS))
+def _dynamodb(config: Config, **where: Any) -> DynamoDBClient:
+    client = boto3.client("dynamodb", config=config, **where)
     raw_query.read_items_raw(client)
     return client
+
+
+@cache
+def dynamodb() -> DynamoDBClient:
+    return _dynamodb(_config(_ATTEMPTS))
 
 
 @cache
@@ -53,9 +57,7 @@ def dynamodb_once() -> DynamoDBClient:
     Sends each request once. For writes without a condition: a first attempt that was given up
     may still land after the second, and after what was written next.
     """
-    client = boto3.client("dynamodb", config=_config(1))
-    raw_query.read_items_raw(client)
-    return client
+    return _dynamodb(_config(1))
 
 
 @cache
@@ -68,9 +70,7 @@ def coordination(region: str, endpoint: str) -> DynamoDBClient:
     where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
     if twin_keys.find(endpoint):  # another twin's, which ours does not open
         where |= twin_keys.credentials(endpoint)
-    client = boto3.client("dynamodb", config=config, **where)
-    raw_query.read_items_raw(client)
-    return client
+    return _dynamodb(config, **where)
 
 
 @cache

@@ -16,25 +16,19 @@ _MISSING = frozenset({"NoSuchKey", "AccessDenied"})
 DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # 100,000 parts are named in it; held whole
 
 
-class S3Documents:
-    def __init__(self, client: S3Client) -> None:
-        self._client = client
+def read(client: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
+    """
+    None where there is no such object.
 
-    def read(self, bucket: str, key: str) -> dict[str, Any] | None:
-        """
-        None where there is no such object.
-
-        Raises:
-            TooLarge: it is larger than a function can hold.
-            Unavailable: S3 does not answer.
-        """
-        try:
-            text = read_whole(
-                self._client, bucket, key, what="document", bytes_max=DOCUMENT_BYTES_MAX
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] in _MISSING:
-                return None
-            raise
-        document: dict[str, Any] = json.loads(text)
-        return document
+    Raises:
+        TooLarge: it is larger than a function can hold.
+        Unavailable: S3 does not answer.
+    """
+    try:
+        text = read_whole(client, bucket, key, what="document", bytes_max=DOCUMENT_BYTES_MAX)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _MISSING:
+            return None
+        raise
+    document: dict[str, Any] = json.loads(text)
+    return document

@@ -20,21 +20,17 @@ PART_BYTES_MAX = 64 * 1024 * 1024  # packed; held whole, as S3 cuts who reads sl
 _LINE_BYTES_MAX = 6 * limits.OPERATION_BYTES_MAX + 1024  # each byte may have been written \u00XX
 
 
-class S3Parts:
-    def __init__(self, client: S3Client) -> None:
-        self._client = client
+def lines(client: S3Client, bucket: str, key: str) -> Iterator[bytes]:
+    """
+    The lines of a part; unpacked as they are asked for.
 
-    def lines(self, bucket: str, key: str) -> Iterator[bytes]:
-        """
-        The lines of a part; unpacked as they are asked for.
-
-        Raises:
-            TooLarge: the part is larger than a run can hold.
-            InvalidOperation: not gzip, or its end is missing; told where the reading gets there.
-            Unavailable: S3 does not answer.
-        """
-        packed = read_whole(self._client, bucket, key, what="part", bytes_max=PART_BYTES_MAX)
-        return _unpacked(packed, key)
+    Raises:
+        TooLarge: the part is larger than a run can hold.
+        InvalidOperation: not gzip, or its end is missing; told where the reading gets there.
+        Unavailable: S3 does not answer.
+    """
+    packed = read_whole(client, bucket, key, what="part", bytes_max=PART_BYTES_MAX)
+    return _unpacked(packed, key)
 
 
 def _unpacked(packed: bytes, key: str) -> Iterator[bytes]:

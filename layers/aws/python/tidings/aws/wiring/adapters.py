@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
     from tidings.aws.gateway.invoker import LambdaWaker
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
-    from tidings.aws.s3.documents import S3Documents
-    from tidings.aws.s3.plan_parts import S3Parts
     from tidings.core.ingest.oplog_compat import CompatibilityMode
     from tidings.core.log.reader import Reader
     from tidings.core.settings.lookups import RecentProfiles
@@ -154,20 +152,6 @@ def waker() -> LambdaWaker:
     from tidings.aws.gateway.invoker import LambdaWaker
 
     return LambdaWaker(clients.functions(), settings().function_prefix)
-
-
-@cache
-def parts() -> S3Parts:
-    from tidings.aws.s3.plan_parts import S3Parts
-
-    return S3Parts(clients.objects())
-
-
-@cache
-def documents() -> S3Documents:
-    from tidings.aws.s3.documents import S3Documents
-
-    return S3Documents(clients.objects())
 
 
 def checkpoint(feed: str) -> int:

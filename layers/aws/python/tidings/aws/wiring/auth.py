@@ -108,6 +108,4 @@ def required(feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition 
         return None
     from tidings.core.ingest.write_bounds import Bounds
 
-    return Bounds(adapters.state(), adapters.followers(), adapters.reader(), sleep_ms)(
-        feed, allowed, lines
-    )
+    return Bounds(adapters.state(), adapters.reader(), sleep_ms)(feed, allowed, lines)

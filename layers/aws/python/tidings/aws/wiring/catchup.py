@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters
 
 if TYPE_CHECKING:
@@ -18,17 +17,12 @@ def catch_up() -> CatchUp:
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.settings.lookups import Losses
 
-    kept = (
+    return CatchUp(
+        adapters.reader(),
+        adapters.state(),
+        adapters.tombstones(),
         adapters.departure_reader(),
         archive.reader(),
         Losses(adapters.profiles()),
         chained.copied_until(),
-    )
-    return CatchUp(
-        adapters.reader(),
-        adapters.state(),
-        adapters.followers(),
-        now_ms,
-        adapters.tombstones(),
-        *kept,
     )

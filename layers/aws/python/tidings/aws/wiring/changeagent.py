@@ -71,8 +71,6 @@ def changes() -> Changes:
         operator_documents(),
         Webhooks(private=adapters.settings().hooks_private),
         adapters.settings().feeds,
-        now_ms,
-        adapters.new_id,
         adapters.count,
         adapters.tallies(),
     )
@@ -84,16 +82,14 @@ def lister() -> Lister:
     from tidings.core.changeagent.list import Lister
     from tidings.core.settings.lookups import Losses
 
-    return Lister(
-        adapters.reader(), tags(), adapters.followers(), now_ms, Losses(adapters.profiles())
-    )
+    return Lister(adapters.reader(), tags(), Losses(adapters.profiles()))
 
 
 @cache
 def indexer() -> Indexer:
     from tidings.core.changeagent.tag_indexer import Indexer
 
-    return Indexer(tags(), adapters.reader(), now_ms, adapters.settings().page_ms)
+    return Indexer(tags(), adapters.reader(), adapters.settings().page_ms)
 
 
 @cache

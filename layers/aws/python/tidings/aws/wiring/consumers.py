@@ -29,7 +29,7 @@ def store() -> DynamoDBConsumers:
 def view() -> LogView:
     from tidings.core.consumers.log_view import LogView
 
-    return LogView(adapters.log(), adapters.log(), adapters.reader(), adapters.followers())
+    return LogView(adapters.reader())
 
 
 @cache

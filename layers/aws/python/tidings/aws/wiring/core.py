@@ -44,10 +44,8 @@ def follower() -> Follower:
         adapters.reader(),
         ingest.filler(),
         adapters.waker(),
-        now_ms,
         sleep_ms,
         adapters.new_id,
-        adapters.count,
     )
     return archive.with_habits(made) if adapters.settings().follower == ARCHIVE else made
 
@@ -95,7 +93,6 @@ def _pusher() -> Handler:
     from tidings.core.websocket.push import Pusher
 
     return Pusher(
-        adapters.connections(),
         adapters.inbox(),
         adapters.watches(),
         delivery(),
@@ -131,7 +128,6 @@ def replayer() -> Replayer:
     from tidings.core.websocket.replay import Replayer
 
     return Replayer(
-        adapters.connections(),
         adapters.inbox(),
         delivery(),
         adapters.waker(),
@@ -175,31 +171,25 @@ def sweeper() -> Sweeper:
     )
     threads = Threads(adapters.SPREAD_WORKERS)
     renewer = Renewer(renewals, threads, now_ms, adapters.count, adapters.settings().page_ms)
-    ages = Purges(changeagent.operator_documents()), MaxAges(adapters.profiles())
     archives = adapters.settings().archive != ""
-    kept = (
+    trimmer = Trimmer(
+        adapters.reader(),
         adapters.settings().retention,
-        now_ms,
-        adapters.count,
         renewer,
-        *ages,
+        Purges(changeagent.operator_documents()),
+        MaxAges(adapters.profiles()),
         consumers.holds(),
         archives,
     )
-    trimmer = Trimmer(
-        adapters.log(), adapters.log(), adapters.followers(), adapters.reader(), *kept
-    )
     return Sweeper(
-        adapters.log(),
+        adapters.reader(),
         adapters.followers(),
         trimmer,
         adapters.connections(),
         adapters.inbox(),
         delivery(),
         adapters.waker(),
-        now_ms,
         adapters.new_id,
-        adapters.count,
         adapters.tallies(),
         threads,
         consumers.watch(),
@@ -226,7 +216,6 @@ def status() -> Status:
         followers,
         adapters.tallies(),
         Reader(log, log, followers, now_ms, adapters.count),
-        now_ms,
         settings.feeds,
         settings.archive != "",
         chained.copies(),

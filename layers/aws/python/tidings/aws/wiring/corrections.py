@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.runtime.clock import sleep_ms
 from tidings.aws.wiring import adapters, ingest
 
 if TYPE_CHECKING:
@@ -19,17 +19,11 @@ def corrector() -> Corrector:
     from tidings.core.sync.apply import Corrector
 
     return Corrector(
-        adapters.log(),
         adapters.state(),
-        adapters.followers(),
-        adapters.reader(),
         ingest.filler(),
-        now_ms,
         sleep_ms,
         adapters.new_id,
-        adapters.count,
         adapters.settings().feeds,
-        adapters.settings().page_ms,
         adapters.tombstones(),
         chained.writable(),
     )

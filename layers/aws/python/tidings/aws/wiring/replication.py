@@ -49,7 +49,6 @@ def control() -> RelayControl:
         adapters.reader(),
         adapters.log(),
         adapters.waker(),
-        now_ms,
         settings.page_ms,
         coordinator(),
     )

@@ -53,11 +53,7 @@ def resources() -> Resources:
     from tidings.web.changefeeds import Resources
 
     feeds = adapters.settings().feeds
-    return Resources(
-        ChangeFeeds(
-            adapters.profiles(), registry(), adapters.state(), auth.guard(), feeds, charge_for
-        )
-    )
+    return Resources(ChangeFeeds(registry(), adapters.state(), auth.guard(), feeds, charge_for))
 
 
 @cache

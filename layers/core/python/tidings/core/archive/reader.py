@@ -36,18 +36,18 @@ class ArchiveReader:
         """
         Some of the pages behind *after* up to *until*, without a hole; none where one is next.
         """
-        found: list[Page] = []
+        pages: list[Page] = []
         size = 0
         for page in self._part(feed, after + 1) if after < until else ():
             if after < page.number <= until and size < limits.ARCHIVE_STEP_BYTES:
-                found.append(page)
+                pages.append(page)
                 size += len(page.text)
-        return found
+        return pages
 
     def at(self, feed: str, number: int) -> Page | None:
         """The page *number*, if it is in the archive; of one that was compacted what is left."""
-        found = self.read(feed, number - 1, number) if number > 0 else ()
-        return found[0] if found else None
+        pages = self.read(feed, number - 1, number) if number > 0 else ()
+        return pages[0] if pages else None
 
     def reaches(self, feed: str, after: int, until: int) -> bool:
         """
@@ -90,9 +90,9 @@ class ArchiveReader:
         yield from (span for span in self._list(feed, number - 1) if span.holds(number))
 
     def _list(self, feed: str, after: int) -> Sequence[Span]:
-        found = self.store.list(feed, after, limits.ARCHIVE_LISTED)
-        self._listed[feed] = found
-        return found
+        spans = self.store.list(feed, after, limits.ARCHIVE_LISTED)
+        self._listed[feed] = spans
+        return spans
 
     def _read(self, feed: str, span: Span) -> Sequence[Page]:
         """Nothing where it was removed, or cannot be read: that is as good as a hole."""
@@ -109,24 +109,27 @@ class ArchiveReader:
         return pages
 
 
-def all_spans(store: ArchiveStore, feed: str) -> Iterator[Span]:
-    """Those that end with the same page as the last of a listing are not forgotten."""
-    after = 0
-    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
-        cut = len(found) == limits.ARCHIVE_LISTED and found[0].last < found[-1].last
-        after = found[-1].last - 1 if cut else found[-1].last
-        yield from (span for span in found if span.last <= after)
+def all_spans(store: ArchiveStore, feed: str, after: int = 0) -> Iterator[Span]:
+    """
+    The parts that end behind page *after*.
+
+    Those that end with the same page as the last of a listing are not forgotten.
+    """
+    while spans := store.list(feed, after, limits.ARCHIVE_LISTED):
+        cut = len(spans) == limits.ARCHIVE_LISTED and spans[0].last < spans[-1].last
+        after = spans[-1].last - 1 if cut else spans[-1].last
+        yield from (span for span in spans if span.last <= after)
 
 
 def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
     """First and last page of each stretch between *spans* that none of them holds."""
-    found: list[tuple[int, int]] = []
+    gaps: list[tuple[int, int]] = []
     last = 0
     for span in sorted(spans, key=lambda each: each.first):
         if last and span.first > last + 1:
-            found.append((last + 1, span.first - 1))
+            gaps.append((last + 1, span.first - 1))
         last = max(last, span.last)
-    return found
+    return gaps
 
 
 def covered(spans: Sequence[Span], after: int) -> int:

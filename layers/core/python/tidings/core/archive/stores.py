@@ -15,11 +15,9 @@ class ArchiveStore(Protocol):
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
         """Keep *body* as the part *span*; it is kept when this returns."""
-        ...
 
     def get(self, feed: str, span: Span) -> bytes | None:
         """The part *span*; None where there is none."""
-        ...
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
         """
@@ -27,8 +25,6 @@ class ArchiveStore(Protocol):
 
         Strongly consistent: a part whose `put` returned before the call is seen.
         """
-        ...
 
     def remove(self, feed: str, span: Span) -> None:
         """Remove the part; nothing happens where there is none."""
-        ...

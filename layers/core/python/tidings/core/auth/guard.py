@@ -110,7 +110,6 @@ class Bearers(Protocol):
 
     def knows(self, given: Credential) -> bool:
         """Whether *given* looks like one of this kind; nobody else is asked then."""
-        ...
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
@@ -119,7 +118,6 @@ class Bearers(Protocol):
         Raises:
             Rejected: not *role* on *feed*.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +150,10 @@ class Guard:
         if kind is None or given is None:
             self._check_password(feed, role, given)
             return ALL
-        found = kind.allowed(feed, role, given)
+        allowed = kind.allowed(feed, role, given)
         if whole:
-            found.check_whole()
-        return found
+            allowed.check_whole()
+        return allowed
 
     def knows(self, given: Credential | None) -> bool:
         """Whether *given* says by itself whose it is, so that it is neither user nor password."""
@@ -219,7 +217,9 @@ def credential_from(header: str | None) -> Credential | None:
 
     The scheme is taken in any case, as RFC 7617 and RFC 6750 want it.
     """
-    scheme, _, rest = (header or "").strip().partition(" ")
+    if not header:
+        return None
+    scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() == _BEARER:
         return Credential(rest.strip(), bearer=True) if rest.strip() else None
     if scheme.lower() != _BASIC:

@@ -25,22 +25,17 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 _UNKNOWN = "is not a name of this server; --allow-host adds one"
 _LOCALHOST = "localhost"
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+_EXPOSING = {"access-control-expose-headers": ", ".join(EXPOSED)}
 # What a form sends to any server, without the question that a browser asks before other requests.
 _OF_FORMS = ("", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
-class UnknownHost(Rejected):
+class UnknownHost(Rejected, code="unknown_host", status=421):
     """The request was meant for a server of another name."""
 
-    status = 421
-    code = "unknown_host"
 
-
-class ForeignOrigin(Rejected):
+class ForeignOrigin(Rejected, code="foreign_origin", status=403):
     """A page of another origin may not have its browser ask this."""
-
-    status = 403
-    code = "foreign_origin"
 
 
 def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
@@ -69,8 +64,8 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
         ForeignOrigin: it may not.
     """
     if ANY not in origins and not _may(headers, origins):
-        asked = headers.get("origin")
-        raise ForeignOrigin("is not one that may read here", field="Origin", value=asked)
+        origin = headers.get("origin")
+        raise ForeignOrigin("is not one that may read here", field="Origin", value=origin)
 
 
 def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_body: bool) -> None:
@@ -82,8 +77,10 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
         WrongContentType: a browser sends what a form of any page could have sent.
     """
     if not _may(headers, origins):
-        asked = headers.get("origin") or headers.get("sec-fetch-site")
-        raise ForeignOrigin("is not one that may change anything here", field="Origin", value=asked)
+        origin = headers.get("origin") or headers.get("sec-fetch-site")
+        raise ForeignOrigin(
+            "is not one that may change anything here", field="Origin", value=origin
+        )
     kind = headers.get("content-type", "")
     if has_body and _is_browser(headers) and kind.partition(";")[0].strip().lower() in _OF_FORMS:
         rule = "must not be one that a form can send, when a browser asks"
@@ -96,11 +93,11 @@ def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
 
     Where it depends on who asks, no cache may give one page's answer to another.
     """
-    exposed = {"access-control-expose-headers": ", ".join(EXPOSED)}
     if ANY in origins:
-        return {"access-control-allow-origin": ANY, **exposed}
-    allowed = {"access-control-allow-origin": origin, **exposed} if origin in origins else {}
-    return {**allowed, "vary": "Origin"}
+        return {"access-control-allow-origin": ANY, **_EXPOSING}
+    if origin in origins:
+        return {"access-control-allow-origin": origin, **_EXPOSING, "vary": "Origin"}
+    return {"vary": "Origin"}
 
 
 def _may(headers: Mapping[str, str], origins: Collection[str]) -> bool:
@@ -118,10 +115,10 @@ def _is_own(origin: str, host: str) -> bool:
     """Whether the page comes from the server that it asks, whichever of us speaks TLS."""
     try:
         page = urlsplit(origin)
-        asked = urlsplit(f"//{host}")
+        own = urlsplit(f"//{host}")
         port = _PORTS.get(page.scheme)
-        same = page.hostname == asked.hostname and page.hostname is not None
-        return same and (page.port or port) == (asked.port or port)
+        same = page.hostname == own.hostname and page.hostname is not None
+        return same and (page.port or port) == (own.port or port)
     except ValueError:  # a port that is none
         return False
 

@@ -15,19 +15,19 @@ counted it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import TooManyRequests, Unavailable
-from tidings.core.settings.revocations import FOR_GOOD
+from tidings.core.settings.revocations import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
     from tidings.core.auth.stores import KeyCounts
     from tidings.core.effects import Clock
-    from tidings.core.settings.revocations import Admission
 
 _SECOND_MS = 1000
 _SECONDS = limits.KEY_WINDOW_MS // _SECOND_MS  # of a window
@@ -139,11 +139,11 @@ class Meter:
             window, count = used.window, used.open
             used.settled_ms, used.open = now_ms, 0
         with suppress(Unavailable):
-            found = self._counts.add(feed, key, window, count)
+            counted = self._counts.add(feed, key, window, count)
             with self._lock:
                 if used.window == window:
-                    used.settled = max(used.settled, found)
-                    used.above += max(0, min(count, found - rate * _SECONDS))
+                    used.settled = max(used.settled, counted)
+                    used.above += max(0, min(count, counted - rate * _SECONDS))
 
 
 def _rest_ms(used: _Used, rate: int, now_ms: int) -> int:
@@ -187,10 +187,8 @@ class ReadCharge:
         return rest_ms
 
 
-class Charges(Protocol):
-    """How what is read for somebody who was let in is charged."""
-
-    def __call__(self, feed: str, admission: Admission) -> ReadCharge: ...
+# How what is read on a feed for somebody who was let in is charged.
+Charges = Callable[[str, Admission], ReadCharge]
 
 
 def free(feed: str, admission: Admission) -> ReadCharge:

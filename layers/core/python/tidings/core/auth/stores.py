@@ -20,11 +20,9 @@ class Keys(Protocol):
         One that was made before the call is found; what was changed in it counts a second later
         at the latest.
         """
-        ...
 
     def keys(self, feed: str) -> Iterator[Key]:
         """All of *feed*, by id; thousands of them are read in portions."""
-        ...
 
     def save(self, feed: str, key: Key) -> bool:
         """
@@ -32,7 +30,6 @@ class Keys(Protocol):
 
         What is stored has `key.version + 1`; version 0 makes a new one.
         """
-        ...
 
 
 class KeyHolds(Protocol):
@@ -40,11 +37,9 @@ class KeyHolds(Protocol):
 
     def hold(self, feed: str, who: str, name: str, *, until_ms: int, now_ms: int) -> int:
         """Add *name* to what *who* holds; how many there are then whose time is not over."""
-        ...
 
     def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
         """It is held no more."""
-        ...
 
 
 class KeyCounts(Protocol):
@@ -52,4 +47,3 @@ class KeyCounts(Protocol):
 
     def add(self, feed: str, name: str, window: int, requests: int) -> int:
         """Add *requests* to those of the key in *window*; all that were counted there by then."""
-        ...

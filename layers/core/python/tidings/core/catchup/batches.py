@@ -28,7 +28,6 @@ class Part(Protocol):
 
     def sse(self) -> str:
         """The same as blocks."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

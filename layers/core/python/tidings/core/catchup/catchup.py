@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.catchup.batches import Chosen, Rows
-from tidings.core.catchup.bucket_copy import behind, in_copy, in_parts
 from tidings.core.catchup.matching import page_part, row_name
 from tidings.core.catchup.progress import Progress as Progress
 from tidings.core.catchup.progress import Step as Step
+from tidings.core.catchup.progress import behind, in_copy, in_parts
 from tidings.core.catchup.progress import in_log as in_log
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
     from tidings.core.archive.reader import ArchiveReader
     from tidings.core.catchup.batches import Part
-    from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
@@ -86,8 +84,6 @@ class CatchUp:
 
     reader: Reader
     states: StateStore
-    checkpoints: Checkpoints
-    clock: Clock
     tombstones: TombstoneStore
     departures: RemovedParentsReader
     archive: ArchiveReader | None = None
@@ -143,7 +139,7 @@ class CatchUp:
     def _last(self, feed: str, page: int) -> Place:
         """Behind *page*, which is gone, and the last one: what follows is written from now on."""
         seconds = self.copied_until(feed, page)
-        return Place(page, PAGE_END, self.clock() // 1000 if seconds is None else seconds)
+        return Place(page, PAGE_END, self.reader.clock() // 1000 if seconds is None else seconds)
 
     def _from_place(self, feed: str, place: Place) -> Progress:
         if place.page == 0 and place.seconds == 0 and place.slot == PAGE_END:
@@ -175,7 +171,7 @@ class CatchUp:
         return self._copy(feed, since_ms=since_s * 1000, tombstones=True)
 
     def _forgotten(self, feed: str, since_s: int) -> bool:
-        return forgotten(since_s, known_since(self.tombstones, feed, self.clock()))
+        return forgotten(since_s, known_since(self.tombstones, feed, self.reader.clock()))
 
     def _everything(self, feed: str) -> Progress:
         return replace(self._copy(feed, since_ms=0, tombstones=False), resets=True)
@@ -210,14 +206,14 @@ class CatchUp:
         tombstone; so they are found again as long as no such tombstone is forgotten.
         """
         run = self.reader.read(feed, cursor.page, 1)
-        seconds = run.pages[0].seconds if run.pages else self.clock() // 1000
+        seconds = run.pages[0].seconds if run.pages else self.reader.clock() // 1000
         if run.trimmed or self._forgotten(feed, margin(seconds)):
             return 0
         return cursor.part * limits.COPY_PART_ROWS
 
     def _projected(self, feed: str) -> int:
         """The state holds at least everything up to this page."""
-        return self.checkpoints.checkpoints(feed).get(STATE, 0)
+        return self.reader.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Rows of as many buckets as make a step worth sending."""
@@ -230,8 +226,8 @@ class CatchUp:
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
             if size >= limits.KEY_READ_SIZE:  # large rows fill messages sooner
                 break
-            found, texts, progress = read(feed, progress, wanted)
-            parts += found
+            more, texts, progress = read(feed, progress, wanted)
+            parts += more
             seen, size = seen + len(texts), size + sum(map(len, texts))
         if progress.bucket == limits.BUCKETS:
             progress = self._copied(feed, progress)
@@ -258,8 +254,8 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
         """Of a copy of all that lives; which lines were read and how far it is then."""
-        found = self.states.lines(feed, progress.bucket, progress.after_key)
-        living = [line for line in found.lines if event_of(line) != "delete"]
+        rows = self.states.lines(feed, progress.bucket, progress.after_key)
+        living = [line for line in rows.lines if event_of(line) != "delete"]
         parts: list[Part] = []
         for cursor, lines in in_parts(progress, living):
             if not wanted.is_everything:
@@ -269,7 +265,7 @@ class CatchUp:
                     if wanted.may_match(line) and wanted.matches(parse_line(line))
                 ]
             parts.append(Rows(cursor, lines))
-        return parts, found.lines, behind(progress, found.after, len(living))
+        return parts, rows.lines, behind(progress, rows.after, len(living))
 
     def _read_rows(
         self, feed: str, progress: Progress, wanted: Filter
@@ -312,7 +308,7 @@ class CatchUp:
     def _row_events(
         self, rows: Iterable[Row], progress: Progress, wanted: Filter
     ) -> Iterator[Event]:
-        now_ms = self.clock()
+        now_ms = self.reader.clock()
         since_ms, tombstones = progress.since_ms, progress.tombstones
         for row in rows:
             cursor = progress.cursor

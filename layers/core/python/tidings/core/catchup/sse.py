@@ -96,7 +96,7 @@ class Stream:
         if self.profiles is None or not self.admission.may_end:
             return False
         endings = endings_of(self.profiles.profile(self.feed))
-        now = self.catch_up.clock()
+        now = self.catch_up.reader.clock()
         if self.admission.key and may_be_forgotten(endings, self.since_ms, now):
             return True
         return self.admission.has_ended(endings, now)
@@ -165,10 +165,10 @@ class Streamer:
                 error.
         """
         name = feeds.check_known(feed, self.feeds)
-        since_ms = self.catch_up.clock()
+        since_ms = self.catch_up.reader.clock()
         allowed = READS.admit(self.guard, name, given)
-        at, asked = cursors.parse(cursor), filters.from_query(query)
-        wanted = allowed.narrowed(asked, leave=query.get("leave") == "true")
+        at, requested = cursors.parse(cursor), filters.from_query(query)
+        wanted = allowed.narrowed(requested, leave=query.get("leave") == "true")
         self.guard.check_leave(name, wanted)
         profiles = self.guard.profiles
         template = profiles.profile(name).object_url
@@ -176,6 +176,6 @@ class Streamer:
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        told = wanted, progress, template, allowed.admission, profiles, since_ms
+        about = wanted, progress, template, allowed.admission, profiles, since_ms
         hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
-        return Stream(catch_up, name, *told, hold, charge)
+        return Stream(catch_up, name, *about, hold, charge)

@@ -7,10 +7,6 @@ Its configuration, its users, whether it is up. A change counts within seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
 DEPLOYMENT = "-"  # stands for all feeds; no feed can be named so

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tidings.core.changeagent.stores import TagStore
-    from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints
     from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page
 
@@ -207,8 +205,6 @@ class Lister:
 
     reader: Reader
     index: TagStore
-    checkpoints: Checkpoints
-    clock: Clock
     lost: Callable[[str, Cursor], bool] = _nothing
     _heads: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -261,11 +257,11 @@ class Lister:
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
         """Fill *scan*; whether the end was reached, and whether somebody writes there."""
-        until = self.clock() + limits.CHANGES_SCAN_MS
+        until = self.reader.clock() + limits.CHANGES_SCAN_MS
         if scan.query.tags:
             self._read_by_index(feed, scan, until)
         size = limits.CHANGES_FIRST_PAGES
-        while not scan.full and self.clock() < until:
+        while not scan.full and self.reader.clock() < until:
             try:
                 run = self.reader.read(feed, scan.page, size)
             except PagesLost as lost:
@@ -287,11 +283,11 @@ class Lister:
     def _read_by_index(self, feed: str, scan: Scan, until: int) -> None:
         """What is summed up; where the index has a gap, all of it."""
         size = limits.CHANGES_FIRST_SUMMARIES
-        while not scan.full and self.clock() < until:
-            found = self.index.read(feed, scan.page, size)
-            if not found:
+        while not scan.full and self.reader.clock() < until:
+            summaries = self.index.read(feed, scan.page, size)
+            if not summaries:
                 return
-            for summary in found:
+            for summary in summaries:
                 self._read_to(feed, scan, summary.first - 1)
                 if summary.may_hold(scan.query.tags):
                     self._read_to(feed, scan, summary.last)
@@ -313,7 +309,7 @@ class Lister:
 
         Never of one that cannot be read yet: who starts there would miss what comes before it.
         """
-        now = self.clock()
+        now = self.reader.clock()
         made_ms, known = self._heads.get(feed, (0, 0))
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
@@ -323,7 +319,7 @@ class Lister:
         return max(gone, self._heads[feed][1])
 
     def _look(self, feed: str, page: int) -> int:
-        stand = max([page, *self.checkpoints.checkpoints(feed).values()])
+        stand = max([page, *self.reader.checkpoints.checkpoints(feed).values()])
         run = self.reader.read(feed, max(0, stand - 1), limits.HEAD_PAGES_MAX)
         if not run.pages:
             return 0

@@ -17,7 +17,6 @@ class TagStore(Protocol):
 
     def write(self, feed: str, summaries: Sequence[Summary]) -> None:
         """Put *summaries*; one that ends at the same page is replaced."""
-        ...
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         """
@@ -25,11 +24,9 @@ class TagStore(Protocol):
 
         Need not see what was written a moment ago; the expiry is left out (0).
         """
-        ...
 
     def last(self, feed: str) -> int:
         """The last page that is summed up; 0 before the first."""
-        ...
 
 
 class OperatorDocuments(Protocol):
@@ -37,7 +34,6 @@ class OperatorDocuments(Protocol):
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
         """Strongly consistent; an empty one where nothing was ever written."""
-        ...
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
         """
@@ -46,7 +42,6 @@ class OperatorDocuments(Protocol):
         What is stored has `operator_document.version + 1`. Two who change at once cannot undo
         each other.
         """
-        ...
 
 
 class AskHooks(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.permissions import POSTS
@@ -17,25 +17,14 @@ from tidings.core.ingest.ingest import check_key, check_within
 from tidings.core.model import feeds
 
 if TYPE_CHECKING:
-    from tidings.core.auth.guard import Credential
     from tidings.core.changeagent.stores import AskHooks, OperatorDocuments
     from tidings.core.changeagent.users import Gate
     from tidings.core.counters import Counters
-    from tidings.core.effects import Clock, Count, NewId
+    from tidings.core.effects import Count
+    from tidings.core.ingest.ingest import Request
     from tidings.core.log.append import Appender
 
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """*key* is the Idempotency-Key, None where there is none."""
-
-    feed: str
-    body: bytes = field(repr=False)
-    content_type: str
-    key: str | None = None
-    credential: Credential | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +34,42 @@ class Proposer:
     operator_documents: OperatorDocuments
     ask: AskHooks
     feeds: frozenset[str]
-    clock: Clock
-    new_id: NewId
     count: Count
     tallies: Counters
 
-    def accept(self, proposal: Proposal) -> int:
+    def accept(self, request: Request) -> int:
         """
-        Append the change of *proposal*; its id.
+        Append the change of *request*; its id.
 
         Raises:
             Rejected: one of its subclasses; nothing was written.
             Unavailable: nobody knows whether it was written.
         """
         try:
-            return self._accept(proposal)
+            return self._accept(request)
         except Rejected as error:
             self.count("RequestsRejected", 1)
             if isinstance(error, InvalidChange | TooLarge):
                 with suppress(Unavailable):  # never instead of the answer
-                    self.tallies.refuse(proposal.feed)
+                    self.tallies.refuse(request.feed)
             raise
 
-    def _accept(self, proposal: Proposal) -> int:
-        feed = feeds.check_known(proposal.feed, self.feeds)
-        allowed = self.gate.check(feed, POSTS, proposal.credential)
+    def _accept(self, request: Request) -> int:
+        feed = feeds.check_known(request.feed, self.feeds)
+        allowed = self.gate.check(feed, POSTS, request.credential)
         self.appender.check_writable(feed)  # before any webhook is asked
-        if not _JSON.fullmatch(proposal.content_type):
-            raise WrongContentType("Unsupported content type", value=proposal.content_type)
-        key = None if proposal.key is None else check_key(proposal.key)
-        change = change_from(proposal.body)
-        line = line_of(change, name=self.new_id(), now_ms=self.clock())
+        if not _JSON.fullmatch(request.content_type):
+            raise WrongContentType("Unsupported content type", value=request.content_type)
+        key = None if request.key is None else check_key(request.key)
+        change = change_from(request.body)
+        line = line_of(change, name=self.appender.new_id(), now_ms=self.appender.clock())
         check_within(allowed, [line])
-        asked = config.stored(
+        hooks = config.stored(
             self.operator_documents.operator_document(feed, CONFIGURATION).text
         ).hooks
-        if asked:
-            webhooks.check(self.ask(asked, change.data))
-        return self._append(feed, line, key and allowed.own(key), proposal.body)
+        if hooks:
+            webhooks.check(self.ask(hooks, change.data))
+        return self._append(feed, line, key and allowed.own(key), request.body)
 
     def _append(self, feed: str, line: str, key: str | None, body: bytes) -> int:
         if key is None:

@@ -11,7 +11,6 @@ from tidings.core.log.reader import PagesLost
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.stores import TagStore
-    from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
 
 
@@ -21,21 +20,20 @@ class Indexer:
 
     store: TagStore
     reader: Reader
-    clock: Clock
     page_ms: int
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """Sum up what came since the last run, until *until_ms*; the last page summed up now."""
-        until = until_ms or self.clock() + limits.INDEX_RUN_MS
+        until = until_ms or self.reader.clock() + limits.INDEX_RUN_MS
         after, more = max(self.store.last(feed), self.reader.trim.floor(feed) - 1), True
-        while more and self.clock() < until:
+        while more and self.reader.clock() < until:
             try:
                 run = self.reader.read(feed, after)
             except PagesLost as lost:
                 after = lost.beyond - 1
                 continue
-            found = list(summed_up(run.pages, page_ms=self.page_ms, all_of_it=run.more))
-            self.store.write(feed, found)
-            after = found[-1].last if found else max(after, run.floor - 1)
+            summaries = list(summed_up(run.pages, page_ms=self.page_ms, all_of_it=run.more))
+            self.store.write(feed, summaries)
+            after = summaries[-1].last if summaries else max(after, run.floor - 1)
             more = run.more or run.trimmed
         return after

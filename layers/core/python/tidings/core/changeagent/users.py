@@ -1,21 +1,19 @@
 """
 The users of a feed: an htpasswd file with bcrypt hashes, and who is one of them.
 
-A feed without users is guarded by its passwords alone (`auth.guard`). bcrypt is slow on purpose:
-what was checked with success is remembered, as a digest under a key of this process.
+A feed without users is guarded by its passwords alone (`auth.guard`).
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.guard import ALL
+from tidings.core.auth.passwords import Verifier
 from tidings.core.changeagent.documents import USERS
 from tidings.core.errors import InvalidSetting, WrongUser
 
@@ -41,18 +39,18 @@ def users_from(text: str) -> dict[str, str]:
     """
     if len(text.encode("utf-8", "surrogatepass")) > limits.DOCUMENT_BYTES_MAX:
         raise InvalidSetting(f"holds at most {limits.DOCUMENT_BYTES_MAX} bytes", field="file")
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             name, stored = _user(line.strip(), f"line {number}")
-            if name in found:
+            if name in users:
                 raise InvalidSetting("this user comes twice", field=f"line {number}", value=name)
-            found[name] = stored
-    if not found:
+            users[name] = stored
+    if not users:
         raise InvalidSetting("holds no user", field="file")
-    if len(found) > limits.USERS_MAX:
+    if len(users) > limits.USERS_MAX:
         raise InvalidSetting(f"holds at most {limits.USERS_MAX} users", field="file")
-    return found
+    return users
 
 
 def _user(line: str, where: str) -> tuple[str, str]:
@@ -73,44 +71,16 @@ def spelled(users: dict[str, str]) -> str:
     return "".join(f"{name}:{stored}\n" for name, stored in users.items())
 
 
-class UserVerifier:
+class UserVerifier(Verifier):
     """Compares passwords with bcrypt hashes. *key* is random and belongs to this process."""
 
     def __init__(self, bcrypt: CheckBcrypt, key: bytes) -> None:
-        self._bcrypt, self._key = bcrypt, key
-        self._known: OrderedDict[bytes, None] = OrderedDict()
-        self._lock = Lock()
-
-    def remembers(self, password: str, stored: str) -> bool:
-        """Whether it was found to match before; it takes microseconds."""
-        given = password.encode("utf-8", "surrogatepass")
-        with self._lock:
-            return self._digest(given, stored) in self._known
+        super().__init__(key, lambda given, stored: bcrypt(given[:_BCRYPT_BYTES], stored.encode()))
 
     def some(self, name: str, hashes: Sequence[str]) -> str:
         """One of *hashes*, always the same for *name*: what takes as long for who is not there."""
         digest = hmac.digest(self._key, name.encode("utf-8", "surrogatepass"), "sha256")
         return hashes[int.from_bytes(digest[:8]) % len(hashes)]
-
-    def _digest(self, given: bytes, stored: str) -> bytes:
-        return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
-
-    def matches(self, password: str, stored: str) -> bool:
-        given = password.encode("utf-8", "surrogatepass")
-        if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
-            return False
-        digest = self._digest(given, stored)
-        with self._lock:
-            if digest in self._known:
-                self._known.move_to_end(digest)
-                return True
-        if not self._bcrypt(given[:_BCRYPT_BYTES], stored.encode()):
-            return False
-        with self._lock:
-            self._known[digest] = None
-            while len(self._known) > limits.VERIFIED_MAX:
-                self._known.popitem(last=False)
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +116,11 @@ class Gate:
 
     def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:
         known = stored.get(given.user)
-        if known is not None and self.verifier.remembers(given.secret, known):
+        if known is not None and self.verifier.remembers(given.secret, [known]):
             return True
         self.misses.check(feed)
         against = known or self.verifier.some(given.user, list(stored.values()))
-        if self.verifier.matches(given.secret, against) and known is not None:
+        if self.verifier.matches(given.secret, [against]) and known is not None:
             return True
         self.misses.add(feed)
         return False

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tidings.core.consumers.consumer import Consumer
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints, LogStore, TrimStore
     from tidings.core.model.pages import Page
 
 
@@ -37,23 +36,20 @@ class Entry:
 class LogView:
     """Reads and judges; never writes."""
 
-    log: LogStore
-    trim: TrimStore
     reader: Reader
-    checkpoints: Checkpoints
 
     def floor(self, feed: str) -> int:
-        return self.trim.floor(feed)
+        return self.reader.trim.floor(feed)
 
     def frontier(self, feed: str) -> Place:
-        return self.reader.frontier(feed, self.checkpoints.checkpoints(feed).get(STATE, 0))
+        return self.reader.frontier(feed, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
 
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
         """
         Raises:
             InvalidConsumer: the feed has not come there, so that it is no id of this feed.
         """
-        if positions.rank(position)[0] > self.log.head(feed):
+        if positions.rank(position)[0] > self.reader.log.head(feed):
             rule = "is behind the end of the log: not an id of this feed"
             raise InvalidConsumer(rule, field=field, value=positions.spelled(position))
 
@@ -64,7 +60,7 @@ class LogView:
         Raises:
             ConsumerFellOff: it is.
         """
-        floor = self.trim.floor(consumer.feed)
+        floor = self.reader.trim.floor(consumer.feed)
         if positions.fell_off(consumer.position, floor):
             handled = positions.handled(consumer.position)
             rule = (
@@ -91,20 +87,20 @@ class LogView:
     def advanced(self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX) -> Consumer:
         """*consumer* behind all that is acknowledged or not for it, as far as one may look."""
         for page in self._pages(consumer, reads_max):
-            found = _first_open(consumer, page)
-            if found is None:
+            entry = _first_open(consumer, page)
+            if entry is None:
                 consumer = passed(consumer, page.end)
-            elif found.place.slot == 0:
+            elif entry.place.slot == 0:
                 return consumer
             else:
-                return passed(consumer, replace(found.place, slot=found.place.slot - 1))
+                return passed(consumer, replace(entry.place, slot=entry.place.slot - 1))
         return consumer
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
         """The first entry that *consumer* is to be sent, if it failed or is not too far away."""
         pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
-        found = (_first_open(consumer, page) for page in pages)
-        return next((entry for entry in found if entry), None) or self._failed(consumer)
+        entries = (_first_open(consumer, page) for page in pages)
+        return next((entry for entry in entries if entry), None) or self._failed(consumer)
 
     def _failed(self, consumer: Consumer) -> Entry | None:
         """
@@ -125,20 +121,20 @@ class LogView:
 
     def entries(self, feed: str, first: Place, last: Place | None, limit: int) -> list[Entry]:
         """Those from *first* to *last*, some of them where they are many."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         size = 0
         for entry in self._from(feed, first):
             size += len(entry.line)
             if last is not None and positions.rank(entry.place) > positions.rank(last):
                 break
-            if len(found) == limit or (found and size > limits.LOG_BYTES_MAX):
+            if len(entries) == limit or (entries and size > limits.LOG_BYTES_MAX):
                 break
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
     def oldest(self, feed: str) -> Entry | None:
         """The first entry that is in the log."""
-        return next(self._from(feed, Place(self.trim.floor(feed), 0, 0)), None)
+        return next(self._from(feed, Place(self.reader.trim.floor(feed), 0, 0)), None)
 
     def current(self, feed: str) -> Place | None:
         """The last entry of the log; None where there is none."""
@@ -153,7 +149,7 @@ class LogView:
         return None
 
     def _from(self, feed: str, first: Place) -> Iterator[Entry]:
-        after = max(first.page, self.trim.floor(feed)) - 1
+        after = max(first.page, self.reader.trim.floor(feed)) - 1
         while True:
             try:
                 run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)

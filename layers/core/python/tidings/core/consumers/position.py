@@ -8,8 +8,8 @@ state of its own: it has acknowledged nothing, and begins with the oldest page t
 from __future__ import annotations
 
 from tidings.core import limits
-from tidings.core.errors import InvalidConsumer, InvalidCursor
-from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since, parse
+from tidings.core.errors import InvalidConsumer
+from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since, known, parse
 
 Position = Place | Replication | Since
 COPY = Since(0)
@@ -61,9 +61,9 @@ def read(text: str | None) -> Position | None:
     """What `spelled` made."""
     if not text:
         return None
-    found = parse(text)
-    assert isinstance(found, Position)
-    return found
+    position = parse(text)
+    assert isinstance(position, Position)
+    return position
 
 
 def oldest(floor: int) -> str:
@@ -96,13 +96,10 @@ def given(text: object, field: str) -> Position:
     Raises:
         InvalidConsumer: it is none.
     """
-    try:
-        found = parse(text) if isinstance(text, str) and text else None
-    except InvalidCursor:
-        found = None
-    if not isinstance(found, Place | Replication):
+    position = known(text)
+    if not isinstance(position, Place | Replication):
         raise InvalidConsumer("must be the id of an event", field=field, value=text)
-    return found
+    return position
 
 
 def entry(text: object, field: str) -> Place:
@@ -112,10 +109,7 @@ def entry(text: object, field: str) -> Place:
     Raises:
         InvalidConsumer: it is none.
     """
-    try:
-        found = given(text, field)
-    except InvalidConsumer:
-        found = COPY  # any that is no place of the log
-    if not isinstance(found, Place) or found.slot >= PAGE_END:
+    place = known(text)
+    if not isinstance(place, Place) or place.slot >= PAGE_END:
         raise InvalidConsumer("must be the id of one operation", field=field, value=text)
-    return found
+    return place

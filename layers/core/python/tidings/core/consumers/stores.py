@@ -15,11 +15,9 @@ class ConsumerStore(Protocol):
 
     def consumer(self, feed: str, name: str) -> Consumer | None:
         """Strongly consistent."""
-        ...
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
         """All of *feed*, by name. Strongly consistent."""
-        ...
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         """
@@ -27,7 +25,6 @@ class ConsumerStore(Protocol):
 
         What is stored has `version + 1`, whatever *change* says. All of it or nothing.
         """
-        ...
 
 
 class ConsumerShelf(Protocol):
@@ -35,8 +32,6 @@ class ConsumerShelf(Protocol):
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         """By id. Strongly consistent."""
-        ...
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         """At most `limits.NOTES_MAX`, the latest first."""
-        ...

@@ -93,23 +93,23 @@ class Workers:
         held = self.book.change(feed, name, take)
         return self._session(held, floor)
 
-    def acknowledge(self, feed: str, name: str, fence: int, said: Acknowledgement) -> Session:
+    def acknowledge(self, feed: str, name: str, fence: int, ack: Acknowledgement) -> Session:
         """
-        Take *said* and renew the lease.
+        Take *ack* and renew the lease.
 
         Raises:
             UnknownConsumer, FenceLost, InvalidConsumer: nothing of it was taken.
         """
-        furthest = position.later(said.through, said.sending)
+        furthest = position.later(ack.through, ack.sending)
         if furthest is not None:
-            field = "through" if furthest == said.through else "sending"
+            field = "through" if furthest == ack.through else "sending"
             self.view.check_reached(feed, furthest, field)
-        self.view.check_entries(feed, said.ids)
+        self.view.check_entries(feed, ack.ids)
 
         def take(standing: Consumer) -> Change:
             consumers.check_fence(standing, fence)
-            done = consumers.renewed(self._after(standing, said), self.clock())
-            return Change(_without(done, said.retried), drop=said.retried)
+            done = consumers.renewed(self._after(standing, ack), self.clock())
+            return Change(_without(done, ack.retried), drop=ack.retried)
 
         return self._session(self.book.change(feed, name, take))
 
@@ -148,13 +148,13 @@ class Workers:
 
         return self._session(self.book.change(feed, name, take))
 
-    def _after(self, standing: Consumer, said: Acknowledgement) -> Consumer:
-        done = standing if said.through is None else consumers.passed(standing, said.through)
-        done = consumers.confirmed(done, said.ids)
-        idle = said.through or not done.sent  # nothing is being written now
-        if said.ids or done.acked or (idle and not said.sending):
+    def _after(self, standing: Consumer, ack: Acknowledgement) -> Consumer:
+        done = standing if ack.through is None else consumers.passed(standing, ack.through)
+        done = consumers.confirmed(done, ack.ids)
+        idle = ack.through or not done.sent  # nothing is being written now
+        if ack.ids or done.acked or (idle and not ack.sending):
             done = self.view.advanced(done)  # what is not for it may be all that is left
-        return done if said.sending is None else consumers.sending(done, said.sending)
+        return done if ack.sending is None else consumers.sending(done, ack.sending)
 
     def _session(self, consumer: Consumer, floor: int = 0) -> Session:
         """*floor* 0: not read yet; who was here a moment ago may be told without it."""
@@ -173,19 +173,19 @@ class Watchers:
     clock: Clock
 
     def consumers(self, feed: str) -> Sequence[tuple[Consumer, Lag]]:
-        found = self.book.store.consumers(feed)
-        if not found:
+        stored = self.book.store.consumers(feed)
+        if not stored:
             return []
-        head, floor = self.view.log.head(feed), self.view.floor(feed)
-        return [(each, self._lag(each, head, floor)) for each in found]
+        head, floor = self.view.reader.log.head(feed), self.view.floor(feed)
+        return [(each, self._lag(each, head, floor)) for each in stored]
 
     def consumer(self, feed: str, name: str) -> tuple[Consumer, Lag]:
         """
         Raises:
             InvalidConsumer, UnknownConsumer: there is none.
         """
-        found = self.book.consumer(feed, name)
-        return found, self._lag(found, self.view.log.head(feed), self.view.floor(feed))
+        consumer = self.book.consumer(feed, name)
+        return consumer, self._lag(consumer, self.view.reader.log.head(feed), self.view.floor(feed))
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         """

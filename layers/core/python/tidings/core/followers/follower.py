@@ -25,7 +25,7 @@ from tidings.core.followers.leases import Observation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidings.core.effects import Clock, Count, NewId, Sleep
+    from tidings.core.effects import NewId, Sleep
     from tidings.core.followers.invocation import Served
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import FollowerStore, Waker
@@ -46,7 +46,6 @@ class Handler(Protocol):
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Called before each read, with the last page handled; whether there is more to prepare."""
-        ...
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         """
@@ -54,11 +53,9 @@ class Handler(Protocol):
 
         Fewer than all: the next turn brings the others. None: they come with a bell.
         """
-        ...
 
     def moved(self, feed: str) -> None:
         """Called after each turn that stored a higher checkpoint."""
-        ...
 
     def lost(self, feed: str) -> bool:
         """
@@ -66,7 +63,6 @@ class Handler(Protocol):
 
         Called again if that was not stored.
         """
-        ...
 
 
 def portion(
@@ -87,10 +83,10 @@ def standing(checkpoints: Mapping[str, int], *, archives: bool) -> dict[str, int
 
     That of an archive that was turned off is history.
     """
-    found = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
+    counting = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
     if archives:
-        return {ARCHIVE: 0} | found
-    return {name: page for name, page in found.items() if name != ARCHIVE}
+        return {ARCHIVE: 0} | counting
+    return {name: page for name, page in counting.items() if name != ARCHIVE}
 
 
 def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
@@ -146,10 +142,8 @@ class Follower:
     reader: Reader
     filler: Filler
     waker: Waker
-    clock: Clock
     sleep: Sleep
     new_id: NewId
-    count: Count
     habits: Habits = _HABITS
 
     def run_each(
@@ -160,7 +154,7 @@ class Follower:
         def run(feed: str, until_ms: int) -> None:
             self.run(feed, handler, observation, until_ms)
 
-        served = serve(feeds, run, clock=self.clock, run_ms=limits.FOLLOW_RUN_MS)
+        served = serve(feeds, run, clock=self.reader.clock, run_ms=limits.FOLLOW_RUN_MS)
         for feed in served.left:
             self.waker.ring(feed, handler.name)
         return served
@@ -186,21 +180,21 @@ class Follower:
         if lease is None:
             return 0
         first = lease.checkpoint
-        until = until_ms or self.clock() + limits.FOLLOW_RUN_MS
+        until = until_ms or self.reader.clock() + limits.FOLLOW_RUN_MS
         work = self._work(observation)
         while True:
-            behind, began_ms = lease.checkpoint, self.clock()
+            behind, began_ms = lease.checkpoint, self.reader.clock()
             lease, done = self._turn(lease, handler, work)
-            work.took(self.clock() - began_ms)
+            work.took(self.reader.clock() - began_ms)
             if lease.checkpoint > behind:
                 handler.moved(feed)
             if done:
                 break
-            if self.clock() >= until:
+            if self.reader.clock() >= until:
                 self.store.release(lease, force=True)
                 self.waker.ring(feed, handler.name)
                 break
-        self.count("FollowerPages", lease.checkpoint - first)
+        self.reader.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
 
     def _work(self, seen: Observation | None) -> _Work:
@@ -213,7 +207,7 @@ class Follower:
         over = seen if seen is not None and seen.is_long_enough else None
         for _ in range(_TAKE_ATTEMPTS):
             owner = self.new_id()
-            lease = self.store.take(feed, name, owner=owner, now_ms=self.clock(), over=over)
+            lease = self.store.take(feed, name, owner=owner, now_ms=self.reader.clock(), over=over)
             if lease.owner == owner:
                 return lease
             if seen is not None and seen.is_of(lease):
@@ -225,7 +219,7 @@ class Follower:
 
     def _marked(self, lease: Lease) -> bool:
         """Leave a mark, and have the lease looked at where its holder is late and nobody does."""
-        look = lease.next_look(self.clock())
+        look = lease.next_look(self.reader.clock())
         before = self.store.mark(lease.feed, lease.name, look=look)
         if look and before not in (None, look):
             self.waker.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
@@ -243,7 +237,7 @@ class Follower:
         run = work.ahead or self.reader.read_on(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler), False
-        if lease.is_late(self.clock()):
+        if lease.is_late(self.reader.clock()):
             lease = self._save(lease)  # still ours, before anything is sent or written
         pages = portion(run.pages, work.operations)
         count = self._handled(lease, handler, pages) if pages else 0
@@ -273,7 +267,7 @@ class Follower:
         return self._save(lease), False
 
     def _save(self, lease: Lease) -> Lease:
-        return self.store.save(lease, lease.checkpoint, now_ms=self.clock())
+        return self.store.save(lease, lease.checkpoint, now_ms=self.reader.clock())
 
     def _wait(self, lease: Lease) -> Lease:
         """Before a hole: close it when it is overdue, else give its writer a moment."""
@@ -286,7 +280,7 @@ class Follower:
         """What is gone is missed by who had handled anything before it."""
         goes_on = handler.lost(lease.feed)
         if lease.checkpoint or not goes_on:
-            self.count("FollowerFellOff", 1)
+            self.reader.count("FollowerFellOff", 1)
         if goes_on:
             return self._save(replace(lease, checkpoint=run.floor - 1))
         self.store.release(lease, force=True)

@@ -23,7 +23,6 @@ class FollowerStore(Protocol):
 
         The fence grows by one. The lease that stands afterwards: ours, if *owner* is its owner.
         """
-        ...
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         """
@@ -31,7 +30,6 @@ class FollowerStore(Protocol):
 
         The look of before; None when nobody holds the lease any more: nothing is left.
         """
-        ...
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         """
@@ -40,7 +38,6 @@ class FollowerStore(Protocol):
         Raises:
             LeaseLost: the fence moved on. Nothing was written.
         """
-        ...
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         """
@@ -49,7 +46,6 @@ class FollowerStore(Protocol):
         True when let go or lost already; False when a mark was left: nothing was written and
         the lease is still held. *force* lets go in spite of a mark.
         """
-        ...
 
 
 class Waker(Protocol):
@@ -61,11 +57,9 @@ class Waker(Protocol):
 
         With an *observation* it goes on looking at a lease, and takes it over in the end.
         """
-        ...
 
     def replay(self, connection_id: str) -> None:
         """Run the catch-up of a connection soon; may be lost, repeated or late."""
-        ...
 
 
 class Standings(Checkpoints, Protocol):
@@ -73,4 +67,3 @@ class Standings(Checkpoints, Protocol):
 
     def standings(self, feed: str) -> Sequence[Lease]:
         """The lease of each follower as it is stored, held or not, by name."""
-        ...

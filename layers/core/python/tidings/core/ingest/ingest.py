@@ -80,21 +80,23 @@ class Ingester:
             Unavailable: nobody knows whether it was written; the producer tries again.
         """
         try:
-            page = self._append(request)
+            page, count = self._append(request)
         except Rejected as error:
             self.count("RequestsRejected", 1)
             if isinstance(error, InvalidOperation | InvalidItem | TooLarge):
                 self._tally(request.feed)
             raise
-        self.count("OperationsIngested", len(page.lines))
-        return [f"{page.id_prefix}{slot:06x}" for slot in range(len(page.lines))]
+        self.count("OperationsIngested", count)
+        prefix = page.id_prefix
+        return [f"{prefix}{slot:06x}" for slot in range(count)]
 
     def _tally(self, feed: str) -> None:
         """Only of operations that were refused, and never instead of the answer."""
         with suppress(Unavailable):
             self.tallies.refuse(feed)
 
-    def _append(self, request: Request) -> Page:
+    def _append(self, request: Request) -> tuple[Page, int]:
+        """The page, and how many operations it holds."""
         feed = feeds.check_known(request.feed, self.feeds)
         allowed = POSTS.admit(self.guard, feed, request.credential)
         self.appender.check_writable(feed)  # before anybody is told how to spell what is refused
@@ -103,9 +105,10 @@ class Ingester:
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         if key is None:
-            return self.appender.append(feed, lines, required)
+            return self.appender.append(feed, lines, required), len(lines)
         fingerprint = hashlib.sha256(request.body).hexdigest()
-        return self.appender.append_once(feed, lines, allowed.own(key), fingerprint, required)
+        page = self.appender.append_once(feed, lines, allowed.own(key), fingerprint, required)
+        return page, len(lines)
 
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:

@@ -8,10 +8,6 @@ once however often it is tried. One that never can be is put aside with the reas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 OPERATIONS, ITEMS = "operations", "items"
 

@@ -15,12 +15,9 @@ class Outbox(Protocol):
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
         """The oldest messages, some 1 MB at most; none where none is left. Strongly consistent."""
-        ...
 
     def done(self, feed: str, message: OutboxMessage) -> None:
         """Remove it: its page is in the log."""
-        ...
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """Remove it and keep it elsewhere, with the reason why it never can be appended."""
-        ...

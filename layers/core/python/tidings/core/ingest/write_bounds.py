@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tidings.core.effects import Sleep
     from tidings.core.log.preconditions import Precondition
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
     from tidings.core.state.stores import StateStore
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 class Preconditions(Protocol):
     def __call__(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
         """What has to hold for *lines* of who is *allowed* so much; None: nothing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,6 @@ class Bounds:
     """Implements `Preconditions`."""
 
     states: StateStore
-    checkpoints: Checkpoints
     reader: Reader
     sleep: Sleep
 
@@ -81,7 +78,7 @@ class Standing:
     def _read_on(self) -> bool:
         """Whether there may be more; rows show at least what is below the checkpoint."""
         if self._page is None:
-            known = self._stores.checkpoints.checkpoints(self._feed).get(STATE, 0)
+            known = self._stores.reader.checkpoints.checkpoints(self._feed).get(STATE, 0)
             for row in self._stores.states.find(self._feed, list(self._outside)):
                 self._see(row.key, row.line)
             self._page = known
@@ -97,5 +94,5 @@ class Standing:
     def _see(self, key: str, line: str) -> None:
         """A page that the row has seen already says again what led to it: the last one counts."""
         if key in self._outside:
-            found = parse_line(line)
-            self._outside[key] = found.event != "delete" and not self._bound.matches(found)
+            operation = parse_line(line)
+            self._outside[key] = operation.event != "delete" and not self._bound.matches(operation)

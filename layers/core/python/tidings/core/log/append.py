@@ -114,8 +114,8 @@ class Appender:
 
     def _is_there(self, feed: str, number: int) -> bool:
         """Then the page is ours, and what is required has held; or a filler, and nothing is put."""
-        found = self.log.read(feed, number - 1, 1)
-        return bool(found) and found[0].number == number
+        pages = self.log.read(feed, number - 1, 1)
+        return bool(pages) and pages[0].number == number
 
     def _check_before(self, feed: str, number: int, required: Precondition | None) -> None:
         """Where it does not hold, our number is given back."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    pass
+from typing import Protocol
 
 
 class Precondition(Protocol):
@@ -18,7 +15,6 @@ class Precondition(Protocol):
         Raises:
             Rejected: it does not hold.
         """
-        ...
 
     def check_before(self, number: int) -> None:
         """
@@ -28,4 +24,3 @@ class Precondition(Protocol):
             Rejected: it does not hold.
             Unavailable: a writer in flight before it takes too long.
         """
-        ...

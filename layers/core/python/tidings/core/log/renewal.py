@@ -35,19 +35,15 @@ class RenewStore(Protocol):
 
         Of those that never expire 0. May be some seconds old. Nothing: there is none.
         """
-        ...
 
     def renew(self, feed: str, page: int, expires_ms: int) -> None:
         """Keep an existing page until *expires_ms* at least; a missing page stays missing."""
-        ...
 
     def round(self, feed: str) -> Round:
         """The last one that was stored; `Round()` before the first."""
-        ...
 
     def keep(self, feed: str, round_: Round) -> None:
         """Store how far it is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +66,13 @@ class Renewer:
                 return
             round_ = Round(began_ms=now)
         while renewed < limits.RENEW_PAGES_MAX:
-            found = self.store.expiries(feed, max(round_.page, first - 1), last)
-            soon = [str(page) for page, ms in found if 0 < ms < now + limits.RENEW_WITHIN_MS]
+            expiries = self.store.expiries(feed, max(round_.page, first - 1), last)
+            soon = [str(page) for page, ms in expiries if 0 < ms < now + limits.RENEW_WITHIN_MS]
             self.spread(lambda page: self.store.renew(feed, int(page), now + self.page_ms), soon)
             self.count("PagesRenewed", len(soon))
             renewed += len(soon)
-            end = not found or found[-1][0] >= last
-            round_ = replace(round_, page=0 if end else found[-1][0])
+            end = not expiries or expiries[-1][0] >= last
+            round_ = replace(round_, page=0 if end else expiries[-1][0])
             self.store.keep(feed, round_)
             if end:
                 return

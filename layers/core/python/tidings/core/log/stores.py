@@ -22,7 +22,6 @@ class LogStore(Protocol):
         Raises:
             Yielded: another feed goes on with the log.
         """
-        ...
 
     def put(self, feed: str, page: Page) -> str:
         """
@@ -30,7 +29,6 @@ class LogStore(Protocol):
 
         Our own append id means that the page is written, by this call or an earlier one.
         """
-        ...
 
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
@@ -47,11 +45,9 @@ class LogStore(Protocol):
         *eventual*: for half the price, eventually consistent. What is there is right, because
         pages never change; what is missing, in between or at the end, may have been written.
         """
-        ...
 
     def head(self, feed: str) -> int:
         """The last number taken; 0 before the first."""
-        ...
 
 
 class Intake(Protocol):
@@ -59,7 +55,6 @@ class Intake(Protocol):
 
     def taken(self, feed: str) -> Taken:
         """The last number taken, the operations that numbers were taken for, the successor."""
-        ...
 
     def yield_to(self, feed: str, successor: str) -> None:
         """
@@ -67,7 +62,6 @@ class Intake(Protocol):
 
         Whoever took one before may still write its page. "" takes it back.
         """
-        ...
 
 
 class TrimStore(Protocol):
@@ -75,11 +69,9 @@ class TrimStore(Protocol):
 
     def floor(self, feed: str) -> int:
         """First page still in the log; 1 for a new feed. Only ever grows."""
-        ...
 
     def raise_floor(self, feed: str, page: int) -> None:
         """Set the floor to *page* unless it is there or above already."""
-        ...
 
 
 class Checkpoints(Protocol):
@@ -87,7 +79,6 @@ class Checkpoints(Protocol):
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         """The last page each follower of *feed* has handled, by name; {} for a new feed."""
-        ...
 
 
 class ClaimStore(Protocol):
@@ -95,12 +86,9 @@ class ClaimStore(Protocol):
 
     def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
         """The live claim on *key*."""
-        ...
 
     def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
         """Write *claim* unless a live one exists; the claim that stands afterwards."""
-        ...
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
         """Point *claim* to *page* if it still points where it did; the claim that stands."""
-        ...

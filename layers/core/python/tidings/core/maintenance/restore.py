@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.archive import segments
+from tidings.core.archive.reader import all_spans
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers import position as positions
 from tidings.core.errors import Unavailable
@@ -29,11 +30,10 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Consumer
     from tidings.core.consumers.position import Position
     from tidings.core.consumers.stores import ConsumerStore
-    from tidings.core.effects import Clock, NewId, Sleep
+    from tidings.core.effects import NewId, Sleep
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import FollowerStore
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.model.pages import Page
     from tidings.core.settings.lost_pages import Lost
     from tidings.core.settings.stores import Profiles
@@ -44,11 +44,9 @@ class Numbers(Protocol):
 
     def raise_head(self, feed: str, page: int) -> None:
         """The next number is above *page*; nothing happens where it is already."""
-        ...
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
         """Put *pages*, whose numbers are free, in any order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +92,12 @@ class Restored:
 class Restorer:
     """*archive* is None where there is none. *page_ms* is how long DynamoDB keeps a page."""
 
-    log: LogStore
     reader: Reader
     numbers: Numbers
     followers: FollowerStore
-    checkpoints: Checkpoints
     consumers: ConsumerStore
     profiles: Profiles
     archive: ArchiveStore | None
-    clock: Clock
     sleep: Sleep
     new_id: NewId
     page_ms: int
@@ -114,15 +109,15 @@ class Restorer:
         None: nobody knows. Then as many pages were told as could have been since the last one
         that is here, and that is dear after an hour.
         """
-        found = self.reader.frontier(feed, 0)
-        begun = self._begun(feed, found.page)
-        kept = self._behind_which(feed, begun) if begun else found
+        frontier = self.reader.frontier(feed, 0)
+        begun = self._begun(feed, frontier.page)
+        kept = self._behind_which(feed, begun) if begun else frontier
         strays = frozenset(self._behind(feed, kept.page))
         known = max([kept.page, *strays, *self._known(feed)])
         if begun and known <= begun[1] + 1:
             return Plan(kept, max(begun[1], heard or 0), strays)
         if heard is None:
-            since_s = max(0, self.clock() // 1000 - kept.seconds) if kept.seconds else 0
+            since_s = max(0, self.reader.clock() // 1000 - kept.seconds) if kept.seconds else 0
             heard = known + since_s * limits.NUMBERS_PER_S_MAX
         return Plan(kept, max(known, heard), strays)
 
@@ -138,7 +133,7 @@ class Restorer:
         taken = tuple(self._take_back(feed, plan.kept.page))
         moved = tuple(self._move_consumers(feed, plan.kept))
         parts = cut(self.archive, feed, plan.kept.page) if self.archive else 0
-        now, missing = self.clock(), plan.missing
+        now, missing = self.reader.clock(), plan.missing
         for at in range(0, len(missing), limits.RESTORE_FILL):
             batch = missing[at : at + limits.RESTORE_FILL]
             fillers = [filler(n, at_ms=now, expires_ms=now + self.page_ms) for n in batch]
@@ -147,8 +142,8 @@ class Restorer:
 
     def _begun(self, feed: str, frontier: int) -> Lost | None:
         """What a restore that was not ended said was lost."""
-        found = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
-        return found[-1] if found else None
+        unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
+        return unfinished[-1] if unfinished else None
 
     def _behind_which(self, feed: str, lost: Lost) -> Place:
         page = self.reader.at(feed, lost[0] - 1)
@@ -159,18 +154,19 @@ class Restorer:
 
     def _behind(self, feed: str, after: int) -> Iterator[int]:
         """The numbers of pages behind a hole; not those of empty ones, which hold nothing."""
-        while pages := self.log.read(feed, after):
+        while pages := self.reader.log.read(feed, after):
             yield from (page.number for page in pages if page.body)
             after = pages[-1].number
 
     def _known(self, feed: str) -> Iterator[int]:
         """Numbers that were certainly given."""
-        yield self.log.head(feed)
-        yield from self.checkpoints.checkpoints(feed).values()
+        yield self.reader.log.head(feed)
+        yield from self.reader.checkpoints.checkpoints(feed).values()
         yield from (positions.rank(each.position)[0] for each in self.consumers.consumers(feed))
         yield from (last for _, last in self._lost(feed))
         if self.archive:
-            yield from (span.last for span in archive_ends(self.archive, feed, self.log.head(feed)))
+            head = self.reader.log.head(feed)
+            yield from (span.last for span in all_spans(self.archive, feed, head))
 
     def _remember(self, feed: str, lost: Lost) -> None:
         for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
@@ -184,7 +180,7 @@ class Restorer:
 
     def _take_back(self, feed: str, kept: int) -> Iterator[str]:
         """No follower stands behind the log that is kept."""
-        for name, page in self.checkpoints.checkpoints(feed).items():
+        for name, page in self.reader.checkpoints.checkpoints(feed).items():
             if page <= kept:
                 continue
             lease = self._take(feed, name)
@@ -194,25 +190,27 @@ class Restorer:
     def _take(self, feed: str, name: str) -> Lease:
         """Who held it when the table was stored is long dead; whoever is at work renews it."""
         owner = self.new_id()
-        found = self.followers.take(feed, name, owner=owner, now_ms=self.clock())
-        if found.owner != owner:
+        lease = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
+        if lease.owner != owner:
             self.sleep(limits.LEASE_MS)
-            seen = Observation(found.fence, found.beat)
-            found = self.followers.take(feed, name, owner=owner, now_ms=self.clock(), over=seen)
-        if found.owner != owner:
+            seen = Observation(lease.fence, lease.beat)
+            lease = self.followers.take(
+                feed, name, owner=owner, now_ms=self.reader.clock(), over=seen
+            )
+        if lease.owner != owner:
             raise Unavailable(f"the follower {name} of {feed} is at work; try again")
-        return found
+        return lease
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
         """No named consumer does, either."""
-        for found in self.consumers.consumers(feed):
-            left = taken_back(found, kept)
-            if left == found:
+        for consumer in self.consumers.consumers(feed):
+            left = taken_back(consumer, kept)
+            if left == consumer:
                 continue
             change = consumers.Change(left)
-            if not self.consumers.write(feed, found.name, found.version, change):
-                raise Unavailable(f"the consumer {found.name} of {feed} is at work; try again")
-            yield found.name
+            if not self.consumers.write(feed, consumer.name, consumer.version, change):
+                raise Unavailable(f"the consumer {consumer.name} of {feed} is at work; try again")
+            yield consumer.name
 
 
 def taken_back(consumer: Consumer, kept: Place) -> Consumer:
@@ -238,13 +236,6 @@ def _placed(consumer: Consumer, position: Position | None) -> Consumer:
     return consumers.unheld(fresh)
 
 
-def archive_ends(store: ArchiveStore, feed: str, after: int) -> Iterator[segments.Span]:
-    """The parts that end behind page *after*."""
-    while found := store.list(feed, after, limits.ARCHIVE_LISTED):
-        yield from found
-        after = found[-1].last
-
-
 def cut(store: ArchiveStore, feed: str, kept: int) -> int:
     """
     Leave nothing in the archive behind page *kept*; how many parts were cut or removed.
@@ -253,8 +244,8 @@ def cut(store: ArchiveStore, feed: str, kept: int) -> int:
         BrokenPart: a part that has to be cut cannot be read; it is still there.
     """
     count = 0
-    while found := store.list(feed, kept, limits.ARCHIVE_LISTED):
-        for span in found:
+    while spans := store.list(feed, kept, limits.ARCHIVE_LISTED):
+        for span in spans:
             body = store.get(feed, span) if span.first <= kept else None
             if body is not None:
                 pages = [page for page in segments.decode(body) if page.number <= kept]

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidings.core.consumers.retention import Holds
-    from tidings.core.effects import Clock, Count
     from tidings.core.log.reader import Reader
     from tidings.core.log.renewal import Renewer
-    from tidings.core.log.stores import Checkpoints, LogStore, TrimStore
     from tidings.core.model.feeds import Retention
 
 
@@ -39,13 +37,8 @@ class Trimmer:
     *holds* are its named consumers. *archives*: nothing is given up that is not archived.
     """
 
-    log: LogStore
-    trim: TrimStore
-    checkpoints: Checkpoints
     reader: Reader
     retention: Retention
-    clock: Clock
-    count: Count
     renewer: Renewer
     purge: Callable[[str], Retention | None] = _nothing
     aged: Callable[[str], Retention | None] = _nothing
@@ -54,7 +47,7 @@ class Trimmer:
 
     def run(self, feed: str) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
-        now, floor = self.clock(), self.trim.floor(feed)
+        now, floor = self.reader.clock(), self.reader.trim.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
         raised = self._behind_what_is_lost(feed, floor)
         raised = max(self._raised(feed, raised, rule, now, held) for rule in self._rules(feed))
@@ -63,9 +56,9 @@ class Trimmer:
         while raised > floor and raised - 1 in held:
             raised -= 1  # the page shows that a consumer's position on it is one of this log
         if raised > floor:
-            self.trim.raise_floor(feed, raised)
-            self.count("FloorRaised", raised - floor)
-        end = self.log.head(feed) + 1
+            self.reader.trim.raise_floor(feed, raised)
+            self.reader.count("FloorRaised", raised - floor)
+        end = self.reader.log.head(feed) + 1
         young = self._first_young(feed, raised, end, now - self.retention.age_ms)
         self.renewer.run(feed, raised, young - 1)
         return raised
@@ -80,12 +73,12 @@ class Trimmer:
         beyond = self.reader.next(feed, floor)
         gone = min(handled, beyond.number - 1 if beyond else handled) - floor + 1
         if gone > 0:
-            self.count("PagesLost", gone)
+            self.reader.count("PagesLost", gone)
         return floor if beyond else max(floor, handled + 1)
 
     def _rules(self, feed: str) -> list[Retention]:
-        found = (self.purge(feed), self.aged(feed))
-        return [self.retention, *(rule for rule in found if rule)]
+        rules = (self.purge(feed), self.aged(feed))
+        return [self.retention, *(rule for rule in rules if rule)]
 
     def _raised(
         self, feed: str, floor: int, rule: Retention, now: int, held: frozenset[int]
@@ -96,10 +89,10 @@ class Trimmer:
     def _bound(self, feed: str, records_min: int) -> int:
         """The floor must not pass this page, however old the pages are."""
         handled = self._handled(feed).values()
-        return min(self.log.head(feed) - records_min, *handled) + 1
+        return min(self.reader.log.head(feed) - records_min, *handled) + 1
 
     def _handled(self, feed: str) -> dict[str, int]:
-        return standing(self.checkpoints.checkpoints(feed), archives=self.archives)
+        return standing(self.reader.checkpoints.checkpoints(feed), archives=self.archives)
 
     def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
         """

@@ -7,7 +7,7 @@ oplog's ten fields come first, in its order and with its meanings. What it told 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.counters import Counters, Taken, Totals
-    from tidings.core.effects import Clock
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import Standings
     from tidings.core.log.reader import Reader
@@ -57,13 +56,9 @@ class Standing:
     operations: int
 
     def told(self) -> Report:
-        return {
-            "name": self.name,
-            "checkpoint": self.checkpoint,
-            "lag_pages": self.lag_pages,
-            "lag_ms": self.lag_ms,
-            "leased": self.leased,
-        }
+        report = asdict(self)
+        del report["operations"]  # told with those of the feed
+        return report
 
 
 @dataclass(slots=True)
@@ -74,7 +69,6 @@ class Reporter:
     checkpoints: Standings
     tallies: Counters
     reader: Reader
-    clock: Clock
     feeds: frozenset[str]
     archives: bool = False
     sources: Sources = field(default_factory=dict)
@@ -88,7 +82,7 @@ class Reporter:
             InvalidFeed, UnknownFeed: there is no such feed here.
             Unavailable: a store did not answer; see `unavailable`.
         """
-        name, now = check_known(feed, self.feeds), self.clock()
+        name, now = check_known(feed, self.feeds), self.reader.clock()
         made_ms, recent = self._recent.get(name, (0, None))
         if recent is None or not 0 <= now - made_ms < limits.STATUS_AGE_MS:
             recent = self._look(name, now)
@@ -98,7 +92,7 @@ class Reporter:
     def unavailable(self, feed: str) -> Report:
         """What is told of *feed* while its store does not answer."""
         counters = dict.fromkeys(COUNTERS)
-        time = from_ms(self.clock())
+        time = from_ms(self.reader.clock())
         return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
 
     def _look(self, feed: str, now_ms: int) -> Report:
@@ -149,8 +143,8 @@ class Reporter:
 
     def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
         """The end of the contiguous prefix; False when it is farther than a report looks."""
-        *_, found = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
-        return found
+        *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
+        return frontier
 
 
 def _counters(taken: Taken, totals: Totals, followers: Sequence[Standing]) -> Report:

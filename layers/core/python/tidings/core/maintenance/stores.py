@@ -15,8 +15,6 @@ class Spill(Protocol):
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add *rows* of any buckets behind those that are there."""
-        ...
 
     def rows(self, bucket: int) -> Iterator[Row]:
         """Those of *bucket* in the order in which they were added, one by one."""
-        ...

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from tidings.core.consumers.retention import ConsumerMonitor
     from tidings.core.counters import Counters
-    from tidings.core.effects import Clock, Count, NewId, Spread
+    from tidings.core.effects import NewId, Spread
     from tidings.core.followers.stores import Standings, Waker
-    from tidings.core.log.stores import LogStore
+    from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.monitor import ReplicaMonitor
     from tidings.core.settings.stores import Profiles
@@ -64,16 +64,14 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    log: LogStore
+    reader: Reader
     checkpoints: Standings
     trimmer: Trimmer
     roster: Roster
     inbox: Inbox
     delivery: Delivery
     waker: Waker
-    clock: Clock
     new_id: NewId
-    count: Count
     tallies: Counters
     spread: Spread
     watch: ConsumerMonitor | None = None
@@ -88,7 +86,7 @@ class Sweeper:
         Raises:
             ExceptionGroup: what failed, each with a note that names it.
         """
-        failures, began_ms = Failures(), self.clock()
+        failures, began_ms = Failures(), self.reader.clock()
         for feed in in_turn(feeds, began_ms // limits.SWEEP_EVERY_MS):
             for name, step in self._steps():
                 with failures.kept(f"{name} of the feed {feed}"):
@@ -96,7 +94,7 @@ class Sweeper:
         with failures.kept("connections"):
             self._connections(failures, began_ms + limits.SWEEP_LOOK_MS)
         if failures.count:
-            self.count("SweepStepsFailed", failures.count)
+            self.reader.count("SweepStepsFailed", failures.count)
             raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
 
     def _steps(self) -> Iterator[tuple[str, Callable[[str], object]]]:
@@ -118,7 +116,7 @@ class Sweeper:
             portion = self.roster.portion(round_.place, limits.SWEEP_PORTION)
             self._look_after(portion.connections, failures)
             round_ = round_.behind(portion)
-            if not round_.place or self.clock() >= until_ms:
+            if not round_.place or self.reader.clock() >= until_ms:
                 break
         if (kept := round_.next(standing)) != standing:
             self.roster.keep(kept)
@@ -141,12 +139,12 @@ class Sweeper:
 
     def _wake_late(self, feed: str) -> None:
         """Those that lag, and those whose holder died: whoever comes next would have to wait."""
-        head, now_ms = self.log.head(feed), self.clock()
+        head, now_ms = self.reader.log.head(feed), self.reader.clock()
         leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
         checkpoints = {name: lease.checkpoint for name, lease in leases.items()}
         for follower in FOLLOWERS:
             lag = head - checkpoints.get(follower, 0)
-            self.count("FollowerLag", lag)
+            self.reader.count("FollowerLag", lag)
             if lag > 0 or (follower in leases and leases[follower].is_late(now_ms)):
                 self.waker.ring(feed, follower)
         if self.archives:
@@ -158,15 +156,15 @@ class Sweeper:
 
         So pages say little of its lag.
         """
-        waiting = self.log.read(feed, checkpoint, 1) if head > checkpoint else []
-        lag_ms = max(0, self.clock() - waiting[0].at_ms) if waiting else 0
-        self.count("ArchiveLag", lag_ms // 1000)
+        waiting = self.reader.log.read(feed, checkpoint, 1) if head > checkpoint else []
+        lag_ms = max(0, self.reader.clock() - waiting[0].at_ms) if waiting else 0
+        self.reader.count("ArchiveLag", lag_ms // 1000)
         if waiting:
             self.waker.ring(feed, ARCHIVE)
 
     def _tell(self, clients: Mapping[str, int]) -> None:
         """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""
-        until_ms = self.clock() + limits.SWEPT_PRESENCE_MS
+        until_ms = self.reader.clock() + limits.SWEPT_PRESENCE_MS
         for feed, count in sorted(clients.items()):
             self.tallies.attend(feed, SOCKETS, count, until_ms=until_ms)
 
@@ -181,7 +179,7 @@ class Sweeper:
 
     def _due(self, connection: Connection) -> Callable[[], None] | None:
         """What has to be done for the connection; None of most."""
-        now = self.clock()
+        now = self.reader.clock()
         if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
             return partial(self.delivery.cut, connection.id)
         if self._has_ended(connection, now):

@@ -99,6 +99,14 @@ def parse(text: str) -> Cursor:
     )
 
 
+def known(text: object) -> Cursor | None:
+    """The cursor that *text*, whatever it is, spells; None for nothing and for what is none."""
+    try:
+        return parse(text) if isinstance(text, str) and text else None
+    except InvalidCursor:
+        return None
+
+
 def _from_hex(text: str) -> Place | Replication:
     seconds, page, slot = int(text[:8], 16), int(text[8:18], 16), int(text[18:], 16)
     if slot < _REPLICATION:

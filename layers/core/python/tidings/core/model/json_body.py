@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
+_SPACES = " \t\r\n"  # JSON's own
 # Possessive, and a string may lack its end: so that no input is scanned twice.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
@@ -72,10 +73,10 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
         TooLarge: see `check_size`.
     """
     check_size(body)
-    found = decode_json(body, "body") if body.strip() else {}
-    if not isinstance(found, dict):
+    value = decode_json(body, "body") if body.strip() else {}
+    if not isinstance(value, dict):
         raise wrong("must be a JSON object", field="body")
-    return found
+    return value
 
 
 def decode_json(text: bytes, field: str) -> Any:
@@ -86,8 +87,10 @@ def decode_json(text: bytes, field: str) -> Any:
         InvalidOperation: not JSON (NaN and the like included) or nested too deep.
     """
     _check_depth(text, field)
+    given = text.decode("utf-8", "replace").strip(_SPACES)
     try:
-        return _DECODER.decode(text.decode("utf-8", "replace"))
+        value, end = _DECODER.raw_decode(given)
+        return value if end == len(given) else _DECODER.decode(given)  # which says what is left
     except (ValueError, RecursionError) as error:
         raise InvalidOperation(f"must be JSON ({error})", field=field) from None
 
@@ -99,12 +102,12 @@ def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     A dict keeps the first place of a repeated key; then a key that differs only in case, from
     between the two, would seem to be the last.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    ordered = dict(pairs)
+    if len(ordered) < len(pairs):
         for key, value in pairs:
-            found.pop(key, None)
-            found[key] = value
-    return found
+            ordered.pop(key, None)
+            ordered[key] = value
+    return ordered
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -136,12 +139,12 @@ def _check_count(count: int) -> None:
 
 
 def _read_json(body: bytes) -> Iterator[tuple[str, object]]:
-    found = decode_json(body, "body")
-    if not isinstance(found, list):
-        yield "", found
+    value = decode_json(body, "body")
+    if not isinstance(value, list):
+        yield "", value
         return
-    _check_count(len(found))
-    for at, raw in enumerate(found):
+    _check_count(len(value))
+    for at, raw in enumerate(value):
         yield f"ops[{at}].", raw
 
 

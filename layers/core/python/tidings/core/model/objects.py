@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
-from tidings.core.model.operations import Operation
+from tidings.core.model.operations import Operation, parse_line
 
-if TYPE_CHECKING:
-    pass
+# A line of `line_from` whose names hold nothing that JSON or a key escapes.
+_ORDINARY = re.compile(
+    r'\{"event":"\w{6}","timestamp":"[^"\\]*","parents":\[(?:"[^"\\]*",?)*\],'
+    r'"type":"([^"\\/%]+)","id":"([^"\\]+)"[,}]'
+)
 
 
 def object_key(operation: Operation) -> str:
     """Unambiguous and readable: a type holds no bare `/`, so the first one ends it."""
     return f"{type_prefix(operation.type)}{operation.id}"
+
+
+def key_of(line: str) -> str:
+    """`object_key` of a line of the log that has an object; nearly all need no parser."""
+    match = _ORDINARY.match(line)
+    return f"{match[1]}/{match[2]}" if match else object_key(parse_line(line))
 
 
 def type_prefix(name: str) -> str:

@@ -19,13 +19,15 @@ from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model import timestamps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import TypeGuard
 
 EVENTS = ("insert", "update", "delete")
 _EVENT_AT = len('{"event":"')
 _DATA_AT = len('{"event":"insert",')  # each event name has six letters
 # Made once: `json.dumps` would make one for each operation.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_quoted = json.encoder.encode_basestring  # a string as `_ENCODER` writes it
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
 
@@ -57,8 +59,8 @@ def as_event(line: str, event: str) -> str:
 
 def parse_line(line: str) -> Operation:
     """Read back a line of the log."""
-    found = json.loads(line)
-    return Operation(found["event"], found["type"], found["id"], tuple(found["parents"]))
+    fields = json.loads(line)
+    return Operation(fields["event"], fields["type"], fields["id"], tuple(fields["parents"]))
 
 
 def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
@@ -74,29 +76,32 @@ def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
     if not isinstance(raw, dict):
         raise InvalidOperation("must be a JSON object", field=where.rstrip(".: "), value=raw)
     fields = _known(raw)
-    line = _encode(
-        {
-            "event": _event(fields, where),
-            "timestamp": _timestamp(fields, now_ms, where),
-            "parents": _texts(fields, "parents", limits.PARENTS_MAX, where),
-            "type": _type(fields, where),
-            "id": _name(fields, "id", limits.ID_BYTES_MAX, where),
-            **_extras(fields, where),
-        },
-        where,
+    event = _event(fields, where)
+    timestamp = _timestamp(fields, now_ms, where)
+    parents = _texts(fields, "parents", limits.PARENTS_MAX, where)
+    type_ = _type(fields, where)
+    id_ = _quoted(_name(fields, "id", limits.ID_BYTES_MAX, where))
+    line = (
+        f'{{"event":"{event}","timestamp":"{timestamp}","parents":{_array(parents)},'
+        f'"type":{_quoted(type_)},"id":{id_}{_extras(fields, where)}}}'
     )
-    size = len(line.encode())
+    if not line.isascii():
+        line = _checked(_without_breaks(line), where)
+    size = len(line) if line.isascii() else len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
         rule = f"one operation holds at most {limits.OPERATION_BYTES_MAX} bytes, this one {size}"
         raise TooLarge(rule, field=where.rstrip(".: "), value=fields.get("id"))
     return line
 
 
-_FIELDS = frozenset({"event", "timestamp", "parents", "type", "id", "tags", "changed", "data"})
+_EXTRAS = frozenset({"tags", "changed", "data"})
+_FIELDS = frozenset({"event", "timestamp", "parents", "type", "id"}) | _EXTRAS
 
 
-def _known(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _known(raw: dict[str, Any]) -> dict[str, Any]:
     """Keys match whatever their case, the last one wins (as oplog's producers rely on)."""
+    if raw.keys() <= _FIELDS:
+        return raw
     return {key.lower(): value for key, value in raw.items() if key.lower() in _FIELDS}
 
 
@@ -113,10 +118,10 @@ def lower_case(text: str) -> str:
 
 def _event(fields: Mapping[str, Any], where: str) -> str:
     event = fields.get("event")
-    if not isinstance(event, str) or event.lower() not in EVENTS:
-        rule = f"must be one of {', '.join(EVENTS)}"
-        raise InvalidOperation(rule, field=f"{where}event", value=event)
-    return event.lower()
+    if isinstance(event, str) and (name := event.lower()) in EVENTS:
+        return name
+    rule = f"must be one of {', '.join(EVENTS)}"
+    raise InvalidOperation(rule, field=f"{where}event", value=event)
 
 
 def _timestamp(fields: Mapping[str, Any], now_ms: int, where: str) -> str:
@@ -134,14 +139,19 @@ def _timestamp(fields: Mapping[str, Any], now_ms: int, where: str) -> str:
 
 
 def _name(fields: Mapping[str, Any], field: str, bytes_max: int, where: str) -> str:
+    value = fields.get(field)
+    if _is_plain(value, bytes_max):
+        return value
     if field not in fields:
         raise InvalidOperation("is required", field=f"{where}{field}")
-    return check_text(fields[field], f"{where}{field}", bytes_max)
+    return check_text(value, f"{where}{field}", bytes_max)
 
 
 def _type(fields: Mapping[str, Any], where: str) -> str:
     """In lower case, and checked again, because lower case may take more bytes."""
     given = _name(fields, "type", limits.TYPE_BYTES_MAX, where)
+    if given.isascii():
+        return given.lower()
     return check_text(lower_case(given), f"{where}type", limits.TYPE_BYTES_MAX)
 
 
@@ -156,20 +166,35 @@ def _texts(fields: Mapping[str, Any], field: str, count_max: int, where: str) ->
         rule = f"holds at most {count_max} entries, got {len(given)}"
         raise TooLarge(rule, field=f"{where}{field}")
     return [
-        check_text(value, f"{where}{field}[{at}]", limits.PARENT_BYTES_MAX)
+        value
+        if _is_plain(value, limits.PARENT_BYTES_MAX)
+        else check_text(value, f"{where}{field}[{at}]", limits.PARENT_BYTES_MAX)
         for at, value in enumerate(given)
     ]
 
 
-def _extras(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _extras(fields: Mapping[str, Any], where: str) -> str:
     """What an operation may carry beyond oplog's fields; absent ones leave no trace."""
-    extras: dict[str, Any] = {}
+    if _EXTRAS.isdisjoint(fields):
+        return ""
+    extras = ""
     for field in ("tags", "changed"):
         if fields.get(field) is not None:
-            extras[field] = _texts(fields, field, limits.TAGS_MAX, where)
+            texts = _texts(fields, field, limits.TAGS_MAX, where)
+            extras += f',"{field}":{_array(texts)}'
     if fields.get("data") is not None:
-        extras["data"] = fields["data"]
+        extras += f',"data":{_encode(fields["data"], where)}'
     return extras
+
+
+def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
+    """Whether *value* passes `check_text` for sure, as nearly every name does."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= bytes_max
+        and value.isascii()
+        and "\0" not in value
+    )
 
 
 def check_text(value: object, field: str, bytes_max: int) -> str:
@@ -201,16 +226,26 @@ def spelled(value: object) -> str:
     Raises:
         ValueError: a number beyond JSON.
     """
-    text = _ENCODER.encode(value)
-    return _BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _without_breaks(_ENCODER.encode(value))
 
 
-def _encode(fields: Mapping[str, Any], where: str) -> str:
+def _array(texts: Sequence[str]) -> str:
+    return f"[{','.join(map(_quoted, texts))}]" if texts else "[]"
+
+
+def _without_breaks(text: str) -> str:
+    return _BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _encode(data: object, where: str) -> str:
     try:
-        line = spelled(fields)
+        return _ENCODER.encode(data)
     except ValueError:
         rule = "must not hold a number beyond the range of a double"
         raise InvalidOperation(rule, field=f"{where}data") from None
+
+
+def _checked(line: str, where: str) -> str:
     if _SURROGATE.search(line):  # names are checked, so it is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
     return line

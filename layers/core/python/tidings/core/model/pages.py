@@ -72,8 +72,8 @@ class Page:
 
     def at(self, slot: int) -> str | None:
         """The entry in *slot*, None where there is none."""
-        found = next(self.entries(slot), None)
-        return found[1] if found and found[0] == slot else None
+        entry = next(self.entries(slot), None)
+        return entry[1] if entry and entry[0] == slot else None
 
     @property
     def last_slot(self) -> int:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,12}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
+)
+# In the normal form, if it is a day of the calendar.
+_NORMAL = re.compile(
+    r"(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,2}[1-9])?Z", re.ASCII
 )
 _MAX_OFFSET_HOURS = 23
 _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -20,6 +25,9 @@ def normal_form(text: str) -> str:
     Raises:
         ValueError: not RFC 3339, no such day or hour, or outside the years 1 to 9999 in UTC.
     """
+    normal = _NORMAL.fullmatch(text)
+    if normal and _is_day(normal[1]):
+        return text
     parts = _RFC3339.fullmatch(text)
     if parts is None:
         raise ValueError("not an RFC 3339 date-time")
@@ -50,6 +58,15 @@ def to_ms(text: str) -> int:
     if normal_form(text) != text:
         raise ValueError("not in the normal form")
     return (datetime.fromisoformat(text) - _EPOCH) // _MS
+
+
+@lru_cache(maxsize=1_000)  # days: a producer names few of them
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _offset(sign: str | None, hours: str | None, minutes: str | None) -> timedelta:

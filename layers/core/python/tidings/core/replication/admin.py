@@ -10,7 +10,7 @@ more, and the copy, once it has every page, is promoted and goes on with the nex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,13 @@ from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.errors import (
     BrokenRelay,
-    InvalidCursor,
     InvalidRelay,
     NotChained,
     NothingDone,
     NotWhole,
     Unavailable,
 )
-from tidings.core.model.cursors import Place, parse
+from tidings.core.model.cursors import Place, known
 from tidings.core.model.feeds import check_known
 from tidings.core.model.pages import filler
 from tidings.core.model.timestamps import from_ms
@@ -35,7 +34,6 @@ from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted, suc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.effects import Clock
     from tidings.core.followers.stores import Waker
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import Intake
@@ -83,7 +81,6 @@ class RelayControl:
     reader: Reader
     intake: Intake
     waker: Waker
-    clock: Clock
     page_ms: int
     coordinator: Coordinator | None = None
 
@@ -105,7 +102,7 @@ class RelayControl:
         source = self.sources.get(feed)
         if source is None:
             return {"feed": feed, "source": "", **self._master_told(feed), **self._ends(feed)}
-        relay, now = self.store.relay(feed), self.clock()
+        relay, now = self.store.relay(feed), self.reader.clock()
         return {
             "feed": feed,
             "source": source.url,
@@ -128,16 +125,16 @@ class RelayControl:
             NotWhole: see `promoted`.
         """
         check_known(feed, self.feeds)
-        source, asked = self.sources.get(feed), _checked(action, fields)
-        if source is None or (asked is not Action.RESET and self._is_promoted(feed)):
-            self._act_as_master(feed, asked, fields)
+        source, wanted = self.sources.get(feed), _checked(action, fields)
+        if source is None or (wanted is not Action.RESET and self._is_promoted(feed)):
+            self._act_as_master(feed, wanted, fields)
             return self.told(feed)
         for _ in range(_ATTEMPTS_MAX):
             before = self.store.relay(feed)
-            after = self._after(before, source, asked, fields)
-            if asked is Action.PROMOTE:
+            after = self._after(before, source, wanted, fields)
+            if wanted is Action.PROMOTE:
                 self.intake.yield_to(feed, "")  # to whomever, when it was a master before
-            if self.store.write(before, replace(after, changed_ms=self.clock())):
+            if self.store.write(before, replace(after, changed_ms=self.reader.clock())):
                 self.waker.ring(feed, RELAY)
                 return self.told(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
@@ -178,7 +175,7 @@ class RelayControl:
             number = 0 if successor else self.reader.log.take(feed)
             self.intake.yield_to(feed, to)
             if number:  # a page that holds nothing wakes those who copy, who learn of the end
-                now = self.clock()
+                now = self.reader.clock()
                 self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
         elif action is Action.PROMOTE and successor:
             _why(fields)
@@ -205,10 +202,10 @@ class RelayControl:
         if self.coordinator is None or not source.cluster:
             return []
         try:
-            found = self.coordinator.members(source.cluster)
+            members = self.coordinator.members(source.cluster)
         except Unavailable:
             return None
-        return [_member_told(member, self.clock()) for member in found]
+        return [_member_told(member, self.reader.clock()) for member in members]
 
 
 def changed(relay: Relay, action: Action) -> Relay:
@@ -303,14 +300,11 @@ def _wanted_copy(to: object, here: int, restart_offset: int) -> Copy:
 
 
 def _place(to: object) -> Place:
-    try:
-        found = parse(to) if isinstance(to, str) and to else None
-    except InvalidCursor:
-        found = None
-    if not isinstance(found, Place):
+    place = known(to)
+    if not isinstance(place, Place):
         rule = f"must be {EVERYTHING}, {LATEST} or the id of an event"
         raise InvalidRelay(rule, field="to", value=to)
-    return found
+    return place
 
 
 def _checked(action: str, fields: Mapping[str, object]) -> Action:
@@ -318,13 +312,13 @@ def _checked(action: str, fields: Mapping[str, object]) -> Action:
     Raises:
         InvalidRelay: no such action, or one of *fields* is not known to it.
     """
-    found = next((each for each in Action if each.value == action), None)
-    if found is None:
+    known_action = next((each for each in Action if each.value == action), None)
+    if known_action is None:
         rule = f"must be one of {', '.join(each.value for each in Action)}"
         raise InvalidRelay(rule, field="action", value=action)
-    for name in sorted(set(fields) - _FIELDS.get(found, frozenset())):
+    for name in sorted(set(fields) - _FIELDS.get(known_action, frozenset())):
         raise InvalidRelay(f"is no field of {action}", field=name, value=fields[name])
-    return found
+    return known_action
 
 
 def _standing(relay: Relay) -> Told:
@@ -345,12 +339,8 @@ def _standing(relay: Relay) -> Told:
 
 def _progress(relay: Relay, now_ms: int) -> Told:
     lag_pages = max(0, relay.upstream_head - relay.checkpoint)
-    counts = relay.counts
     return {
-        "pages": counts.pages,
-        "operations": counts.operations,
-        "filtered": counts.filtered,
-        "repeated": counts.repeated,
+        **asdict(relay.counts),
         "lag_pages": lag_pages,
         "lag_ms": _ago(relay.page_at_ms, now_ms) if lag_pages else 0,
         "last_page_ms_ago": _ago(relay.page_at_ms, now_ms),

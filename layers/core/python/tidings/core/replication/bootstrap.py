@@ -39,14 +39,6 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1000  # written under one renewal of the lease: some two seconds of its twenty
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """How far a copy is, and where the upstream stands, if it was asked."""
-
-    copy: Copy
-    standing: Standing | None
-
-
 @dataclass(slots=True)
 class Bootstrapper:
     """
@@ -87,24 +79,28 @@ class Bootstrapper:
             self.followers.release(lease, force=True)
             self.waker.ring(feed, STATE)
 
-    def step(self, relay: Relay, copy: Copy, url: str, selection: Selection) -> Heard:
+    def step(
+        self, relay: Relay, copy: Copy, url: str, selection: Selection
+    ) -> tuple[Copy, Standing | None]:
         """
         The next rows of *copy*; `hold` comes first.
+
+        How far the copy is then, and where the upstream stands, if it was asked.
 
         Raises:
             Unavailable: the upstream did not answer, or has not come as far as we are.
             LeaseLost: somebody else writes the state.
         """
         rows = self._rows(copy, url, selection)
-        told = rows.standing if rows else None
-        after = _behind(relay, copy, told)
-        found = rows.rows if rows and not copy.empty else ()
+        standing = rows.standing if rows else None
+        after = _behind(relay, copy, standing)
+        copied = rows.rows if rows and not copy.empty else ()
         end = rows.after if rows and not copy.empty else None
         note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.clock())
-        self._write(relay.feed, self._changes(relay.feed, after, found, end))
+        self._write(relay.feed, self._changes(relay.feed, after, copied, end))
         if end is None:
-            return Heard(replace(after, bucket=copy.bucket + 1, after=""), told)
-        return Heard(replace(after, after=end), told)
+            return replace(after, bucket=copy.bucket + 1, after=""), standing
+        return replace(after, after=end), standing
 
     def finish(self, relay: Relay, copy: Copy) -> Relay:
         """
@@ -133,10 +129,10 @@ class Bootstrapper:
         return self.upstream.rows(url, copy.bucket, copy.after or None, selection)
 
     def _changes(
-        self, feed: str, copy: Copy, found: Iterable[Row], end: str | None
+        self, feed: str, copy: Copy, rows: Iterable[Row], end: str | None
     ) -> Iterator[Difference]:
-        """What to write, so that our rows behind `copy.after` up to *end* are as *found*."""
-        theirs = {row.key: row for row in found}
+        """What to write, so that our rows behind `copy.after` up to *end* are as *rows*."""
+        theirs = {row.key: row for row in rows}
         for mine in self._ours(feed, copy, end):
             other = theirs.pop(mine.key, None)
             if other is None and not mine.deleted:
@@ -173,9 +169,9 @@ class Bootstrapper:
                 raise Unavailable(f"a late write changed the state of {feed} while it was copied")
 
 
-def _change(found: Row | None, wanted: Row) -> Difference:
+def _change(standing: Row | None, wanted: Row) -> Difference:
     return Difference(
-        Kind.ALTERED if found else Kind.MISSING, wanted.bucket, wanted.key, found, wanted
+        Kind.ALTERED if standing else Kind.MISSING, wanted.bucket, wanted.key, standing, wanted
     )
 
 

@@ -10,14 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.source import Role
-
-if TYPE_CHECKING:
-    pass
 
 RELAY = "relay"  # the bell of the function that copies chained feeds
 

@@ -372,18 +372,19 @@ class _Run:
     def _copy_step(self, copy: Copy, url: str) -> None:
         relay = self.relay
         try:
-            found = self.parts.bootstrapper.step(relay, copy, url, self.source.selection)
+            selection = self.source.selection
+            after, standing = self.parts.bootstrapper.step(relay, copy, url, selection)
         except UpstreamRefused as error:
             self._failed(Condition.REFUSED, str(error))
         except (Unavailable, BrokenPortion) as error:
             self._failed(Condition.RETRYING, str(error))
         else:
-            if found.standing is not None:
-                if self._cycles(found.standing, url):
+            if standing is not None:
+                if self._cycles(standing, url):
                     return
-                self.hold.see(found.standing, url)
+                self.hold.see(standing, url)
             going = replace(relay, failures=0, attempt_ms=0, condition=Condition.COPYING)
-            self.hold.save(replace(going, copy=found.copy))
+            self.hold.save(replace(going, copy=after))
 
 
 def _well(relay: Relay) -> Relay:

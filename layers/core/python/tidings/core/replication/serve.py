@@ -16,7 +16,7 @@ from tidings.core.errors import InvalidCursor, InvalidPortion, LogFellOff, Other
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.model import cursors, filters
-from tidings.core.model.cursors import PAGE_END, START, Cursor, Place
+from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import parse_line
 from tidings.core.replication.selection import ALL, Selection, parse_share, select
@@ -92,14 +92,11 @@ def _selection(query: Query) -> Selection:
 def _place(text: str) -> Place:
     if not text:
         return START
-    try:
-        found: Cursor | None = cursors.parse(text)
-    except InvalidCursor:
-        found = None
-    if not isinstance(found, Place) or found.slot != PAGE_END:
+    place = cursors.known(text)
+    if not isinstance(place, Place) or place.slot != PAGE_END:
         rule = f"must be the end of a page, an event id whose last digits are {PAGE_END:06x}"
         raise InvalidCursor(rule, field="after", value=text)
-    return found
+    return place
 
 
 def _number(query: Query, name: str, default: int, least: int, most: int) -> int:
@@ -148,38 +145,38 @@ class Portioner:
             raise LogFellOff(after.page, lost.beyond) from lost
         if run is not None and run.trimmed:  # meanwhile
             return self.pages(feed, after, selection, size)
-        found = run.pages if run is not None else []
-        if found and not right:
-            self._check(feed, after, found.pop(0))
-            if run is not None and run.more and not found:  # one that fills a read by itself
+        pages = run.pages if run is not None else []
+        if pages and not right:
+            self._check(feed, after, pages.pop(0))
+            if run is not None and run.more and not pages:  # one that fills a read by itself
                 return self.pages(feed, after, selection, size)
-        if not found:
+        if not pages:
             standing = replace(standing, ended=self._has_ended(feed, standing))
-        return self._portion(feed, _reached(standing, found), found, selection, size)
+        return self._portion(feed, _reached(standing, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Rows of *bucket* above the key *after*, some of them where they are many."""
         standing = self.standing(feed)  # before the rows, which hold at least what it says
-        told: list[Row] = []
+        wanted: list[Row] = []
         size = 0
         while size < limits.PORTION_BYTES:
-            found = self.catch_up.states.read(feed, bucket, after)
-            if not found:
-                return Rows(standing, tuple(told), None)
-            after = found[-1].key
-            told += [row for row in found if wants(selection, row)]
-            size += sum(len(row.key) + len(row.line) for row in found)
-        return Rows(standing, tuple(told), after)
+            rows = self.catch_up.states.read(feed, bucket, after)
+            if not rows:
+                return Rows(standing, tuple(wanted), None)
+            after = rows[-1].key
+            wanted += [row for row in rows if wants(selection, row)]
+            size += sum(len(row.key) + len(row.line) for row in rows)
+        return Rows(standing, tuple(wanted), after)
 
     def standing(self, feed: str) -> Standing:
         """Its head is that of the followers: who reads pages learns how far they go."""
         floor = self.catch_up.reader.trim.floor(feed)
-        checkpoints = self.catch_up.checkpoints.checkpoints(feed)
+        checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
         head = max([floor - 1, *checkpoints.values()])
         state = checkpoints.get(STATE, 0)
         source = self.sources.get(feed)
         if source is None or self.relays is None:
-            return Standing(floor, head, state, master_read_ms=self.catch_up.clock())
+            return Standing(floor, head, state, master_read_ms=self.catch_up.reader.clock())
         relay = self.relays.relay(feed)
         master = relay.master or source.url
         via = relay.via or ((relay.id,) if relay.id else ())
@@ -202,17 +199,17 @@ class Portioner:
         self, feed: str, standing: Standing, pages: Sequence[Page], selection: Selection, size: int
     ) -> Portion:
         lefts = self.catch_up.departures.left(feed, pages) if selection.filter.leave else {}
-        told: list[Page] = []
+        fitting: list[Page] = []
         room, filtered = size - _head_bytes(standing), 0
         for page in pages:
             chosen, out = _chosen(page, selection, lefts.get(page.number))
             weight = len(segments.text_of([chosen]).encode())
             if weight > room:
-                pending = 0 if told else weight + _head_bytes(standing)
-                return Portion(standing, tuple(told), pending, filtered)
-            told.append(chosen)
+                pending = 0 if fitting else weight + _head_bytes(standing)
+                return Portion(standing, tuple(fitting), pending, filtered)
+            fitting.append(chosen)
             room, filtered = room - weight, filtered + out
-        return Portion(standing, tuple(told), 0, filtered)
+        return Portion(standing, tuple(fitting), 0, filtered)
 
 
 def wants(selection: Selection, row: Row) -> bool:

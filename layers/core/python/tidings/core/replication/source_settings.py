@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -16,7 +17,7 @@ from tidings.core import limits
 from tidings.core.errors import Rejected
 from tidings.core.model import filters
 from tidings.core.model.feeds import NAME, check_known
-from tidings.core.replication.selection import Selection, parse_share
+from tidings.core.replication.selection import Selection, Share, parse_share
 from tidings.core.replication.source import FallOff, Role, Source
 
 if TYPE_CHECKING:
@@ -44,13 +45,13 @@ def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, S
         raise WrongSource(f"must be JSON: {error}") from None
     if not isinstance(document, dict):
         raise WrongSource("must be a JSON object of feeds")
-    return {feed: _source(feed, said, feeds, coordinated) for feed, said in document.items()}
+    return {feed: _source(feed, values, feeds, coordinated) for feed, values in document.items()}
 
 
 def spelled(source: Source) -> dict[str, Any]:
     """What `parse` reads, of the fields that are not as they are by themselves."""
     wanted = source.selection.filter
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **wanted.values(),
         "share": source.selection.share.spelled() if source.selection.share else None,
         "fall_off": source.fall_off.value if source.fall_off is not FallOff.BOOTSTRAP else None,
@@ -61,7 +62,9 @@ def spelled(source: Source) -> dict[str, Any]:
         "cluster": source.cluster if source.cluster not in ("", source.url) else None,
         "leaders": source.leaders if source.leaders != 1 else None,
     }
-    return {"url": source.url} | {name: value for name, value in said.items() if value is not None}
+    return {"url": source.url} | {
+        name: value for name, value in fields.items() if value is not None
+    }
 
 
 def addresses(sources: Mapping[str, Source]) -> str:
@@ -70,17 +73,17 @@ def addresses(sources: Mapping[str, Source]) -> str:
 
     So that a command knows which feeds it must not write to.
     """
-    said = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
-    return json.dumps(said, separators=(",", ":")) if said else ""
+    urls = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
+    return json.dumps(urls, separators=(",", ":")) if urls else ""
 
 
-def _source(feed: str, said: object, feeds: frozenset[str], coordinated: bool) -> Source:
+def _source(feed: str, values: object, feeds: frozenset[str], coordinated: bool) -> Source:
     try:
         check_known(feed, feeds)
-        if not isinstance(said, dict):
+        if not isinstance(values, dict):
             raise WrongSource("must be a JSON object")
-        _check_fields(said)
-        source = _read(said)
+        _check_fields(values)
+        source = _read(values)
         _check_role(source, coordinated)
     except Rejected as error:
         raise WrongSource(f"{feed}: {error}") from None
@@ -89,19 +92,21 @@ def _source(feed: str, said: object, feeds: frozenset[str], coordinated: bool) -
     return source
 
 
-def _check_fields(said: Mapping[str, Any]) -> None:
-    for name in said:
+def _check_fields(values: Mapping[str, Any]) -> None:
+    for name in values:
         if name not in _FIELDS:
             raise WrongSource(f"{name}: is not known here; there are {', '.join(_FIELDS)}")
-    if "url" not in said:
+    if "url" not in values:
         raise WrongSource("url: is missing")
 
 
-def _read(said: Mapping[str, Any]) -> Source:
-    values = {name: read(said.get(name), name) for name, read in _FIELDS.items()}
-    sets, share = {name: values.pop(name) for name in filters.FIELDS}, values.pop("share")
+def _read(fields: Mapping[str, Any]) -> Source:
+    """What is null is as if it were not said, but for the address that every source has."""
+    given = {name: value for name, value in fields.items() if value is not None or name == "url"}
+    values = {name: _FIELDS[name](value, name) for name, value in given.items()}
+    sets = {name: values.pop(name, None) for name in filters.FIELDS}
     chosen = filters.wanting(**sets, leave=sets["parents"] is not None)
-    source = Source(selection=Selection(chosen, share), **values)
+    source = Source(selection=Selection(chosen, values.pop("share", None)), **values)
     unnamed = source.role is Role.ELECTED and not source.cluster
     return replace(source, cluster=source.url) if unnamed else source
 
@@ -140,42 +145,35 @@ def feed_url(value: object, field: str) -> str:
     raise WrongSource(f"{field}: {URL_RULE}")
 
 
-def _address(value: object, field: str) -> str:
-    return "" if value is None else feed_url(value, field)
-
-
 def _text(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise WrongSource(f"{field}: must be a text")
     return value
 
 
-def _names(value: object, field: str) -> frozenset[str] | None:
-    if value is None:
-        return None
+def _names(value: object, field: str) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise WrongSource(f"{field}: must be a list of texts")
     return filters.checked(value, field)
 
 
-def _share(value: object, field: str) -> object:
-    return None if value is None else parse_share(_text(value, field))
+def _share(value: object, field: str) -> Share | None:
+    return parse_share(_text(value, field))
 
 
 def _fall_off(value: object, field: str) -> FallOff:
-    known = {each.value: each for each in FallOff}
-    return FallOff.BOOTSTRAP if value is None else _one_of(known, value, field)
+    return FallOff(_one_of(FallOff, value, field))
 
 
 def _role(value: object, field: str) -> Role:
-    known = {each.value: each for each in Role}
-    return Role.LEADER if value is None else _one_of(known, value, field)
+    return Role(_one_of(Role, value, field))
 
 
-def _one_of(known: Mapping[str, Any], value: object, field: str) -> Any:
-    if not isinstance(value, str) or value not in known:
-        raise WrongSource(f"{field}: must be one of {', '.join(known)}")
-    return known[value]
+def _one_of(known: type[Enum], value: object, field: str) -> object:
+    values = [each.value for each in known]
+    if value not in values:
+        raise WrongSource(f"{field}: must be one of {', '.join(values)}")
+    return value
 
 
 def _offset(value: object, field: str) -> int:
@@ -183,18 +181,17 @@ def _offset(value: object, field: str) -> int:
 
 
 def _leaders(value: object, field: str) -> int:
-    return _whole(1 if value is None else value, field, 1, limits.LEADERS_MAX)
+    return _whole(value, field, 1, limits.LEADERS_MAX)
 
 
 def _whole(value: object, field: str, least: int, most: int) -> int:
-    number = 0 if value is None else value
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise WrongSource(f"{field}: must be a whole number from {least} to {most}")
-    return number
+    return value
 
 
 def _cluster(value: object, field: str) -> str:
-    name = "" if value is None else _text(value, field)
+    name = _text(value, field)
     if len(name) > CLUSTER_CHARS_MAX or not name.isprintable():
         raise WrongSource(f"{field}: must have at most {CLUSTER_CHARS_MAX} characters")
     return name
@@ -207,8 +204,8 @@ _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "fall_off": _fall_off,
     "restart_offset": _offset,
     "role": _role,
-    "leader": _address,
-    "address": _address,
+    "leader": feed_url,
+    "address": feed_url,
     "cluster": _cluster,
     "leaders": _leaders,
 }

@@ -20,11 +20,9 @@ class RelayStore(Protocol):
 
     def relay(self, feed: str) -> Relay:
         """Strongly consistent; one with version 0 where there is none."""
-        ...
 
     def relays(self) -> Sequence[Relay]:
         """All, by feed. Strongly consistent."""
-        ...
 
     def write(self, before: Relay, after: Relay) -> bool:
         """
@@ -32,7 +30,6 @@ class RelayStore(Protocol):
 
         What is stored has `before.version + 1`, whatever *after* says.
         """
-        ...
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
         """
@@ -43,7 +40,6 @@ class RelayStore(Protocol):
         A page whose number is taken is there already; then nothing is written and the answer
         is False.
         """
-        ...
 
 
 class Upstream(Protocol):
@@ -66,11 +62,9 @@ class Upstream(Protocol):
             LogFellOff: its log does not reach back to *after*.
             OtherLog: *after* is not the end of a page there.
         """
-        ...
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Rows of a bucket above the key *after*, deleted objects too as long as it knows them."""
-        ...
 
 
 class Coordinator(Protocol):
@@ -83,16 +77,12 @@ class Coordinator(Protocol):
 
     def seats(self, cluster: str) -> Sequence[LeaderLease]:
         """Those that were ever taken, by number. Strongly consistent."""
-        ...
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         """Put *after* in the place of *before* if that term and time are still there."""
-        ...
 
     def announce(self, member: Member) -> None:
         """Say that *member* is there."""
-        ...
 
     def members(self, cluster: str) -> Sequence[Member]:
         """Those that were heard of, by address."""
-        ...

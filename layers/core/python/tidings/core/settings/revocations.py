@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tidings.core import limits
-
-if TYPE_CHECKING:
-    pass
 
 FORGOTTEN = "*"  # in the place of a key, whose ids hold letters and digits: of all that went
 # How long after it was written down somebody may be let in with a key that has ended.

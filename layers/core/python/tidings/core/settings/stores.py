@@ -13,7 +13,6 @@ class Profiles(Protocol):
 
     def profile(self, feed: str) -> Profile:
         """Strongly consistent; the defaults when nothing was ever set."""
-        ...
 
     def save(self, feed: str, profile: Profile) -> bool:
         """
@@ -21,4 +20,3 @@ class Profiles(Protocol):
 
         What is stored has `profile.version + 1`. Two who change at once cannot undo each other.
         """
-        ...

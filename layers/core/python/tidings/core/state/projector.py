@@ -76,6 +76,6 @@ class Projector:
         standing = self.states.find(feed, [row.key for row in rows])
         # DynamoDB deletes a tombstone by its own clock.
         forgotten_ms = known_since(self.tombstones, feed, self.clock()) + limits.CLOCK_SKEW_MS_MAX
-        found = depart(pages, standing, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
-        if found:
-            self.departures.write(feed, found)
+        departures = depart(pages, standing, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
+        if departures:
+            self.departures.write(feed, departures)

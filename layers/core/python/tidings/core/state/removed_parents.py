@@ -73,13 +73,13 @@ def depart(
     however often they are worked out.
     """
     track = _Track(standing, forgotten_ms)
-    found = []
+    departures = []
     for page in pages:
         left = track.follow(page)
         body = encode(left) if left is not None else None
         if body is not None:
-            found.append(RemovedParents(page.number, body, page.at_ms + page_ms))
-    return found
+            departures.append(RemovedParents(page.number, body, page.at_ms + page_ms))
+    return departures
 
 
 class _Track:

@@ -29,5 +29,5 @@ class RemovedParentsReader:
         """By page, the departures of *pages*, which ascend; unknown ones are not in it."""
         if not pages:
             return {}
-        found = self.store.read(feed, pages[0].number, pages[-1].number)
-        return {departures.page: departures.left for departures in found}
+        stored = self.store.read(feed, pages[0].number, pages[-1].number)
+        return {departures.page: departures.left for departures in stored}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.model.objects import is_change, object_key
-from tidings.core.model.operations import event_of, parse_line
+from tidings.core.model.objects import is_change, key_of
+from tidings.core.model.operations import event_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,6 +77,5 @@ def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
     for slot, line in page.entries():
         if is_change(line):
             continue  # there is no object whose latest operation it could be
-        key = object_key(parse_line(line))
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
-        yield Row(key, page.number, slot, page.at_ms, line, expires)
+        yield Row(key_of(line), page.number, slot, page.at_ms, line, expires)

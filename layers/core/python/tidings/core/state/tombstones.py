@@ -61,8 +61,8 @@ def unnoted(now_ms: int) -> Remembered:
 
 def known_since(store: TombstoneStore, feed: str, now_ms: int) -> int:
     """The moment from which on no deletion of *feed* is forgotten, in ms."""
-    found = store.remembered(feed) or unnoted(now_ms)
-    return found.known_since(now_ms)
+    remembered = store.remembered(feed) or unnoted(now_ms)
+    return remembered.known_since(now_ms)
 
 
 def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: bool) -> Remembered:

@@ -29,9 +29,8 @@ from tidings.core.sync.conflicts import Conflicts, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tidings.core.effects import Clock, Count, NewId, Sleep
+    from tidings.core.effects import NewId, Sleep
     from tidings.core.log.reader import Filler, Reader
-    from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.replication.write_guard import WriteGuard
     from tidings.core.state.stores import StateStore
     from tidings.core.state.tombstones import TombstoneStore
@@ -56,19 +55,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Corrector:
-    log: LogStore
     states: StateStore
-    checkpoints: Checkpoints
-    reader: Reader
     filler: Filler
-    clock: Clock
     sleep: Sleep
     new_id: NewId
-    count: Count
     feeds: frozenset[str]
-    page_ms: int
     tombstones: TombstoneStore
     writable: WriteGuard = ALL_LOCAL
+
+    @property
+    def reader(self) -> Reader:
+        return self.filler.reader
 
     def apply(
         self,
@@ -95,12 +92,12 @@ class Corrector:
         check_known(feed, self.feeds)
         self.writable.check(feed)
         self._check_age(feed, through)
-        until, tally = self.clock() + run_ms, Counter[Verdict]()
-        found = corrections.read(part, behind=behind)
-        for section in _groups(found, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
+        until, tally = self.reader.clock() + run_ms, Counter[Verdict]()
+        read = corrections.read(part, behind=behind)
+        for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)
             for batch in _batches(section):
-                if self.clock() >= until:
+                if self.reader.clock() >= until:
                     return _outcome(tally, behind, complete=False)
                 tally += self._counted(self._apply(feed, batch, where))
                 behind += len(batch)
@@ -111,7 +108,7 @@ class Corrector:
         An object deleted since the plan was made must still have its tombstone, or it would
         pass for one that never was. Half of their time, so that no clock and no outage matters.
         """
-        run, now = self.reader.read(feed, through, 1), self.clock()
+        run, now = self.reader.read(feed, through, 1), self.reader.clock()
         age_ms = now - run.pages[0].at_ms if run.pages else 0
         remembered_ms = now - known_since(self.tombstones, feed, now)
         if run.trimmed or age_ms > remembered_ms // 2:
@@ -123,7 +120,7 @@ class Corrector:
 
         The checkpoint is read before the rows: they show at least what was handled up to it.
         """
-        where = Conflicts(section, self.checkpoints.checkpoints(feed).get(STATE, 0))
+        where = Conflicts(section, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
         for batch in _batches(section):
             where.see_rows(self.states.find(feed, [each.key for each in batch]))
         more = True
@@ -137,15 +134,17 @@ class Corrector:
         """What was found of each object; the corrections of those that stood are appended."""
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
-            found = where.verdicts(batch)
-            if not found[Verdict.STANDS]:  # what moved never stands again: no number is needed
-                return found
-            number = self.log.take(feed, 0 if attempt else found[Verdict.STANDS])  # counted once
+            verdicts = where.verdicts(batch)
+            if not verdicts[Verdict.STANDS]:  # what moved never stands again: no number is needed
+                return verdicts
+            number = self.reader.log.take(
+                feed, 0 if attempt else verdicts[Verdict.STANDS]
+            )  # counted once
             if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
                 self._yield(feed, number, where)
                 continue
             page = self._page(number, batch, where, append_id)
-            if self.log.put(feed, page) == page.append_id:
+            if self.reader.log.put(feed, page) == page.append_id:
                 where.page = number
                 return where.verdicts(batch)
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
@@ -154,11 +153,11 @@ class Corrector:
         self, number: int, batch: Sequence[Correction], where: Conflicts, append_id: str
     ) -> Page:
         """What still stands, now that all below *number* is known; a filler for nothing."""
-        now = self.clock()
+        now = self.reader.clock()
         lines = [each.line for each in batch if where.verdict(each) is Verdict.STANDS]
         if not lines:
-            return filler(number, at_ms=now, expires_ms=now + self.page_ms)
-        return Page(number, encode(lines), append_id, now, now + self.page_ms)
+            return filler(number, at_ms=now, expires_ms=now + self.filler.page_ms)
+        return Page(number, encode(lines), append_id, now, now + self.filler.page_ms)
 
     def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
         """Read on up to page *last*, waiting for writers in flight; False when one is too slow."""
@@ -178,14 +177,14 @@ class Corrector:
 
     def _yield(self, feed: str, number: int, where: Conflicts) -> None:
         """Hold nobody up: give *number* back, and wait for the slow writer without one."""
-        now = self.clock()
-        self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
+        now = self.reader.clock()
+        self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.filler.page_ms))
         self._read_to(feed, number, where, limits.CORRECT_YIELD_POLLS_MAX)
 
-    def _counted(self, found: Counter[Verdict]) -> Counter[Verdict]:
-        self.count("CorrectionsApplied", found[Verdict.STANDS])
-        self.count("CorrectionsMoved", found[Verdict.MOVED])
-        return found
+    def _counted(self, verdicts: Counter[Verdict]) -> Counter[Verdict]:
+        self.reader.count("CorrectionsApplied", verdicts[Verdict.STANDS])
+        self.reader.count("CorrectionsMoved", verdicts[Verdict.MOVED])
+        return verdicts
 
 
 def _outcome(tally: Counter[Verdict], behind: int, *, complete: bool) -> Outcome:
@@ -204,12 +203,12 @@ def _batches(section: Iterable[Correction]) -> Iterator[list[Correction]]:
 
 
 def _groups(
-    found: Iterable[Correction], count_max: int, bytes_max: int
+    wanted: Iterable[Correction], count_max: int, bytes_max: int
 ) -> Iterator[list[Correction]]:
-    """*found* in its order, cut before a group grows too large or meets an object again."""
+    """*wanted* in its order, cut before a group grows too large or meets an object again."""
     group: dict[str, Correction] = {}
     size = 0
-    for each in found:
+    for each in wanted:
         more = len(each.line.encode()) + 1
         if group and (len(group) == count_max or size + more > bytes_max or each.key in group):
             yield list(group.values())

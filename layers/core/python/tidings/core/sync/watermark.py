@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.errors import InvalidCursor, InvalidOperation, InvalidSync
+from tidings.core.errors import InvalidOperation, InvalidSync
 from tidings.core.model import cursors, timestamps
 from tidings.core.model.cursors import Place
 from tidings.core.sync.corrections import Position
@@ -128,11 +128,8 @@ def future_rule(now_ms: int) -> str:
 
 
 def _place(text: str) -> Place:
-    try:
-        found: object = cursors.parse(text)
-    except InvalidCursor:
-        found = None
-    if not isinstance(found, Place):
+    place = cursors.known(text)
+    if not isinstance(place, Place):
         rule = "must be the end of the log when the dump began (`tidings log end`), or a timestamp"
         raise InvalidSync(rule, field=FIELD, value=text)
-    return found
+    return place

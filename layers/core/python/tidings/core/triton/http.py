@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.rate_limit import Charges
     from tidings.core.model.filters import Filter
-    from tidings.core.settings.stores import Profiles
     from tidings.core.state.rows import Lines
     from tidings.core.state.stores import StateStore
     from tidings.core.triton.stores import Registry
@@ -52,7 +51,6 @@ class ObjectPage:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFeeds:
-    profiles: Profiles
     registry: Registry
     states: StateStore
     guard: Guard
@@ -66,8 +64,8 @@ class ChangeFeeds:
         Raises:
             InvalidFeed, UnknownFeed: no such feed here.
         """
-        found = self.profiles.profile(check_known(name, self.feeds)).resources
-        return {"resources": [resource.document() for resource in found]}
+        resources = self.guard.profiles.profile(check_known(name, self.feeds)).resources
+        return {"resources": [resource.document() for resource in resources]}
 
     def stats(self, name: str, given: Credential | None) -> dict[str, object]:
         """
@@ -79,10 +77,10 @@ class ChangeFeeds:
         """
         feed = check_known(name, self.feeds)
         READS_ALL.admit(self.guard, feed, given)
-        found = self.registry.registered(feed)
+        entries = self.registry.registered(feed)
         return {
-            "listeners": len({entry.connection_id for entry in found}),
-            "registrations": [entry.document() for entry in found],
+            "listeners": len({entry.connection_id for entry in entries}),
+            "registrations": [entry.document() for entry in entries],
         }
 
     def objects(self, name: str, kind: str, after: str, given: Credential | None) -> ObjectPage:
@@ -99,16 +97,16 @@ class ChangeFeeds:
         feed = check_known(name, self.feeds)
         allowed = READS.admit(self.guard, feed, given)
         bucket, key = _place(after)
-        found, prefix = ObjectPage(), type_prefix(kind) if kind else ""
+        page, prefix = ObjectPage(), type_prefix(kind) if kind else ""
         for _ in range(limits.OBJECTS_READS_MAX):
             read = self.states.lines(feed, bucket, max(key, prefix) or None)
-            last = _take(found, read, prefix, allowed.bound)
+            last = _take(page, read, prefix, allowed.bound)
             bucket, key = (bucket, last) if last else (bucket + 1, "")
-            if found.full or bucket == limits.BUCKETS:
+            if page.full or bucket == limits.BUCKETS:
                 break
-        self.charges(feed, allowed.admission).add(found.read)
-        found.after = None if bucket == limits.BUCKETS else f"{bucket}/{key}"
-        return found
+        self.charges(feed, allowed.admission).add(page.read)
+        page.after = None if bucket == limits.BUCKETS else f"{bucket}/{key}"
+        return page
 
     def one(self, name: str, kind: str, object_id: str, given: Credential | None) -> ObjectPage:
         """
@@ -123,11 +121,11 @@ class ChangeFeeds:
         bound = READS.admit(self.guard, feed, given).bound
         if not kind:
             raise InvalidFilter("must be given with an id", field="type", value=kind)
-        found = ObjectPage()
+        page = ObjectPage()
         for row in self.states.find(feed, [f"{type_prefix(kind)}{object_id}"]):
             if not row.deleted and bound.matches(parse_line(row.line)):
-                found.add(row.line)
-        return found
+                page.add(row.line)
+        return page
 
 
 def _place(after: str) -> tuple[int, str]:
@@ -139,20 +137,20 @@ def _place(after: str) -> tuple[int, str]:
     return int(given[1]), given[2]
 
 
-def _take(found: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
+def _take(page: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
     """
     Add what lives of *read*, within *bound*, until the page is full.
 
     Where to go on, "" at the bucket's end.
     """
-    found.read += sum(map(len, read.lines))
+    page.read += sum(map(len, read.lines))
     for line in read.lines:
         operation = parse_line(line)
         key = object_key(operation)
         if not key.startswith(prefix):
             return ""
         if event_of(line) != "delete" and bound.matches(operation):
-            found.add(line)
-        if found.full:
+            page.add(line)
+        if page.full:
             return key
     return read.after or ""

@@ -15,12 +15,9 @@ class Registry(Protocol):
 
     def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
         """File the connection for each of its resources; the connections it took one from."""
-        ...
 
     def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
         """Take out what is still filed for this connection."""
-        ...
 
     def registered(self, feed: str) -> Sequence[Registered]:
         """All entries of *feed*, by instance and resource. Strongly consistent."""
-        ...

@@ -67,10 +67,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where the watches of a feed are found; each key is asked for once."""
+    """Where the watches of a feed are found; each key is asked for once. *empty*: it has none."""
 
     find: Find
     everybody: Callable[[], Sequence[Subscription]]
+    empty: bool = False
 
     @staticmethod
     def of(find: Find, everybody: Callable[[], Sequence[Subscription]]) -> Index:
@@ -81,7 +82,7 @@ class Index:
     def of_few(watches: Sequence[Subscription]) -> Index:
         """Where *watches* are all there are."""
         filed = _filed(watches)
-        return Index(lambda key: filed.get(key, ()), lambda: watches)
+        return Index(lambda key: filed.get(key, ()), lambda: watches, empty=not watches)
 
     def matching(self, operation: Operation) -> list[Subscription]:
         found = []
@@ -151,21 +152,28 @@ def plan(
         if found.deliveries >= limits.DELIVERIES_MAX:
             break
         found.pages, found.cursor = found.pages + 1, page.end.encode()
-        left = lefts.get(page.number) if lefts is not None else {}
-        for slot, line in page.entries():
-            operation = concerned(line, resources)
-            matching = index.matching(operation)
-            if operation.changed:
-                matching = _without_listeners(found, page, line, operation, matching)
-            if matching and _want(found, page, matching):
-                event = of_line(page.id_prefix, slot, line)
-                found.events.append(to_json(with_ref(event, template)))
-            if left == {}:
-                continue
-            leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
-            if leaving:
-                _tell_leave(found, page, of_line(page.id_prefix, slot, line), leaving, template)
+        if not index.empty:  # else no operation has to be parsed
+            left = lefts.get(page.number) if lefts is not None else {}
+            _plan_page(found, page, index, left, template, resources)
     return found
+
+
+def _plan_page(
+    found: Plan, page: Page, index: Index, left: Left | None, template: str, resources: Resources
+) -> None:
+    for slot, line in page.entries():
+        operation = concerned(line, resources)
+        matching = index.matching(operation)
+        if operation.changed:
+            matching = _without_listeners(found, page, line, operation, matching)
+        if matching and _want(found, page, matching):
+            event = of_line(page.id_prefix, slot, line)
+            found.events.append(to_json(with_ref(event, template)))
+        if left == {}:
+            continue
+        leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
+        if leaving:
+            _tell_leave(found, page, of_line(page.id_prefix, slot, line), leaving, template)
 
 
 def _tell_leave(

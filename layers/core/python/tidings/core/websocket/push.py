@@ -42,14 +42,13 @@ if TYPE_CHECKING:
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import ConnectionStore, Inbox, SubscriptionStore
+    from tidings.core.websocket.stores import Inbox, SubscriptionStore
 
 _SOMEBODY = Subscription("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 
 
 @dataclass(slots=True)
 class Pusher:
-    connections: ConnectionStore
     inbox: Inbox
     watches: SubscriptionStore
     delivery: Delivery
@@ -98,10 +97,10 @@ class Pusher:
         lefts = self.departures.left(feed, settled) if leave else None
         profile = self.profiles.profile(feed)
         resources = declared(profile.resources)
-        found = fanout.plan(settled, index, lefts, profile.object_url, resources)
-        self._let_go_ended(feed, index, found, endings_of(profile), pages[-1].at_ms)
-        self._send(feed, settled[: found.pages], index, found)
-        return found.pages
+        plan = fanout.plan(settled, index, lefts, profile.object_url, resources)
+        self._let_go_ended(feed, index, plan, endings_of(profile), pages[-1].at_ms)
+        self._send(feed, settled[: plan.pages], index, plan)
+        return plan.pages
 
     def _index(self, feed: str, at_ms: int) -> fanout.Index:
         """Where they are few they are read at once: most feeds, and each that nobody follows."""
@@ -113,7 +112,7 @@ class Pusher:
         return fanout.Index.of(partial(self.watches.find, feed), partial(self.watches.all, feed))
 
     def _let_go_ended(
-        self, feed: str, index: fanout.Index, found: fanout.Plan, endings: Endings, at_ms: int
+        self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
     ) -> None:
         """
         Those whose key has ended hear no operation that was committed since, at *at_ms*.
@@ -122,11 +121,11 @@ class Pusher:
         """
         news = endings.keys() - self._ended.get(feed, frozenset())
         self._ended[feed] = frozenset(endings)
-        watches = index.everybody() if news else list(found.watches.values())
+        watches = index.everybody() if news else list(plan.watches.values())
         ended = [each for each in watches if each.admission.has_ended(endings, at_ms)]
         for watch in ended:
-            found.wanted.pop(watch.connection_id, None)
-            found.watches.pop(watch.connection_id, None)
+            plan.wanted.pop(watch.connection_id, None)
+            plan.watches.pop(watch.connection_id, None)
         self.spread(self.delivery.end, [watch.connection_id for watch in ended])
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
@@ -164,19 +163,17 @@ class Pusher:
         return [page for page in pages if page.number <= until]
 
     def _send(
-        self, feed: str, pages: Sequence[Page], index: fanout.Index, found: fanout.Plan
+        self, feed: str, pages: Sequence[Page], index: fanout.Index, plan: fanout.Plan
     ) -> None:
-        messages = {
-            connection_id: batch for ids, batch in found.messages() for connection_id in ids
-        }
+        messages = {connection_id: batch for ids, batch in plan.messages() for connection_id in ids}
         if self._time_to_tell(feed, pages):
             self._forget_leavers(feed, index.everybody())
-            moved = list(pack((), found.cursor))
+            moved = list(pack((), plan.cursor))
             for watch in filter(_minds_cursors, index.everybody()):
                 if watch.connection_id not in messages and watch.since < pages[-1].number:
                     messages[watch.connection_id] = moved
-                    found.watches[watch.connection_id] = watch
-        self._deliver(feed, messages, found.watches)
+                    plan.watches[watch.connection_id] = watch
+        self._deliver(feed, messages, plan.watches)
 
     def _deliver(
         self, feed: str, messages: dict[str, list[str]], watches: dict[str, Subscription]
@@ -195,12 +192,12 @@ class Pusher:
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """Now and then idle connections hear the cursor, so that it never leaves the log."""
         moment = pages[-1].at_ms // limits.TELL_EVERY_MS
-        told, self._told[feed] = self._told.get(feed), moment
-        return told != moment
+        before, self._told[feed] = self._told.get(feed), moment
+        return before != moment
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
         """The change may be an old one, posted late; what the connection says counts."""
-        connection = self.connections.get(change.connection_id)
+        connection = self.delivery.connections.get(change.connection_id)
         if connection is None or connection.feed != feed or connection.state is not State.JOINING:
             return  # gone, left again, or taken up before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
@@ -214,7 +211,7 @@ class Pusher:
             self.watches.add(feed, _SOMEBODY)
         self.watches.add(feed, watch)
         live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
-        if not self.connections.update(connection, live):
+        if not self.delivery.connections.update(connection, live):
             self.watches.remove(feed, watch)  # it left or went meanwhile
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
@@ -244,7 +241,7 @@ class Pusher:
 
     def _leave(self, feed: str, change: Change) -> None:
         """As with `_join`: it may have been let go before, and have subscribed again."""
-        connection = self.connections.get(change.connection_id)
+        connection = self.delivery.connections.get(change.connection_id)
         if connection is None:
             self.watches.remove(
                 feed, Subscription(change.connection_id, change.filter, change.since)
@@ -253,7 +250,7 @@ class Pusher:
             self.watches.remove(
                 feed, Subscription(connection.id, connection.filter, connection.since)
             )
-            let_go(self.connections, self.delivery, connection)
+            let_go(self.delivery, connection)
 
 
 def _minds_cursors(watch: Subscription) -> bool:
@@ -280,7 +277,7 @@ def leaves_push(connection: Connection) -> bool:
     return connection.state is State.LEAVING and not connection.progress
 
 
-def let_go(connections: ConnectionStore, delivery: Delivery, connection: Connection) -> None:
+def let_go(delivery: Delivery, connection: Connection) -> None:
     """The last act of whoever served *connection*: it is open again and told so."""
     opened = Connection(
         connection.id,
@@ -288,5 +285,5 @@ def let_go(connections: ConnectionStore, delivery: Delivery, connection: Connect
         after(connection.state, Event.LET_GO),
         version=connection.version + 1,
     )
-    if connections.update(connection, opened):
+    if delivery.connections.update(connection, opened):
         delivery.send(connection.id, [reply("unsubscribed")])

@@ -28,12 +28,11 @@ if TYPE_CHECKING:
     from tidings.core.settings.stores import Profiles
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import ConnectionStore, Inbox
+    from tidings.core.websocket.stores import Inbox
 
 
 @dataclass(frozen=True, slots=True)
 class Replayer:
-    connections: ConnectionStore
     inbox: Inbox
     delivery: Delivery
     waker: Waker
@@ -59,7 +58,7 @@ class Replayer:
 
     def _sign(self, connection_id: str) -> Connection | None:
         """Take the connection on; None when it is not ours to serve."""
-        connection = self.connections.get(connection_id)
+        connection = self.delivery.connections.get(connection_id)
         if connection is None or not serves(connection):
             return None
         now = self.clock()
@@ -74,14 +73,14 @@ class Replayer:
         """Let the next replay go on: at once, or, where it *rests*, when the sweep rings."""
         saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
-            let_go(self.connections, self.delivery, saved)  # it left while we were about to go
+            let_go(self.delivery, saved)  # it left while we were about to go
         elif saved is not None and not rests:
             self.waker.replay(connection.id)
 
     def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
         """Send the next events and save how far we are; None when the replay is over."""
         if connection.state is State.LEAVING:
-            let_go(self.connections, self.delivery, connection)
+            let_go(self.delivery, connection)
             return None
         profile = self.profiles.profile(connection.feed)
         if connection.admission.has_ended(endings_of(profile), self.clock()):
@@ -91,8 +90,8 @@ class Replayer:
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         charge.add(step.size)
         if step.events or step.progress.cursor != progress.cursor:
-            told = (with_ref(event, profile.object_url) for event in step.events)
-            events = map(to_json, told)
+            linked = (with_ref(event, profile.object_url) for event in step.events)
+            events = map(to_json, linked)
             messages = list(pack(events, step.progress.cursor))
             if not self.delivery.send(connection.id, messages):
                 return None
@@ -117,9 +116,9 @@ class Replayer:
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:
         """The connection as it stands now: ours, leaving, or None when it is not ours."""
-        if self.connections.update(old, new):
+        if self.delivery.connections.update(old, new):
             return new
-        standing = self.connections.get(old.id)
+        standing = self.delivery.connections.get(old.id)
         ours = standing is not None and standing.runner == old.runner != ""
         return standing if ours and standing is not None and serves(standing) else None
 

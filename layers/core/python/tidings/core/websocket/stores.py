@@ -16,11 +16,9 @@ class ConnectionStore(Protocol):
 
     def open(self, connection: Connection) -> None:
         """Write a new connection."""
-        ...
 
     def get(self, connection_id: str) -> Connection | None:
         """Strongly consistent."""
-        ...
 
     def update(self, old: Connection, new: Connection) -> bool:
         """
@@ -28,11 +26,9 @@ class ConnectionStore(Protocol):
 
         What is stored has `old.version + 1`, whatever *new* says.
         """
-        ...
 
     def remove(self, connection_id: str) -> None:
         """Forget the connection and everything filed under it."""
-        ...
 
 
 class Roster(Protocol):
@@ -46,15 +42,12 @@ class Roster(Protocol):
         may name nobody, and others follow all the same. Going on until a portion has no place
         names everybody who is connected all the while, once. May be some seconds old.
         """
-        ...
 
     def round(self) -> Round:
         """What was last kept; `Round()` before. May be some seconds old."""
-        ...
 
     def keep(self, round_: Round) -> None:
         """Store how far the round is."""
-        ...
 
 
 class Inbox(Protocol):
@@ -62,15 +55,12 @@ class Inbox(Protocol):
 
     def post(self, feed: str, change: Change) -> None:
         """Leave *change*; a later one of the same connection replaces it."""
-        ...
 
     def list(self, feed: str) -> Sequence[Change]:
         """All changes of *feed*. Strongly consistent."""
-        ...
 
     def done(self, feed: str, change: Change) -> None:
         """Remove *change* unless it was replaced since."""
-        ...
 
 
 class Sockets(Protocol):
@@ -82,7 +72,6 @@ class Sockets(Protocol):
 
         Whatever becomes of it is an outcome: one client's trouble is never an error to others.
         """
-        ...
 
     def close(self, connection_id: str) -> None:
         """
@@ -91,7 +80,6 @@ class Sockets(Protocol):
         Raises:
             Unavailable: nobody knows whether it was cut.
         """
-        ...
 
 
 class SubscriptionIndex(Protocol):
@@ -99,11 +87,9 @@ class SubscriptionIndex(Protocol):
 
     def find(self, feed: str, key: str) -> Sequence[Subscription]:
         """The subscriptions filed under *key*."""
-        ...
 
     def all(self, feed: str) -> Sequence[Subscription]:
         """Every subscription of *feed*, once each."""
-        ...
 
     def few(self, feed: str, at_most: int) -> Sequence[Subscription] | None:
         """
@@ -111,7 +97,6 @@ class SubscriptionIndex(Protocol):
 
         A subscription counts once for each key that it is filed under.
         """
-        ...
 
 
 class SubscriptionStore(SubscriptionIndex, Protocol):
@@ -119,8 +104,6 @@ class SubscriptionStore(SubscriptionIndex, Protocol):
 
     def add(self, feed: str, watch: Subscription) -> None:
         """File *watch* under each of its keys."""
-        ...
 
     def remove(self, feed: str, watch: Subscription) -> None:
         """Take it out again; nothing happens when it is not there."""
-        ...

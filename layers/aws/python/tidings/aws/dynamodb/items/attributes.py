@@ -1,15 +1,16 @@
-"""Attribute values as DynamoDB's API spells them. Numbers travel as text."""
+"""Attribute values as DynamoDB's API spells them (numbers travel as text), and values as items."""
 
 from __future__ import annotations
 
 from binascii import a2b_base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Item = dict[str, Any]
 Value = dict[str, Any]
+Kind = TypeVar("Kind")
 
 
 def text(value: str) -> Value:
@@ -72,3 +73,81 @@ def expiry(ms: int) -> Item:
 
 def expiry_ms(item: Mapping[str, Any]) -> int:
     return number_of(item, "expires") * 1000
+
+
+class Codec:
+    """
+    How a field is an attribute: *write* and *read* are each other's inverse.
+
+    *absent* is the field where there is no attribute; one that *is_sparse* is left out then.
+    *field* is its name, where the attribute has another.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Any], Value],
+        read: Callable[[Any], Any],
+        absent: object = None,
+        *,
+        is_sparse: bool = False,
+        field: str = "",
+    ) -> None:
+        self.write, self.read, self.absent = write, read, absent
+        self.is_sparse, self.field = is_sparse, field
+
+    def of(self, field: str) -> Codec:
+        """The same for *field*."""
+        return Codec(self.write, self.read, self.absent, is_sparse=self.is_sparse, field=field)
+
+    @property
+    def sparse(self) -> Codec:
+        return Codec(self.write, self.read, self.absent, is_sparse=True, field=self.field)
+
+
+class Layout(Generic[Kind]):
+    """The fields of values of one kind, by the names of their attributes."""
+
+    def __init__(self, make: Callable[..., Kind], /, **codecs: Codec) -> None:
+        self._make = make
+        self._codecs = [(name, each.field or name, each) for name, each in codecs.items()]
+
+    def encode(self, value: Kind) -> Item:
+        item = {}
+        for name, field, codec in self._codecs:
+            content = getattr(value, field)
+            if not codec.is_sparse or content != codec.absent:
+                item[name] = codec.write(content)
+        return item
+
+    def decode(self, item: Mapping[str, Any], /, **others: Any) -> Kind:
+        """The value in *item*; *others* are its fields that are not in the layout."""
+        for name, field, codec in self._codecs:
+            others[field] = codec.read(item[name]) if name in item else codec.absent
+        return self._make(**others)
+
+    def in_map(self) -> Codec:
+        """Of a field that is such a value itself."""
+        return Codec(lambda value: {"M": self.encode(value)}, lambda value: self.decode(value["M"]))
+
+
+def listed(of: Codec) -> Codec:
+    """Of a field that is a tuple."""
+    return Codec(
+        lambda values: {"L": [of.write(each) for each in values]},
+        lambda value: tuple(of.read(each) for each in value["L"]),
+        (),
+    )
+
+
+def as_text(write: Callable[[Any], str], read: Callable[[str], Any], absent: Any = None) -> Codec:
+    """Of a field that is kept as text."""
+    return Codec(lambda value: text(write(value)), lambda value: read(value["S"]), absent)
+
+
+TEXT = Codec(text, lambda value: value["S"], "")
+NUMBER = Codec(number, lambda value: int(value["N"]), 0)
+FLAG = Codec(lambda value: {"BOOL": value}, lambda value: value["BOOL"], absent=False)
+TEXTS = listed(TEXT)
+EXPIRY = Codec(
+    lambda ms: number(seconds(ms)), lambda value: int(value["N"]) * 1000, 0, is_sparse=True
+).of("expires_ms")

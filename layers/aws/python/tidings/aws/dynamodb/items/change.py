@@ -7,9 +7,20 @@ expires like the connection.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items import filter
-from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
+from tidings.aws.dynamodb.items.attributes import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    Item,
+    Layout,
+    expiry,
+    text,
+    text_of,
+)
+from tidings.aws.dynamodb.items.filter import FILTER
 from tidings.core.websocket.connections import Change
+
+_LAYOUT = Layout(Change, joins=FLAG, filter=FILTER, since=NUMBER, token=TEXT)
 
 
 def kind(feed: str) -> str:
@@ -21,21 +32,8 @@ def key(feed: str, connection_id: str) -> Item:
 
 
 def encode(feed: str, change: Change, *, expires_ms: int) -> Item:
-    return {
-        **key(feed, change.connection_id),
-        "joins": {"BOOL": change.joins},
-        **filter.encode(change.filter),
-        "since": number(change.since),
-        "token": text(change.token),
-        **expiry(expires_ms),
-    }
+    return {**key(feed, change.connection_id), **_LAYOUT.encode(change), **expiry(expires_ms)}
 
 
 def decode(item: Item) -> Change:
-    return Change(
-        connection_id=text_of(item, "name"),
-        joins=item["joins"]["BOOL"],
-        filter=filter.decode(item),
-        since=number_of(item, "since"),
-        token=text_of(item, "token"),
-    )
+    return _LAYOUT.decode(item, connection_id=text_of(item, "name"))

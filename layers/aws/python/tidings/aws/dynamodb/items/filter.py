@@ -1,5 +1,5 @@
 """
-A filter as an attribute of a connection, change or watch.
+A filter as an attribute of a key, connection, change or watch.
 
 JSON in ASCII, so that any string a client may send can be stored; none where everything is
 wanted.
@@ -10,29 +10,28 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidings.aws.dynamodb.items.attributes import Item, text
+from tidings.aws.dynamodb.items.attributes import as_text
 from tidings.core.model.filters import EVERYTHING, Filter
 
-_NAME = "filter"
+
+def _write(filter_: Filter) -> str:
+    fields: dict[str, Any] = {**filter_.values()}
+    if filter_.leave:
+        fields["leave"] = True
+    if filter_.veiled:
+        fields["veiled"] = True
+    if filter_.kinds is not None:
+        fields["kinds"] = sorted(filter_.kinds)
+    return json.dumps(fields, separators=(",", ":"))
 
 
-def encode(wanted: Filter) -> Item:
-    given: dict[str, Any] = {**wanted.values()}
-    if wanted.leave:
-        given["leave"] = True
-    if wanted.veiled:
-        given["veiled"] = True
-    if wanted.kinds is not None:
-        given["kinds"] = sorted(wanted.kinds)
-    return {_NAME: text(json.dumps(given, separators=(",", ":")))} if given else {}
-
-
-def decode(item: Item) -> Filter:
-    if _NAME not in item:
-        return EVERYTHING
-    given = json.loads(item[_NAME]["S"])
-    leave, veiled = given.pop("leave", False), given.pop("veiled", False)
-    if "kinds" in given:
-        given["kinds"] = map(tuple, given["kinds"])
-    sets = {name: frozenset(values) for name, values in given.items()}
+def _read(text: str) -> Filter:
+    fields = json.loads(text)
+    leave, veiled = fields.pop("leave", False), fields.pop("veiled", False)
+    if "kinds" in fields:
+        fields["kinds"] = map(tuple, fields["kinds"])
+    sets = {name: frozenset(values) for name, values in fields.items()}
     return Filter(**sets, leave=leave, veiled=veiled)
+
+
+FILTER = as_text(_write, _read, EVERYTHING).sparse

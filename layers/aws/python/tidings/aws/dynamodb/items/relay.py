@@ -28,11 +28,11 @@ def key(feed: str) -> Item:
 
 
 def encode(relay: Relay) -> Item:
-    said, plain = asdict(relay), asdict(Relay(relay.feed))
-    told = {name: said[name] for name in sorted(_NAMES) if said[name] != plain[name]}
+    values, plain = asdict(relay), asdict(Relay(relay.feed))
+    document = {name: values[name] for name in sorted(_NAMES) if values[name] != plain[name]}
     return {
         **key(relay.feed),
-        "document": text(json.dumps(told, default=_value, separators=(",", ":"))),
+        "document": text(json.dumps(document, default=_value, separators=(",", ":"))),
         "version": number(relay.version),
     }
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text_of, without_empty
+from tidings.aws.dynamodb.items.attributes import NUMBER, TEXT, Item, Layout
 from tidings.core.settings.revocations import FOR_GOOD, Admission
 
+_LAYOUT = Layout(Admission, key=TEXT.sparse, until=NUMBER.sparse.of("until_ms"), rate=NUMBER.sparse)
 
-def encode(admission: Admission) -> Item:
-    until = {"until": number(admission.until_ms)} if admission.until_ms else {}
-    rate = {"rate": number(admission.rate)} if admission.rate else {}
-    return {**without_empty({"key": admission.key}), **until, **rate}
+encode = _LAYOUT.encode
 
 
 def decode(item: Item) -> Admission:
-    admission = Admission(text_of(item, "key"), number_of(item, "until"), number_of(item, "rate"))
+    admission = _LAYOUT.decode(item)
     return admission if admission.may_end else FOR_GOOD

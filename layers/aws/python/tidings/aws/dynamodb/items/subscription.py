@@ -8,9 +8,12 @@ subscription; should that be missed, it expires like the connection.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items import filter, revocation
-from tidings.aws.dynamodb.items.attributes import Item, expiry, number, number_of, text, text_of
+from tidings.aws.dynamodb.items import revocation
+from tidings.aws.dynamodb.items.attributes import NUMBER, Item, Layout, expiry, text, text_of
+from tidings.aws.dynamodb.items.filter import FILTER
 from tidings.core.websocket.connections import Subscription
+
+_LAYOUT = Layout(Subscription, filter=FILTER, since=NUMBER)
 
 
 def kind(feed: str) -> str:
@@ -34,14 +37,13 @@ def key(feed: str, filter_key: str, connection_id: str) -> Item:
 def encode(feed: str, filter_key: str, watch: Subscription, *, expires_ms: int) -> Item:
     return {
         **key(feed, filter_key, watch.connection_id),
-        **filter.encode(watch.filter),
+        **_LAYOUT.encode(watch),
         **revocation.encode(watch.admission),
-        "since": number(watch.since),
         **expiry(expires_ms),
     }
 
 
 def decode(item: Item) -> Subscription:
     _, _, connection_id = text_of(item, "name").partition("\0")
-    since = number_of(item, "since")
-    return Subscription(connection_id, filter.decode(item), since, revocation.decode(item))
+    admission = revocation.decode(item)
+    return _LAYOUT.decode(item, connection_id=connection_id, admission=admission)

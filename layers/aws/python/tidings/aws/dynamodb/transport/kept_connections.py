@@ -110,13 +110,13 @@ class KeptConnections:
         return made
 
 
-def _answer(asked: socket.socket) -> Answer:
+def _answer(connection: socket.socket) -> Answer:
     """
     Raises:
         OSError: it broke, or took too long.
         ValueError: it is not an answer.
     """
-    received = _received(asked)
+    received = _received(connection)
     data = b""
     while (end := data.find(_END)) < 0:
         if len(data) > _HEAD_BYTES_MAX:
@@ -132,7 +132,7 @@ def _answer(asked: socket.socket) -> Answer:
     return Answer(int(head[9:12]), body, _CLOSES in head)
 
 
-def _received(asked: socket.socket) -> Iterator[bytes]:
-    while part := asked.recv(_READ_BYTES):
+def _received(connection: socket.socket) -> Iterator[bytes]:
+    while part := connection.recv(_READ_BYTES):
         yield part
     raise ConnectionResetError("the connection ended before the answer did")

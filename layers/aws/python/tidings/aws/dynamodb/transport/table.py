@@ -155,3 +155,10 @@ class Table:
         answer = self.page(_OF_KIND, {":kind": text(kind)}, Limit=at_most + 1)
         more = "LastEvaluatedKey" in answer or len(answer["Items"]) > at_most
         return None if more else list(answer["Items"])
+
+
+class TableStore:
+    """A store whose items are all in the table *table*."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._table = Table(client, table)

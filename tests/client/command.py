@@ -1,0 +1,18 @@
+"""`tidings` as a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
+WITHIN_S = 60.0  # on a machine that is busy
+
+
+def tidings(
+    *words: str, said: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What it prints, given *said* on stdin, and its exit code."""
+    return subprocess.run(
+        [*TIDINGS, *words], input=said, capture_output=True, text=True, timeout=WITHIN_S, env=env
+    )

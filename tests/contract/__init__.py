@@ -1,0 +1,1 @@
+"""What every store keeps to, on every engine."""

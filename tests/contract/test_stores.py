@@ -1,0 +1,22 @@
+"""Every store keeps its contract, on every engine that has one."""
+
+# ruff: noqa: F401 - pytest finds the classes here
+
+from __future__ import annotations
+
+from tests.contract.claim_store import TestClaims
+from tests.contract.connection_store import TestConnections, TestInbox, TestSubscriptions
+from tests.contract.consumer_store import TestConsumers
+from tests.contract.counter_store import TestCounters
+from tests.contract.document_store import TestOperatorDocuments
+from tests.contract.follower_store import TestFollowers
+from tests.contract.key_store import TestKeys
+from tests.contract.log_store import TestLog, TestNumbers, TestRenewals
+from tests.contract.outbox_store import TestOutbox
+from tests.contract.profile_store import TestProfiles
+from tests.contract.races import TestRaces
+from tests.contract.registry_store import TestRegistry
+from tests.contract.relay_store import TestCoordinator, TestRelays
+from tests.contract.removed_parents_store import TestRemovedParents
+from tests.contract.state_store import TestRepairs, TestState, TestTombstones
+from tests.contract.tag_store import TestTags

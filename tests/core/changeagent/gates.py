@@ -1,0 +1,17 @@
+"""Who is let in where changes are posted and listed."""
+
+from __future__ import annotations
+
+from tidings.core.auth.guessing_limit import Misses
+from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
+from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.web.outbound.bcrypt import matches
+
+from tests.core.scene import Scene
+
+
+def gate(
+    scene: Scene, documents: OperatorDocuments, bcrypt: CheckBcrypt = matches, misses: int = 50
+) -> Gate:
+    """By the users of *documents*, else by the passwords of *scene*."""
+    return Gate(documents, scene.guard, UserVerifier(bcrypt, b"key"), Misses(scene.clock, misses))

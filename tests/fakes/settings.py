@@ -1,0 +1,205 @@
+"""What is set or kept by name: profiles, keys, documents, consumers, relays, clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from threading import Lock
+
+from tidings.core import limits
+from tidings.core.auth.keys import Key
+from tidings.core.changeagent.documents import OperatorDocument
+from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
+from tidings.core.model.pages import Page
+from tidings.core.replication.clusters import LeaderLease, Member
+from tidings.core.replication.replica import Relay
+from tidings.core.settings.feed import Profile, saved
+
+from tests.fakes.log import MemoryLog
+
+
+class MemoryProfiles:
+    """Implements `Profiles`."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[str, Profile] = {}
+        self._lock = Lock()
+
+    def profile(self, feed: str) -> Profile:
+        with self._lock:
+            return self._profiles.get(feed, Profile())
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        with self._lock:
+            if self._profiles.get(feed, Profile()).version != profile.version:
+                return False
+            self._profiles[feed] = saved(profile)
+            return True
+
+
+class MemoryKeys:
+    """Implements `Keys`."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[str, str], Key] = {}
+        self._lock = Lock()
+
+    def key(self, feed: str, name: str) -> Key | None:
+        with self._lock:
+            return self._keys.get((feed, name))
+
+    def keys(self, feed: str) -> Iterator[Key]:
+        with self._lock:
+            found = [key for (of, _), key in sorted(self._keys.items()) if of == feed]
+        return iter(found)
+
+    def save(self, feed: str, key: Key) -> bool:
+        with self._lock:
+            standing = self._keys.get((feed, key.id))
+            if (standing.version if standing else 0) != key.version:
+                return False
+            self._keys[feed, key.id] = replace(key, version=key.version + 1)
+            return True
+
+
+class MemoryOperatorDocuments:
+    """Implements `OperatorDocuments`."""
+
+    def __init__(self) -> None:
+        self._operator_documents: dict[tuple[str, str], OperatorDocument] = {}
+        self._lock = Lock()
+
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
+        with self._lock:
+            return self._operator_documents.get((feed, name), OperatorDocument())
+
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        with self._lock:
+            standing = self._operator_documents.get((feed, name), OperatorDocument())
+            if standing.version != operator_document.version:
+                return False
+            self._operator_documents[feed, name] = OperatorDocument(
+                operator_document.text, operator_document.version + 1
+            )
+            return True
+
+
+Name = tuple[str, str]  # of a consumer, behind that of its feed
+
+
+class MemoryConsumers:
+    """Implements `ConsumerStore` and `ConsumerShelf`."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[Name, Consumer] = {}
+        self._parked: dict[Name, dict[str, Parked]] = {}
+        self._notes: dict[Name, list[Note]] = {}
+        self._lock = Lock()
+
+    def consumer(self, feed: str, name: str) -> Consumer | None:
+        with self._lock:
+            return self._consumers.get((feed, name))
+
+    def consumers(self, feed: str) -> Sequence[Consumer]:
+        with self._lock:
+            found = sorted(self._consumers.items())
+        return [consumer for (of, _), consumer in found if of == feed]
+
+    def write(self, feed: str, name: str, version: int, change: Change) -> bool:
+        key = feed, name
+        with self._lock:
+            standing = self._consumers.get(key)
+            if (standing.version if standing else 0) != version:
+                return False
+            self._consumers.pop(key, None)
+            if change.consumer is not None:
+                self._consumers[key] = replace(change.consumer, version=version + 1)
+            self._put_aside(key, change)
+            return True
+
+    def parked(self, feed: str, name: str) -> Sequence[Parked]:
+        with self._lock:
+            return [found for _, found in sorted(self._parked.get((feed, name), {}).items())]
+
+    def notes(self, feed: str, name: str) -> Sequence[Note]:
+        with self._lock:
+            return self._notes.get((feed, name), [])[: -limits.NOTES_MAX - 1 : -1]
+
+    def _put_aside(self, key: Name, change: Change) -> None:
+        parked = self._parked.setdefault(key, {})
+        for each in change.drop:
+            parked.pop(each, None)
+        if change.park is not None:
+            parked[change.park.id] = change.park
+        if change.note is not None:
+            self._notes.setdefault(key, []).append(change.note)
+
+
+class MemoryRelays:
+    """Implements `RelayStore`."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self._relays: dict[str, Relay] = {}
+        self._lock = Lock()
+
+    def relay(self, feed: str) -> Relay:
+        with self._lock:
+            return self._relays.get(feed, Relay(feed))
+
+    def relays(self) -> Sequence[Relay]:
+        with self._lock:
+            return [relay for _, relay in sorted(self._relays.items())]
+
+    def write(self, before: Relay, after: Relay) -> bool:
+        with self._lock:
+            return self._write(before, after)
+
+    def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
+        with self._lock:
+            if self._version(after.feed) != before.version:
+                return False
+            operations = after.counts.operations - before.counts.operations
+            entered = self._log.enter(
+                after.feed, pages, head=after.checkpoint, operations=operations
+            )
+            return entered and self._write(before, after)
+
+    def _write(self, before: Relay, after: Relay) -> bool:
+        if self._version(after.feed) != before.version:
+            return False
+        self._relays[after.feed] = replace(after, version=before.version + 1)
+        return True
+
+    def _version(self, feed: str) -> int:
+        return self._relays.get(feed, Relay(feed)).version
+
+
+class MemoryCoordinator:
+    """Implements `Coordinator`."""
+
+    def __init__(self) -> None:
+        self._leases: dict[tuple[str, int], LeaderLease] = {}
+        self._members: dict[tuple[str, str], Member] = {}
+        self._lock = Lock()
+
+    def seats(self, cluster: str) -> Sequence[LeaderLease]:
+        with self._lock:
+            return [lease for (of, _), lease in sorted(self._leases.items()) if of == cluster]
+
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
+        key = after.cluster, after.number
+        with self._lock:
+            there = self._leases.get(key, LeaderLease(*key))
+            if (there.term, there.until_ms) != (before.term, before.until_ms):
+                return False
+            self._leases[key] = after
+            return True
+
+    def announce(self, member: Member) -> None:
+        with self._lock:
+            self._members[member.cluster, member.address] = member
+
+    def members(self, cluster: str) -> Sequence[Member]:
+        with self._lock:
+            return [each for (of, _), each in sorted(self._members.items()) if of == cluster]

@@ -1,0 +1,1 @@
+"""The operator's commands, against tables, a server and one twin."""

@@ -1,0 +1,91 @@
+"""Listeners, deliveries and a client of theirs, with one rule taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidings.client.listen.buffers import MemoryBuffer
+from tidings.core import limits
+from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.log.stores import Checkpoints
+from tidings.core.settings.resources import Resource
+from tidings.core.triton.registration import Listener
+from tidings.core.websocket.connections import Connection, Outcome
+from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.send import Delivery
+from tidings.core.websocket.stores import Sockets
+
+from tests.simulation.parts import instead
+from tests.simulation.sockets import SocketClient
+
+
+@dataclass
+class _OfPush:
+    """Implements `Checkpoints`: says of the state what is true of push."""
+
+    kept: Checkpoints
+
+    def checkpoints(self, feed: str) -> dict[str, int]:
+        return {STATE: self.kept.checkpoints(feed).get(PUSH, 0)}
+
+
+@dataclass
+class _Careless:
+    """Implements `Sockets`: says that all was sent."""
+
+    sockets: Sockets
+
+    def send(self, connection_id: str, frame: str) -> Outcome:
+        self.sockets.send(connection_id, frame)
+        return Outcome.SENT
+
+    def close(self, connection_id: str) -> None:
+        self.sockets.close(connection_id)
+
+
+class LateRegistrar(Registrar):
+    """A registration starts where push stands, though the bootstrap comes from the state."""
+
+    def _register(
+        self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        late = replace(self, checkpoints=_OfPush(self.checkpoints))
+        Registrar._register(late, connection, listener, resources)
+
+
+class CarelessRegistrar(Registrar):
+    """Whether the answer was taken is not looked at."""
+
+    def _confirm(
+        self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        careless = replace(self, sockets=_Careless(self.sockets))
+        Registrar._confirm(careless, joining, listener, resources)
+
+
+class DroppingBuffer(MemoryBuffer):
+    """An item without room is dropped, and nobody learns of it."""
+
+    def put(self, item: str) -> bool:
+        super().put(item)
+        return True
+
+
+def _again(self: Delivery, connection_id: str, message: str) -> Outcome:
+    """What was not answered is sent again, as if it could not arrive any more."""
+    outcome = self.sockets.send(connection_id, message)
+    for _ in range(limits.SEND_ATTEMPTS_MAX - 1):
+        if outcome not in (Outcome.BUSY, Outcome.UNKNOWN):
+            break
+        outcome = self.sockets.send(connection_id, message)
+    return outcome
+
+
+def _whatever(self: SocketClient, id: str, name: str) -> bool:
+    """The client handles whatever comes, however late."""
+    return True
+
+
+repeats_all = instead(Delivery, "_send", _again)
+takes_all = instead(SocketClient, "_ascends", _whatever)

@@ -1,0 +1,58 @@
+"""The lanes: each test in one, each with its command, none silently green."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import lanes
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "markers", "lane"),
+    [
+        ("tests/core/log/test_append.py::test_a", (), lanes.FAST),
+        ("tests/client/test_console.py::test_a", ("browser",), lanes.FAST),
+        ("tests/local/test_twin.py::test_a", ("java",), lanes.TWIN),
+        ("tests/sync/test_diff.py::test_a", ("java", "spark"), lanes.SPARK),
+        ("tests/infra/test_lake.py::test_a", ("node", "java"), lanes.DEPLOYING),
+        ("tests/iam/test_grants.py::test_a", (), lanes.DEPLOYING),
+    ],
+)
+def test_each_test_is_in_one_lane(nodeid: str, markers: tuple[str, ...], lane: str) -> None:
+    """By its folder, else by what it is marked with."""
+    assert lanes.lane_of(nodeid, markers) == lane
+
+
+def test_a_lane_asks_for_its_tools() -> None:
+    """What is missing is named; the fast lane needs Python alone."""
+    assert lanes.missing(lanes.DEPLOYING, lambda marker: marker == "java") == ["node"]
+    assert [lanes.missing(name, lambda _: False) for name in lanes.LANES] == [
+        [],
+        ["java"],
+        ["java"],
+        ["java", "node"],
+    ]
+
+
+def test_each_lane_has_its_command() -> None:
+    """In the Makefile, in what runs all of them, and with its time in CONTRIBUTING."""
+    makefile = (ROOT / "Makefile").read_text()
+    everything = makefile.partition("test-all:")[2].partition("\n\n")[0]
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+
+    for name, lane in lanes.LANES.items():
+        target = lane.command.removeprefix("make ")
+        assert re.search(rf"^{target}: .*\n\t\$\(PYTEST\) {name}$", makefile, re.M)
+        assert f"$(MAKE) {target}\n" in f"{everything}\n"
+        assert f"| `{lane.command}` |" in contributing
+    assert "make test-all" in (ROOT / ".ci/run").read_text()
+
+
+def test_folders_of_a_lane_exist() -> None:
+    """None is left in the table when it is gone from the tree."""
+    assert [folder for folder in lanes.DEPLOY if not (ROOT / folder).is_dir()] == []
