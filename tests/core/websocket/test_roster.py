@@ -58,8 +58,17 @@ def is_replayed(scene: Scene, connection_id: str) -> bool:
     return connection_id in scene.waker.replays
 
 
-def is_pushed(scene: Scene, connection_id: str) -> bool:
-    return connection_id in [change.connection_id for change in scene.inbox.list(FEED)]
+def is_joined(scene: Scene, connection_id: str) -> bool:
+    return (connection_id, True) in changes(scene)
+
+
+def is_let_go(scene: Scene, connection_id: str) -> bool:
+    return (connection_id, False) in changes(scene)
+
+
+def changes(scene: Scene) -> list[tuple[str, bool]]:
+    """Whom the push follower is asked to make live, or to let go."""
+    return [(change.connection_id, change.joins) for change in scene.inbox.list(FEED)]
 
 
 def is_cut(scene: Scene, connection_id: str) -> bool:
@@ -69,8 +78,8 @@ def is_cut(scene: Scene, connection_id: str) -> bool:
 DUE: dict[str, tuple[dict[str, object], Callable[[Scene, str], bool]]] = {
     "a replay that died": ({"state": State.CATCHING_UP, "progress": "{}"}, is_replayed),
     "a leave of a replay": ({"state": State.LEAVING, "progress": "{}"}, is_replayed),
-    "a join": ({"state": State.JOINING}, is_pushed),
-    "a leave": ({"state": State.LEAVING}, is_pushed),
+    "a join": ({"state": State.JOINING}, is_joined),
+    "a leave": ({"state": State.LEAVING}, is_let_go),
     "a revoked key": ({"admission": Admission("revoked")}, is_cut),
     "a key that ran out": ({"admission": Admission("k", NOW)}, is_cut),
     "an old one": ({"opened_ms": NOW - limits.CONNECTION_MS_MAX - 1}, is_cut),
@@ -143,7 +152,7 @@ def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
         replace(scene.sweeper, spread=killed).run(FEEDS)
     assert crowd.round() == Round()
     scene.sweeper.run(FEEDS)
-    assert is_pushed(scene, everybody()[PORTION].id)
+    assert is_let_go(scene, everybody()[PORTION].id)
 
 
 def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -> None:
