@@ -12,7 +12,7 @@ from tidings.core.model.cursors import START
 from tidings.core.model.operations import parse_line
 
 from tests.core.consumers.consumer_scene import ConsumerScene
-from tests.core.scene import FEED
+from tests.core.scene import FEED, Scene
 from tests.fakes import MemoryTags
 from tests.simulation.consumer import sse_blocks
 
@@ -30,11 +30,8 @@ class Stream:
         self.feed, self.cursor = feed, START.encode()
 
     def read(self, most: int = 1_000) -> list[int]:
-        stream, text, there = (
-            self.feed.scene.streamer.open(FEED, self.cursor),
-            "",
-            False,
-        )
+        stream = self.feed.scene.streamer.open(FEED, self.cursor)
+        text, there = "", False
         while not there:
             chunk = stream.next()
             text, there = text + chunk.text, chunk.at_frontier
@@ -61,13 +58,15 @@ class Socket:
         return [int(event["data"]["id"]) for event in told]
 
 
+def lister_of(scene: Scene) -> Lister:
+    return Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+
+
 class Changes:
     """Lists of `/changes`, each behind the one before."""
 
     def __init__(self, feed: ConsumerScene) -> None:
-        scene = feed.scene
-        self.feed, self.since = feed, 0
-        self.lister = Lister(scene.reader, MemoryTags(), scene.followers, scene.clock)
+        self.feed, self.since, self.lister = feed, 0, lister_of(feed.scene)
 
     def read(self, most: int = 1_000) -> list[int]:
         found = self.lister.list(FEED, Query(since=self.since, limit=most))
