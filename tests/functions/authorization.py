@@ -7,7 +7,6 @@ another role than its route says, or lets a bounded key see the whole, is found.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,8 @@ from tidings.core.auth.guard import Role
 from tidings.core.auth.permissions import Bounded, Need
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.web.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
+
+from tests.functions.cloud import basic
 
 VIDEOS = Filter(frozenset({"video", "change"}))
 ANNS = Filter(parents=frozenset({"user/ann"}))
@@ -172,15 +173,15 @@ _ACTION_BODIES = {
 
 def requests() -> list[Asked]:
     """One for each route, and for each action of a consumer."""
-    found = []
+    made = []
     for route in HTTP_ROUTES:
         if route.path == _ACT:
-            found += [_action(route, name, need) for name, need in CONSUMER_ACTIONS.items()]
+            made += [_action(route, name, need) for name, need in CONSUMER_ACTIONS.items()]
         else:
             below = route.path.removeprefix("/feeds/{feed}")
             given = REQUESTS[f"{route.method} {'/' if below == '$default' else below}"]
-            found.append(Asked(route, need=route.need, **given))
-    return [_placed(asked) for asked in found]
+            made.append(Asked(route, need=route.need, **given))
+    return [_placed(each) for each in made]
 
 
 def _action(route: HttpRoute, name: str, need: Need) -> Asked:
@@ -200,5 +201,4 @@ def headers(secret: str, *, bearer: bool) -> dict[str, str]:
         return {}
     if bearer:
         return {"authorization": f"Bearer {secret}"}
-    pair = base64.b64encode(f"anybody:{secret}".encode()).decode()
-    return {"authorization": f"Basic {pair}"}
+    return basic(secret, "anybody")

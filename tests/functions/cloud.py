@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -11,34 +14,54 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients
-from tidings.aws.wiring import (
-    adapters,
-    archive,
-    auth,
-    catchup,
-    chained,
-    changeagent,
-    consumers,
-    core,
-    corrections,
-    ingest,
-    replication,
-    triton,
-)
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
 
-from tests.contract.answering import Answer, Answering
+from tests.contract.answering import Answer, Answering, Asked
 
+WIRING = "tidings.aws.wiring."
 EVENTS = Path(__file__).parents[1] / "events"
 CONNECTION = "UYx6Rf3wjoECJ5w="  # the one of the events
-_INVOKED = re.compile(r"/2015-03-31/functions/(?P<name>[^/]+)/invocations")
-_POSTED = re.compile(r"/@connections/(?P<id>.+)")
+_INVOKED = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
+_POSTED = re.compile(r"/@connections/(.+)")
 
 
-def event(name: str, **changes: Any) -> dict[str, Any]:
-    """The event in *name*.json with other top-level fields."""
-    found: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
-    return {**found, **changes}
+def event(name: str, *, more: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:
+    """The event in *name*.json with other top-level fields, and *more* headers."""
+    made: dict[str, Any] = {**json.loads((EVENTS / f"{name}.json").read_text()), **changes}
+    return made if more is None else {**made, "headers": {**made.get("headers", {}), **more}}
+
+
+def basic(password: str, user: str = "") -> dict[str, str]:
+    """The headers of a client that shows *password*."""
+    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"authorization": f"Basic {pair}"}
+
+
+def answered(
+    handle: Callable[[dict[str, Any], Any], dict[str, Any]],
+    route: str,
+    body: object = None,
+    *,
+    query: Mapping[str, str] | None = None,
+    password: str = "",
+    **parameters: str,
+) -> tuple[int, dict[str, Any]]:
+    """Status and body of the answer to *body* as JSON, by *ann*."""
+    answer = handle(
+        event(
+            "http_get_status",
+            routeKey=route,
+            headers=basic(password, "ann"),
+            body="" if body is None else json.dumps(body),
+            pathParameters={"feed": "main", **parameters},
+            queryStringParameters=query or {},
+        ),
+        None,
+    )
+    return answer["statusCode"], json.loads(answer["body"])
 
 
 def message(body: object) -> dict[str, Any]:
@@ -57,22 +80,28 @@ def forget(*modules: ModuleType) -> None:
 
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
-    forget(
-        auth,
-        core,
-        adapters,
-        auth,
-        catchup,
-        chained,
-        ingest,
-        archive,
-        triton,
-        changeagent,
-        consumers,
-        replication,
-        corrections,
-        clients,
-    )
+    wiring = [module for name, module in sys.modules.items() if name.startswith(WIRING)]
+    forget(clients, *wiring)
+
+
+def become(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on `follow` is that of *follower*."""
+    monkeypatch.setenv("TIDINGS_FOLLOWER", follower)
+    start_anew()
+
+
+def without_dynamodb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on DynamoDB does not answer."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    start_anew()
+
+
+def give_key(*roles: Role, **fields: Any) -> str:
+    """What the owner of a new key of the feed main shows."""
+    given = Given("0" * ID_LENGTH, "A" * 32)
+    key = Key(given.id, digest_of(given.secret), frozenset(roles), **fields)
+    assert DynamoDBKeys(clients.dynamodb(), "control").save("main", key)
+    return given.spelled()
 
 
 def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -> None:
@@ -92,28 +121,23 @@ class Cloud:
     @property
     def invoked(self) -> list[tuple[str, Any]]:
         """Functions woken, with their payloads."""
-        return [
-            (found["name"], asked.json)
-            for asked in self.around.asked
-            if (found := _INVOKED.fullmatch(asked.path))
-        ]
+        return [(name, asked.json) for name, asked in self._matching(_INVOKED)]
 
     @property
     def posted(self) -> list[tuple[str, Any]]:
         """Messages sent to connections."""
-        return [
-            (unquote(found["id"]), asked.json)
-            for asked in self.around.asked
-            if asked.method == "POST" and (found := _POSTED.fullmatch(asked.path))
-        ]
+        return [(id, asked.json) for id, asked in self._matching(_POSTED, "POST")]
 
     @property
     def closed(self) -> list[str]:
-        return [
-            unquote(found["id"])
-            for asked in self.around.asked
-            if asked.method == "DELETE" and (found := _POSTED.fullmatch(asked.path))
-        ]
+        return [id for id, _ in self._matching(_POSTED, "DELETE")]
+
+    def _matching(self, path: re.Pattern[str], *methods: str) -> Iterator[tuple[str, Asked]]:
+        """Requests with what *path* names in theirs."""
+        for asked in self.around.asked:
+            match = path.fullmatch(asked.path)
+            if match and (not methods or asked.method in methods):
+                yield unquote(match[1]), asked
 
     def answers(self, status: int, error: str = "") -> None:
         """From now on Lambda and `@connections` answer with this."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from functions.consume.handler import handle
 from functions.ingest.handler import handle as ingest
-from tests.functions.cloud import event
+from tests.functions.cloud import answered, event
 
 Asked = set[tuple[str, str]]
 CONSUMER = "/feeds/{feed}/consumers/{name}"
 ACTION = f"{CONSUMER}/{{action}}"
+REPRESENT = {"prefer": "return=representation"}
 
 
 def post(*kinds: str) -> list[str]:
@@ -23,48 +23,24 @@ def post(*kinds: str) -> list[str]:
     ids: list[str] = []
     for number, kind in enumerate(kinds):
         body = json.dumps({"event": "update", "type": kind, "id": str(number)})
-        sent = event("http_post", body=body, isBase64Encoded=False)
-        answer = ingest({**sent, "headers": {**sent["headers"], "prefer": REPRESENT}}, None)
+        answer = ingest(event("http_post", body=body, more=REPRESENT), None)
         ids += json.loads(answer["body"])["ids"]
     return ids
 
 
-REPRESENT = "return=representation"
-
-
-def ask(
-    method: str,
-    route: str,
-    body: object = None,
-    *,
-    query: Mapping[str, str] | None = None,
-    password: str = "",
-    **parameters: str,
-) -> tuple[int, dict[str, Any]]:
-    """Status and body of one answer."""
-    credentials = base64.b64encode(f"ann:{password}".encode()).decode()
-    answer = handle(
-        event(
-            "http_get_status",
-            routeKey=f"{method} {route}",
-            headers={"authorization": f"Basic {credentials}"},
-            body="" if body is None else json.dumps(body),
-            pathParameters={"feed": "main", "name": "index", **parameters},
-            queryStringParameters=query or {},
-        ),
-        None,
-    )
-    return answer["statusCode"], json.loads(answer["body"])
+def ask(method: str, route: str, body: object = None, **more: Any) -> tuple[int, dict[str, Any]]:
+    """Status and body of one answer about the consumer `index`."""
+    return answered(handle, f"{method} {route}", body, **{"name": "index", **more})
 
 
 def act(action: str, body: object, **more: Any) -> tuple[int, dict[str, Any]]:
     return ask("POST", ACTION, body, action=action, **more)
 
 
-def consuming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+def consuming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> None:
     """Everything that it writes and reads."""
     ids = post("a", "a", "a")
-    asked = watch()
+    watch()
     why = {"why": "a test"}
     assert ask("PUT", CONSUMER)[0] == 201
     fence = act("lease", {"worker": "w"})[1]["fence"]
@@ -75,4 +51,3 @@ def consuming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> As
         assert ask("GET", CONSUMER + below)[0] == 200
     assert ask("GET", "/feeds/{feed}/log")[0] == 200
     assert ask("DELETE", CONSUMER, query=why)[0] == 200
-    return asked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from tidings.core.state.rows import Row
 
 from functions.relay.handler import handle as relay
 from functions.supervise.handler import handle as supervise
-from tests.functions.cloud import event, start_anew
+from tests.functions.cloud import answered, start_anew
 from tests.functions.upstream import Reply, Upstream, serving
 
 Asked = set[tuple[str, str]]
@@ -50,29 +49,16 @@ def ring() -> None:
     relay({"ring": "main"}, None)
 
 
-def ask(
-    method: str, route: str, body: object = None, *, password: str = "", **parameters: str
-) -> tuple[int, dict[str, Any]]:
+def ask(method: str, route: str, body: object = None, **more: Any) -> tuple[int, dict[str, Any]]:
     """Status and body of one answer."""
-    credentials = base64.b64encode(f"ann:{password}".encode()).decode()
-    answer = supervise(
-        event(
-            "http_get_status",
-            routeKey=f"{method} {route}",
-            headers={"authorization": f"Basic {credentials}"},
-            body="" if body is None else json.dumps(body),
-            pathParameters={"feed": "main", **parameters},
-        ),
-        None,
-    )
-    return answer["statusCode"], json.loads(answer["body"])
+    return answered(supervise, f"{method} {route}", body, **more)
 
 
 def act(action: str, body: object = None, **more: Any) -> tuple[int, dict[str, Any]]:
     return ask("POST", ACTION, body, action=action, **more)
 
 
-def relaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+def relaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> None:
     """Pages of a log, then a copy of the state."""
     with serving() as upstream:
         chained(upstream, monkeypatch)
@@ -83,15 +69,13 @@ def relaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Ask
         while ask("GET", RELAY)[1]["copy"]:
             ring()
     assert "dynamodb:PutItem" in {action for table, action in asked if table == "state"}
-    return asked
 
 
-def supervising(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Asked:
+def supervising(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> None:
     with serving() as upstream:
         chained(upstream, monkeypatch)
-        asked = watch()
+        watch()
         assert ask("GET", "/relays")[0] == 200
         assert ask("GET", RELAY)[0] == 200
         assert act("pause")[0] == 200
         assert ask("PUT", f"{RELAY}/password", {"password": "correct horse"})[0] == 200
-    return asked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
@@ -15,7 +14,7 @@ from tidings.core.changeagent.documents import USERS, OperatorDocument
 from functions.administer.handler import handle
 from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
-from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.cloud import Cloud, basic, event, start_anew, without_dynamodb
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -31,8 +30,7 @@ def ask(
 ) -> dict[str, Any]:
     """The answer to one request by the route that is *path*."""
     headers = {"host": "feed.example", "x-forwarded-proto": "https", "content-type": kind}
-    if password:
-        headers["authorization"] = "Basic " + base64.b64encode(f"ann:{password}".encode()).decode()
+    headers |= basic(password, "ann") if password else {}
     return handle(
         event(
             "http_get_status",
@@ -136,8 +134,7 @@ def test_a_configuration_is_measured_before_it_is_read(cloud: Cloud) -> None:
 
 def test_health_is_up_while_nobody_can_tell(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is away must not take the whole deployment out of service."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    start_anew()
+    without_dynamodb(monkeypatch)
     answer = ask("GET", "/health")
 
     assert (answer["statusCode"], answer["body"]) == (200, "ok")

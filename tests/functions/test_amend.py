@@ -76,13 +76,13 @@ def test_what_breaks_a_rule_is_named(
     cloud: Cloud, asked: dict[str, str], status: int, code: str, field: str
 ) -> None:
     """With its field, and nothing is written."""
-    found, told = ask(**asked)
-    assert (found, told["error"]["code"], told["error"]["field"]) == (status, code, field)
+    answered, body = ask(**asked)
+    assert (answered, body["error"]["code"], body["error"]["field"]) == (status, code, field)
     assert adapters.log().head("main") == 0
 
 
 def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
     """A new one has to be made."""
     adapters.log().raise_floor("main", 9)
-    found, told = ask(*planned("a"), through="5")
-    assert (found, told["error"]["code"]) == (410, "plan_too_old")
+    answered, body = ask(*planned("a"), through="5")
+    assert (answered, body["error"]["code"]) == (410, "plan_too_old")

@@ -20,7 +20,15 @@ from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
 from functions.report.handler import handle as report
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import CONNECTION, Cloud, archive_on_s3, event, message, start_anew
+from tests.functions.cloud import (
+    CONNECTION,
+    Cloud,
+    archive_on_s3,
+    become,
+    event,
+    message,
+    start_anew,
+)
 
 READ = {"s3:GetObject", "s3:ListBucket"}
 
@@ -31,8 +39,7 @@ def archive(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ring(follower: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("TIDINGS_FOLLOWER", follower)
-    start_anew()
+    become(follower, monkeypatch)
     return follow({"ring": "main"}, None)
 
 
@@ -136,8 +143,7 @@ def test_a_stream_is_served_from_the_archive(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_follower_may_write_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """It never reads what it wrote."""
     ingest(event("http_post"), None)
-    monkeypatch.setenv("TIDINGS_FOLLOWER", "archive")
-    start_anew()
+    become("archive", monkeypatch)
     asked = asked_of_s3()
     follow({"ring": "main"}, None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters
 from tidings.core import limits
-from tidings.core.auth.guard import PASSWORD_ROLES
+from tidings.core.auth.guard import PASSWORD_ROLES, Role
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.keys import Given, Key
 from tidings.core.auth.passwords import hashed
@@ -29,9 +28,11 @@ from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.authorization import (
     ACTORS,
+    ANNS,
     OPERATION,
     PRODUCER,
     READER,
+    VIDEOS,
     Actor,
     Asked,
     headers,
@@ -39,7 +40,7 @@ from tests.functions.authorization import (
     requests,
 )
 from tests.functions.cloud import Cloud, event, message, start_anew
-from tests.functions.test_stream import get
+from tests.functions.streaming import SSE, read
 
 PROFILE = Profile(
     read_passwords=(hashed(READER, salt=b"1" * 16, now_ms=0),),
@@ -119,9 +120,9 @@ class Client:
         return int(answer["statusCode"])
 
     def _streamed(self, asked: Asked) -> int:
-        shown = {"accept": "text/event-stream", "last-event-id": "0"}
-        sent = {**shown, **headers(self.secret, bearer=self.bearer)}
-        return asyncio.run(get(asked.path, headers=sent, query=asked.query, until="live"))[0]
+        shown = headers(self.secret, bearer=self.bearer)
+        sent = {**SSE, "last-event-id": "0", **shown}
+        return read(asked.path, headers=sent, query=asked.query, until="live")[0]
 
     def _event(self, asked: Asked) -> dict[str, Any]:
         base = event("http_post")
@@ -176,13 +177,10 @@ def test_every_message_lets_in_whom_its_need_names(closed: Cloud, actor: Actor) 
 @pytest.mark.parametrize("body", [OPERATION.replace("ann", "bob"), OPERATION.replace("video", "x")])
 def test_a_bounded_key_posts_within_its_bound(closed: Cloud, body: str) -> None:
     """Else nothing of the request is written, and the operation is named."""
-    actor = next(each for each in ACTORS if each.name == "a key bounded by parent")
-    bound = (
-        actor.bound if "bob" in body else next(each for each in ACTORS if "type" in each.name).bound
-    )
-    secret = secret_of(Actor("", roles=actor.roles, bound=bound))
-    sent = event("http_post", body=f"[{OPERATION},{body}]")
-    answer = ingest({**sent, "headers": {**sent["headers"], **headers(secret, bearer=False)}}, None)
+    bound = ANNS if "bob" in body else VIDEOS
+    secret = secret_of(Actor("", roles=frozenset({Role.INGEST}), bound=bound))
+    shown = headers(secret, bearer=False)
+    answer = ingest(event("http_post", body=f"[{OPERATION},{body}]", more=shown), None)
     error = json.loads(answer["body"])["error"]
     assert (answer["statusCode"], error["code"]) == (403, "outside_key")
     assert error["field"] == "operations[1]" and adapters.log().head("main") == 0

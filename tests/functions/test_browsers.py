@@ -54,8 +54,7 @@ def test_machines_and_pages_that_are_named_may(
 
 def test_the_refusal_says_who_and_what(cloud: Cloud) -> None:
     """In the words of every error."""
-    sent = event("http_post")
-    answer = ingest({**sent, "headers": {**sent["headers"], "origin": EVIL}}, None)
+    answer = ingest(event("http_post", more={"origin": EVIL}), None)
     error = json.loads(answer["body"])["error"]
     assert (answer["statusCode"], error["code"], error["field"]) == (
         403,

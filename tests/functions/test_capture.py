@@ -12,8 +12,28 @@ from tidings.aws.wiring import adapters
 from tidings.core.errors import InvalidSetting, UnknownFeed
 
 from functions.capture.handler import handle
-from tests.functions.cloud import Cloud, start_anew
-from tests.functions.tables import VIDEOS, record, told
+from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
+
+VIDEOS = '{"type":"video","id":"{{id}}","parents":["user/{{owner}}"]}'
+CREATED_S = 1_795_245_106
+
+
+def record(name: str, kind: str = "INSERT", **images: Any) -> dict[str, Any]:
+    """Of the item *name*, as Lambda passes it on."""
+    return {
+        "eventID": f"e-{name}",
+        "eventName": kind,
+        "dynamodb": {
+            "ApproximateCreationDateTime": CREATED_S,
+            "Keys": {"id": {"S": name}},
+            "SequenceNumber": f"1-{name}",
+            **images,
+        },
+    }
+
+
+def stream_of(*records: dict[str, Any]) -> dict[str, Any]:
+    return event("stream_insert", Records=list(records))
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +51,7 @@ def test_a_batch_of_records_is_one_page() -> None:
     """Inserts, updates and deletes with what the item was, at the time of the write."""
     image = {"id": {"S": "a"}, "owner": {"S": "ann"}}
     answer = handle(
-        told(
+        stream_of(
             record("a", NewImage=image),
             record("b", "MODIFY"),
             record("c", "REMOVE", OldImage=image),
@@ -52,13 +72,13 @@ def test_a_batch_of_records_is_one_page() -> None:
 def test_a_batch_that_comes_again_is_there_once() -> None:
     """As after an answer that was lost."""
     for _ in range(2):
-        handle(told(record("a"), record("b")), None)
+        handle(stream_of(record("a"), record("b")), None)
     assert [each["id"] for each in logged()] == ["a", "b"]
 
 
 def test_what_breaks_a_rule_lies_in_the_outbox() -> None:
     """With its key and the reason; it holds up nothing, and the function does not fail."""
-    answer = handle(told(record("x" * 600), record("b")), None)
+    answer = handle(stream_of(record("x" * 600), record("b")), None)
     (aside,) = clients.dynamodb().scan(TableName="outbox")["Items"]
 
     assert answer == {"batchItemFailures": []}
@@ -70,9 +90,8 @@ def test_what_breaks_a_rule_lies_in_the_outbox() -> None:
 
 def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lambda is told to bring all of the batch again."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    start_anew()
-    answer = handle(told(record("a"), record("b")), None)
+    without_dynamodb(monkeypatch)
+    answer = handle(stream_of(record("a"), record("b")), None)
 
     assert answer == {"batchItemFailures": [{"itemIdentifier": "1-a"}]}
 
@@ -88,7 +107,7 @@ def test_without_a_capture_nothing_starts(
     monkeypatch.setenv("TIDINGS_CAPTURE", capture)
     start_anew()
     with pytest.raises(error):
-        handle(told(record("a")), None)
+        handle(stream_of(record("a")), None)
 
 
 def test_attributes_are_texts() -> None:

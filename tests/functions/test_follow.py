@@ -12,7 +12,7 @@ from tidings.core import limits
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.cloud import Cloud, become, event, without_dynamodb
 
 NOTHING_FAILED: dict[str, list[object]] = {"batchItemFailures": []}
 
@@ -20,18 +20,17 @@ NOTHING_FAILED: dict[str, list[object]] = {"batchItemFailures": []}
 @pytest.fixture
 def project(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """The environment of follow-state."""
-    monkeypatch.setenv("TIDINGS_FOLLOWER", "state")
-    start_anew()
+    become("state", monkeypatch)
     return cloud
 
 
 def rows() -> dict[str, str]:
     """Key and event of every row of the state."""
-    found = {}
-    for bucket in range(limits.BUCKETS):
-        for row in adapters.state().read("main", bucket):
-            found[row.key] = json.loads(row.line)["event"]
-    return found
+    return {
+        row.key: json.loads(row.line)["event"]
+        for bucket in range(limits.BUCKETS)
+        for row in adapters.state().read("main", bucket)
+    }
 
 
 def test_a_stream_event_brings_the_state_up_to_the_log(project: Cloud) -> None:
@@ -67,8 +66,7 @@ def test_a_store_that_does_not_answer_reports_the_first_record(
     project: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lambda then comes again with everything from that record on."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    start_anew()
+    without_dynamodb(monkeypatch)
     answer = follow(event("stream_insert"), None)
 
     assert answer == {"batchItemFailures": [{"itemIdentifier": "1222100000000031415926535"}]}

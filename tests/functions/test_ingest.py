@@ -11,7 +11,7 @@ from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle
-from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
 
 NO_CACHE = "no-cache, no-store, must-revalidate"
 LINE = (
@@ -55,10 +55,10 @@ def test_a_binary_body_of_lines_is_one_page_with_an_id_for_each(cloud: Cloud) ->
 def test_a_key_that_comes_again_appends_nothing(cloud: Cloud) -> None:
     """The same answer, one page; and 422 for another body under the same key."""
     first, second = (handle(event("http_post_to_feed"), None) for _ in range(2))
-    other = handle(
-        event("http_post_to_feed", isBase64Encoded=False, body='{"event":"delete"}'), None
+    other, reused = (
+        handle(event("http_post_to_feed", isBase64Encoded=False, body=body), None)
+        for body in ('{"event":"delete"}', LINE)
     )
-    reused = handle(event("http_post_to_feed", isBase64Encoded=False, body=LINE), None)
 
     assert first == second
     assert len(logged()) == 1
@@ -89,34 +89,9 @@ def test_what_is_wrong_is_refused_and_not_written(
     assert (logged(), adapters.log().head("main")) == ([], 0)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "code"),
-    [("POST", "/nope", 404, "unknown_path"), ("PUT", "/ops", 405, "wrong_method")],
-)
-def test_the_default_route_says_what_is_wrong(
-    cloud: Cloud, method: str, path: str, status: int, code: str
-) -> None:
-    """What no route takes comes to this function only to be refused."""
-    context = event("http_post")["requestContext"]
-    asked = {**context["http"], "method": method, "path": path}
-    answer = handle(
-        event(
-            "http_post",
-            routeKey="$default",
-            rawPath=path,
-            requestContext={**context, "routeKey": "$default", "http": asked},
-        ),
-        None,
-    )
-
-    assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (status, code)
-    assert logged() == []
-
-
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows whether it was written: the producer is told to try again."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    start_anew()
+    without_dynamodb(monkeypatch)
     answer = handle(event("http_post"), None)
 
     assert answer["statusCode"] == 503
@@ -128,9 +103,8 @@ def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.Monk
     """Only a listed origin is told that it may read the answer."""
     monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example, https://b.example")
     start_anew()
-    headers = event("http_post")["headers"]
-    listed = handle(event("http_post", headers={**headers, "origin": "https://b.example"}), None)
-    other = handle(event("http_post", headers={**headers, "origin": "https://c.example"}), None)
+    listed = handle(event("http_post", more={"origin": "https://b.example"}), None)
+    other = handle(event("http_post", more={"origin": "https://c.example"}), None)
 
     assert listed["headers"]["access-control-allow-origin"] == "https://b.example"
     assert "access-control-allow-origin" not in other["headers"]

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
-from tidings.aws.wiring import adapters
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
 from tidings.core.catchup.sse import Chunk, Stream
 
 from functions.ingest.handler import handle as ingest
-from tests.functions.changing import post
-from tests.functions.cloud import Cloud, event
+from tests.functions.cloud import Cloud, event, give_key
+from tests.functions.streaming import SSE, read
 from tests.functions.test_grants import ring
-from tests.functions.test_stream import get
-
-RATE = 5
-WINDOW_MS = 200
-SHOWN = Given("0" * ID_LENGTH, "A" * 32)
+from tests.functions.test_propose import post
 
 
 @pytest.fixture
 def shown(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The headers of who has a key of 50 requests a window, each worth 2 bytes of reading."""
-    monkeypatch.setattr(limits, "KEY_WINDOW_MS", WINDOW_MS)
+    monkeypatch.setattr(limits, "KEY_WINDOW_MS", 200)
     monkeypatch.setattr(limits, "KEY_READ_SIZE", 2)
-    stored = DynamoDBKeys(clients.dynamodb(), adapters.settings().control_table)
-    assert stored.save("main", Key(SHOWN.id, digest_of(SHOWN.secret), frozenset(Role), rate=RATE))
-    return {"authorization": f"Bearer {SHOWN.spelled()}", "accept": "text/event-stream"}
+    return {**SSE, "authorization": f"Bearer {give_key(*Role, rate=5)}"}
 
 
 def kept(chunks: list[Chunk], chunk: Chunk) -> Chunk:
@@ -42,14 +30,12 @@ def kept(chunks: list[Chunk], chunk: Chunk) -> Chunk:
 def test_a_stream_waits_and_goes_on(shown: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a window at least, in the same answer, without asking all the time."""
     chunks: list[Chunk] = []
-    read = Stream.next
-    monkeypatch.setattr(Stream, "next", lambda self: kept(chunks, read(self)))
+    original = Stream.next
+    monkeypatch.setattr(Stream, "next", lambda self: kept(chunks, original(self)))
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
     ring("state", monkeypatch)
-    status, _, text = asyncio.run(
-        get("/", headers=shown, query="lastEventId=0", until="event: live")
-    )
+    status, _, text = read("/", headers=shown, query="lastEventId=0", until="event: live")
     assert status == 200 and "event: live" in text
     waits = [chunk.wait_ms for chunk in chunks if chunk.wait_ms]
     assert 0 < len(waits) < 20
@@ -59,7 +45,7 @@ def test_a_list_is_answered_and_those_behind_it_are_refused(shown: dict[str, str
     """By what was read for it: the second one of a second is within the rate."""
     for number in range(20):
         post(str(number))
-    status, _, text = asyncio.run(get("/changes", headers=shown))
+    status, _, text = read("/changes", headers=shown)
     assert (status, text.count('"data":')) == (200, 20)
-    status, told, _ = asyncio.run(get("/changes", headers=shown))
-    assert (status, told["retry-after"]) == (429, "1")
+    status, headers, _ = read("/changes", headers=shown)
+    assert (status, headers["retry-after"]) == (429, "1")

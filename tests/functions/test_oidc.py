@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
@@ -25,7 +24,7 @@ from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
-from tests.functions.test_stream import get
+from tests.functions.streaming import SSE, read
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())
@@ -72,8 +71,8 @@ def provider() -> Iterator[IdentityProvider]:
         server.shutdown()
 
 
-class Subscription:
-    """A clock that a test moves."""
+class Clock:
+    """It stands until a test moves it."""
 
     now = 1000.0
 
@@ -82,13 +81,13 @@ class Subscription:
 
 
 @pytest.fixture
-def watch() -> Subscription:
-    return Subscription()
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def tokens(provider: IdentityProvider, watch: Subscription) -> Tokens:
-    return Tokens(provider.issuer, ask_over_http, watch)
+def tokens(provider: IdentityProvider, clock: Clock) -> Tokens:
+    return Tokens(provider.issuer, ask_over_http, clock)
 
 
 def token(
@@ -182,7 +181,7 @@ def test_clocks_may_differ_by_a_minute(
 
 
 def test_a_new_key_is_found_and_made_up_ones_ask_nobody(
-    tokens: Tokens, provider: IdentityProvider, watch: Subscription
+    tokens: Tokens, provider: IdentityProvider, clock: Clock
 ) -> None:
     """An unknown name is asked for at most once in half a minute."""
     tokens.allowed("main", Role.READ, shown(token(provider)))
@@ -193,35 +192,35 @@ def test_a_new_key_is_found_and_made_up_ones_ask_nobody(
             tokens.allowed("main", Role.READ, rotated)
     assert provider.asked.count("/keys") == 1
 
-    watch.now += ASK_AGAIN_S
+    clock.now += ASK_AGAIN_S
     assert tokens.allowed("main", Role.READ, rotated)
     assert provider.asked.count("/keys") == 2
 
 
 def test_a_key_that_was_withdrawn_ends_within_the_hour(
-    tokens: Tokens, provider: IdentityProvider, watch: Subscription
+    tokens: Tokens, provider: IdentityProvider, clock: Clock
 ) -> None:
     """Known keys are asked for again."""
     given = shown(token(provider))
     tokens.allowed("main", Role.READ, given)
     provider.keys = {"two": provider.keys["one"]}
-    watch.now += KEYS_AGE_S
+    clock.now += KEYS_AGE_S
 
     with pytest.raises(WrongKey):
         tokens.allowed("main", Role.READ, given)
 
 
 def test_an_issuer_that_is_away_locks_nobody_out_for_a_while(
-    tokens: Tokens, provider: IdentityProvider, watch: Subscription
+    tokens: Tokens, provider: IdentityProvider, clock: Clock
 ) -> None:
     """What was known counts for some hours; nobody is told that a token is wrong."""
     given = shown(token(provider))
     tokens.allowed("main", Role.READ, given)
     provider.status = 500
-    watch.now += KEYS_AGE_S
+    clock.now += KEYS_AGE_S
     assert tokens.allowed("main", Role.READ, given)
 
-    watch.now += KEYS_KEPT_S
+    clock.now += KEYS_KEPT_S
     with pytest.raises(Unavailable):
         tokens.allowed("main", Role.READ, given)
 
@@ -252,11 +251,7 @@ def stage(cloud: Cloud, provider: IdentityProvider, monkeypatch: pytest.MonkeyPa
 
 
 def post(authorization: str) -> dict[str, Any]:
-    sent = event("http_post")
-    answer: dict[str, Any] = ingest(
-        {**sent, "headers": {**sent["headers"], "authorization": authorization}}, None
-    )
-    return answer
+    return ingest(event("http_post", more={"authorization": authorization}), None)
 
 
 def test_a_producer_posts_with_a_token(stage: Cloud, provider: IdentityProvider) -> None:
@@ -291,12 +286,9 @@ def test_a_socket_subscribes_with_a_token_until_it_expires(
 def test_a_stream_ends_when_its_token_does(stage: Cloud, provider: IdentityProvider) -> None:
     """Through the app, as a client sees it: a minute behind the token's own end."""
     last = int(time.time()) - 60 + 3  # seconds that are left of the leeway
-    headers = {
-        "accept": "text/event-stream",
-        "authorization": f"Bearer {token(provider, exp=last)}",
-    }
+    headers = {**SSE, "authorization": f"Bearer {token(provider, exp=last)}"}
     started = time.monotonic()
-    status, _, _ = asyncio.run(get("/", headers=headers))
+    status, _, _ = read("/", headers=headers)
 
     assert status == 200
     assert 0.5 < time.monotonic() - started < 15

@@ -20,15 +20,17 @@ ROUTES = [route for route in HTTP_ROUTES if route.path != DEFAULT_PATH]
 def served(cloud: Cloud) -> dict[str, Any]:
     answer = handle(event("http_get_status", routeKey="GET /openapi.json"), None)
     assert answer["statusCode"] == 200
-    found: dict[str, Any] = json.loads(answer["body"])
-    return found
+    document: dict[str, Any] = json.loads(answer["body"])
+    return document
 
 
 def test_every_route_is_in_it_and_no_other(served: dict[str, Any]) -> None:
     """Whoever adds a route describes it."""
-    told = {(m.upper(), path) for path, methods in served["paths"].items() for m in methods}
+    described_routes = {
+        (m.upper(), path) for path, methods in served["paths"].items() for m in methods
+    }
 
-    assert told == {(route.method, route.path) for route in ROUTES}
+    assert described_routes == {(route.method, route.path) for route in ROUTES}
     described = [openapi.doc_of(route) for route in ROUTES]
     assert all(doc in described for doc in DOCS.values())
 
@@ -43,14 +45,14 @@ def test_every_description_is_used() -> None:
 def test_what_takes_a_password_says_so(served: dict[str, Any]) -> None:
     """As the routes' own table does."""
     for route in ROUTES:
-        told = served["paths"][route.path][route.method.lower()]
-        assert ("security" in told) == (route.need.role is not None), route
+        operation = served["paths"][route.path][route.method.lower()]
+        assert ("security" in operation) == (route.need.role is not None), route
 
 
 def test_names_are_unique_and_references_lead_somewhere(served: dict[str, Any]) -> None:
     """Generators make a function of each name and a type of each schema."""
-    told = [each for methods in served["paths"].values() for each in methods.values()]
-    names = [each["operationId"] for each in told]
+    operations = [each for methods in served["paths"].values() for each in methods.values()]
+    names = [each["operationId"] for each in operations]
     text = json.dumps(served)
 
     assert len({*names}) == len(names)

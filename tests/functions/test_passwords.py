@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,23 +18,18 @@ from tidings.core.settings.feed import Profile
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
-from tests.functions.cloud import Cloud, event, forget, message, start_anew
-from tests.functions.test_stream import get
+from tests.functions.cloud import Cloud, basic, event, forget, message, start_anew
+from tests.functions.streaming import SSE, read
 
 READ, INGEST = "the read: password", "the ingest password"
 PROFILE = Profile(
     read_passwords=(hashed(READ, salt=b"1" * 16, now_ms=0),),
     ingest_passwords=(hashed(INGEST, salt=b"2" * 16, now_ms=0),),
 )
-STREAM = {"accept": "text/event-stream"}
 
 
-def encoded(password: str, user: str = "") -> str:
-    return base64.b64encode(f"{user}:{password}".encode()).decode()
-
-
-def basic(password: str, user: str = "") -> dict[str, str]:
-    return {"authorization": f"Basic {encoded(password, user)}"}
+def encoded(password: str) -> str:
+    return basic(password)["authorization"].removeprefix("Basic ")
 
 
 @pytest.fixture
@@ -66,8 +59,7 @@ def guarded(closed: Cloud) -> Cloud:
 
 
 def post(headers: dict[str, str] | None = None, **changes: Any) -> dict[str, Any]:
-    sent = event("http_post", **changes)
-    return ingest({**sent, "headers": {**sent["headers"], **(headers or {})}}, None)
+    return ingest(event("http_post", more=headers, **changes), None)
 
 
 def code(answer: dict[str, Any]) -> str:
@@ -77,7 +69,7 @@ def code(answer: dict[str, Any]) -> str:
 
 def stream(headers: dict[str, str]) -> tuple[int, dict[str, str], str]:
     """A GET whose client leaves at the first event."""
-    return asyncio.run(get("/", headers={**STREAM, **headers, "last-event-id": "0"}, until="live"))
+    return read("/", headers={**SSE, **headers, "last-event-id": "0"}, until="live")
 
 
 def subscribe(cloud: Cloud, **fields: object) -> Any:
@@ -126,8 +118,8 @@ def test_O12_the_password_is_asked_before_the_content_type(guarded: Cloud) -> No
 
 def test_O26_what_is_accepted_is_asked_before_the_password(guarded: Cloud) -> None:
     """406 without a password, and 401 before a cursor is looked at."""
-    assert asyncio.run(get("/", headers={"accept": "text/html"}))[0] == 406
-    assert asyncio.run(get("/", headers={**STREAM, "last-event-id": "abcd"}))[0] == 401
+    assert read("/", headers={"accept": "text/html"})[0] == 406
+    assert read("/", headers={**SSE, "last-event-id": "abcd"})[0] == 401
 
 
 @pytest.mark.parametrize("said", [{}, {"password": "a wrong one"}, {"password": INGEST}])
@@ -164,7 +156,7 @@ def test_without_a_password_a_stage_is_closed(closed: Cloud) -> None:
 def test_an_unknown_feed_is_told_before_its_password(guarded: Cloud) -> None:
     """And costs no look at a profile."""
     assert post(pathParameters={"feed": "other"})["statusCode"] == 404
-    assert asyncio.run(get("/feeds/other/ops", headers=STREAM))[0] == 404
+    assert read("/feeds/other/ops", headers=SSE)[0] == 404
 
 
 def test_a_change_counts_in_a_running_process(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import importlib
 import json
-from collections.abc import MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,39 +22,18 @@ from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
 from functions.publish.handler import handle as publish
 from functions.report.handler import handle as report
-from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.cloud import Cloud, become, event, start_anew
+from tests.functions.streaming import get_bytes
 
-PATIENCE_S = 20.0
 MASTER = "https://a.example/feeds/main"
 UPSTREAM = "https://b.example/feeds/main"
-Message = MutableMapping[str, Any]
 Answer = tuple[int, dict[str, str], bytes]
 
 
 async def get(what: str, query: str = "", *, method: str = "GET", **headers: str) -> Answer:
     """The answer of the deployed app to a caller who waits for it."""
-    app = importlib.reload(importlib.import_module("functions.stream.handler")).app
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": f"/feeds/{what}",
-        "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in named.items()],
-    }
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    async with asyncio.timeout(PATIENCE_S):
-        await app(scope, receive, send)
-    told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], told, b"".join(message.get("body", b"") for message in sent)
+    return await get_bytes(f"/feeds/{what}", query=query, method=method, headers=named)
 
 
 def asked(what: str, query: str = "", **headers: str) -> Answer:
@@ -83,8 +60,7 @@ def posted(*names: str, **fields: object) -> Page:
 
 def project(monkeypatch: pytest.MonkeyPatch) -> None:
     """The follower `state` runs."""
-    monkeypatch.setenv("TIDINGS_FOLLOWER", "state")
-    start_anew()
+    become("state", monkeypatch)
     assert follow({"ring": "main"}, None) == {"batchItemFailures": []}
 
 
@@ -101,11 +77,11 @@ def test_D2_pages_with_their_bytes(cloud: Cloud) -> None:
     """As text a line an entry, with the commit time and number of each page."""
     pages = [posted("a", data="ä€𝄞"), posted("b", "c")]
 
-    status, told, body = asked("main/pages")
+    status, headers, body = asked("main/pages")
 
-    assert (status, told["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
-    assert told["content-length"] == str(len(body))
-    assert told["access-control-allow-origin"] == "*" and "no-store" in told["cache-control"]
+    assert (status, headers["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
+    assert headers["content-length"] == str(len(body))
+    assert headers["access-control-allow-origin"] == "*" and "no-store" in headers["cache-control"]
     found = heard(body.decode()).pages
     assert [(p.number, p.at_ms, p.text) for p in found] == [
         (p.number, p.at_ms, p.text) for p in pages
@@ -116,12 +92,12 @@ def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
     """And is the same unpacked; a short one is left as it is."""
     page = posted("a", data="x" * 5000)
 
-    _, told, body = asked("main/pages", accept_encoding="br, gzip")
+    _, headers, body = asked("main/pages", accept_encoding="br, gzip")
 
-    assert (told["content-encoding"], told["content-length"]) == ("gzip", str(len(body)))
+    assert (headers["content-encoding"], headers["content-length"]) == ("gzip", str(len(body)))
     assert heard(gzip.decompress(body).decode()).pages[0].text == page.text
-    _, told, _ = asked("main/pages", f"after={page.end.encode()}", accept_encoding="gzip")
-    assert "content-encoding" not in told
+    _, headers, _ = asked("main/pages", f"after={page.end.encode()}", accept_encoding="gzip")
+    assert "content-encoding" not in headers
 
 
 def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
@@ -222,10 +198,10 @@ def test_rows_of_a_bucket(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None
     posted("a")
     project(monkeypatch)
 
-    status, told, body = asked("main/rows", f"bucket={bucket_of('video/a')}")
+    status, headers, body = asked("main/rows", f"bucket={bucket_of('video/a')}")
 
     found = heard_rows(body.decode())
-    assert (status, told["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
+    assert (status, headers["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
     assert [row.key for row in found.rows] == ["video/a"]
     assert (found.after, found.standing.state) == (None, 1)
     query = f"bucket={bucket_of('video/a')}&after=video/a"
@@ -253,10 +229,10 @@ def test_what_is_refused(cloud: Cloud, what: str, query: str, status: int, code:
 
 def test_other_methods(cloud: Cloud) -> None:
     """A preflight is answered, everything else refused."""
-    status, told, _ = asked("main/pages", method="OPTIONS", origin="https://page.example")
-    assert (status, told["access-control-allow-methods"]) == (204, "GET, OPTIONS")
-    status, told, _ = asked("main/rows", method="POST")
-    assert (status, told["allow"]) == (405, "GET, OPTIONS")
+    status, headers, _ = asked("main/pages", method="OPTIONS", origin="https://page.example")
+    assert (status, headers["access-control-allow-methods"]) == (204, "GET, OPTIONS")
+    status, headers, _ = asked("main/rows", method="POST")
+    assert (status, headers["allow"]) == (405, "GET, OPTIONS")
 
 
 def test_a_closed_feed_is_not_copied(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,10 +240,10 @@ def test_a_closed_feed_is_not_copied(cloud: Cloud, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TIDINGS_OPEN", "false")
     start_anew()
 
-    status, told, body = asked("main/pages", "size=x")
+    status, headers, body = asked("main/pages", "size=x")
 
     assert (status, json.loads(body)["error"]["code"]) == (401, "no_password_set")
-    assert told["www-authenticate"].startswith("Basic ")
+    assert headers["www-authenticate"].startswith("Basic ")
 
 
 def test_D34_a_copy_says_what_it_came_through(

@@ -12,7 +12,7 @@ from tidings.core.changeagent.list import Query
 
 from functions.index.handler import handle as index
 from functions.propose.handler import handle
-from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.cloud import Cloud, event, without_dynamodb
 
 
 def post(body: str, **changes: Any) -> dict[str, Any]:
@@ -54,8 +54,7 @@ def test_what_is_wrong_takes_no_number(
 
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows whether it was written: the client is told to try again."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    start_anew()
+    without_dynamodb(monkeypatch)
     answer = post("1")
 
     assert answer["statusCode"] == 503

@@ -13,7 +13,7 @@ from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.report.handler import handle
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.cloud import Cloud, become, event, start_anew, without_dynamodb
 
 
 def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:
@@ -33,20 +33,19 @@ def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:
 
 
 def follow_as(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDINGS_FOLLOWER", follower)
-    start_anew()
+    become(follower, monkeypatch)
     follow({"ring": "main"}, None)
 
 
 def test_a_new_feed_is_well(cloud: Cloud) -> None:
     """Nothing was posted, no follower ever ran: zeros, both followers named, status OK."""
-    code, found = status()
+    code, body = status()
 
-    assert (code, found["status"]) == (200, "OK")
-    assert [found[name] for name in COUNTERS] == [0] * 9
-    assert found["frontier"] == {"cursor": "0000000000000000007fffff", "page": 0, "exact": True}
-    assert (found["head"], found["floor"], found["feeds"]) == (0, 1, ["main"])
-    assert [each["name"] for each in found["followers"]] == ["push", "state"]
+    assert (code, body["status"]) == (200, "OK")
+    assert [body[name] for name in COUNTERS] == [0] * 9
+    assert body["frontier"] == {"cursor": "0000000000000000007fffff", "page": 0, "exact": True}
+    assert (body["head"], body["floor"], body["feeds"]) == (0, 1, ["main"])
+    assert [each["name"] for each in body["followers"]] == ["push", "state"]
 
 
 def test_O63_what_was_posted_and_followed_is_counted(
@@ -107,12 +106,12 @@ def test_W25_a_store_that_does_not_answer_is_told(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """oplog said OK whatever happened. The same fields, without numbers nobody knows."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    code, found = status()
+    without_dynamodb(monkeypatch)
+    code, body = status()
 
-    assert (code, found["status"]) == (503, "UNAVAILABLE")
-    assert list(found) == ["status", *COUNTERS, "feed", "time"]
-    assert {found[name] for name in COUNTERS} == {None}
+    assert (code, body["status"]) == (503, "UNAVAILABLE")
+    assert list(body) == ["status", *COUNTERS, "feed", "time"]
+    assert {body[name] for name in COUNTERS} == {None}
 
 
 @pytest.mark.parametrize("path", ["/status", "/feeds/main/status"])

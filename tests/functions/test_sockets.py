@@ -14,7 +14,7 @@ from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
-from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
+from tests.functions.cloud import CONNECTION, Cloud, become, event, message
 
 OK = {"statusCode": 200}
 FROM_THE_FIRST = {"action": "resume", "cursor": "0000000000000000007fffff"}
@@ -23,8 +23,7 @@ FROM_THE_FIRST = {"action": "resume", "cursor": "0000000000000000007fffff"}
 @pytest.fixture
 def push(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """The environment of follow-push."""
-    monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
-    start_anew()
+    become("push", monkeypatch)
     return cloud
 
 
@@ -131,10 +130,10 @@ def test_a_replay_sends_the_log_and_hands_over_to_the_push_follower(push: Cloud)
     assert (joined, live) == (State.JOINING, State.LIVE)
     assert answer == {"batchItemFailures": []}
     assert ("tidings-dev-follow-push", {"ring": "main"}) in push.invoked
-    heard = [found for to, frame in push.posted for found in frame.get("events", ())]
-    assert [found["data"]["id"] for found in heard] == ["x32", "1", "2"]
-    assert [found["event"] for found in heard] == ["insert", "insert", "delete"]
-    assert push.posted[-1][1]["cursor"] >= heard[-1]["id"]
+    events = [each for _, frame in push.posted for each in frame.get("events", ())]
+    assert [each["data"]["id"] for each in events] == ["x32", "1", "2"]
+    assert [each["event"] for each in events] == ["insert", "insert", "delete"]
+    assert push.posted[-1][1]["cursor"] >= events[-1]["id"]
 
 
 def test_a_filter_holds_while_live(push: Cloud) -> None:
@@ -146,8 +145,8 @@ def test_a_filter_holds_while_live(push: Cloud) -> None:
     ingest(event("http_post"), None)
     follow(event("stream_insert"), None)
 
-    heard = [found for to, frame in push.posted for found in frame.get("events", ())]
-    assert [found["data"]["id"] for found in heard] == ["x32"]
+    events = [each for _, frame in push.posted for each in frame.get("events", ())]
+    assert [each["data"]["id"] for each in events] == ["x32"]
 
 
 def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:

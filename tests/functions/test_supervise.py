@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from tidings.aws.runtime import clients
 from tidings.aws.wiring import adapters, replication
-from tidings.core.auth import passwords
 
-from tests.functions.cloud import Cloud, start_anew
+from tests.functions.cloud import Cloud
 from tests.functions.relaying import RELAY, act, ask, chained, copied, ring
 from tests.functions.upstream import Upstream, serving
 
@@ -24,16 +22,6 @@ def upstream(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream
     with serving() as server:
         chained(server, monkeypatch)
         yield server
-
-
-def set_passwords(feed: str, read: str, ingest: str) -> None:
-    def kept(password: str) -> tuple[str, ...]:
-        return (passwords.hashed(password, salt=b"0" * 16, now_ms=1),)
-
-    profile = adapters.profiles().profile(feed)
-    both = replace(profile, read_passwords=kept(read), ingest_passwords=kept(ingest))
-    assert adapters.profiles().save(feed, both)
-    start_anew()
 
 
 def test_D2_pages_are_copied_as_they_are(upstream: Upstream) -> None:
@@ -84,17 +72,6 @@ def test_a_local_feed_is_told_and_not_steered(cloud: Cloud) -> None:
     assert ask("GET", RELAY)[1]["role"] == "master"
     assert act("pause")[1]["error"]["code"] == "not_chained"
     assert ask("PUT", PASSWORD, {"password": SECRET})[1]["error"]["code"] == "not_chained"
-
-
-def test_reading_needs_one_password_and_steering_the_other(upstream: Upstream) -> None:
-    """A list holds what the password may read."""
-    set_passwords("main", "read this", "write this")
-    for method, route in (("GET", "/relays"), ("GET", RELAY), ("PUT", PASSWORD)):
-        assert ask(method, route, password="something else")[0] == 401
-    assert act("pause", password="read this")[0] == 401
-    assert act("pause", password="write this")[0] == 200
-    assert ask("GET", RELAY, password="read this")[0] == 200
-    assert len(ask("GET", "/relays", password="read this")[1]["relays"]) == 1
 
 
 def test_the_upstreams_password_is_sent_and_told_to_nobody(

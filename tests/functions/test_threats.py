@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -13,7 +12,7 @@ from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import Cloud, event, forget, message, start_anew
-from tests.functions.test_stream import get
+from tests.functions.streaming import SSE, read
 
 FORGED = 'x\n{"level":"INFO","message":"forged"}\r\n\u2028\x1b[2J'
 
@@ -21,8 +20,7 @@ FORGED = 'x\n{"level":"INFO","message":"forged"}\r\n\u2028\x1b[2J'
 @pytest.fixture
 def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """A stage as it is deployed; what is there was posted before."""
-    sent = event("http_post")
-    ingest({**sent, "headers": {**sent["headers"], "prefer": "return=representation"}}, None)
+    ingest(event("http_post"), None)
     monkeypatch.setenv("TIDINGS_OPEN", "false")
     start_anew()
     return cloud
@@ -31,8 +29,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 @pytest.mark.parametrize("cursor", ["0", "now", "545b55c7f095528dd0f3863c", "nonsense"])
 def test_a_cursor_opens_nothing(closed: Cloud, cursor: str) -> None:
     """Whoever has one is asked for the password all the same, and is told nothing of it."""
-    headers = {"accept": "text/event-stream", "last-event-id": cursor}
-    status, _, text = asyncio.run(get("/", headers=headers))
+    status, _, text = read("/", headers={**SSE, "last-event-id": cursor})
 
     assert status == 401
     assert json.loads(text)["error"]["code"] == "no_password_set"
@@ -40,13 +37,12 @@ def test_a_cursor_opens_nothing(closed: Cloud, cursor: str) -> None:
 
 def test_a_handshake_carries_no_right(closed: Cloud) -> None:
     """A browser sends cookies and its origin by itself, and perhaps a password it remembers."""
-    sent = event("socket_connect")
     own = {
         "Origin": "https://evil.example",
         "Cookie": "session=1",
         "Authorization": "Basic OnJlYWQ=",
     }
-    connect({**sent, "headers": {**sent.get("headers", {}), **own}}, None)
+    connect(event("socket_connect", more=own), None)
     receive(message({"action": "subscribe"}), None)
 
     ((_, answer),) = closed.posted
@@ -60,12 +56,11 @@ def test_a_line_break_makes_no_second_line_of_the_log(
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "forged")  # a logger that writes where we read
     forget(telemetry)
     body = json.dumps({"event": "update", "type": FORGED, "id": FORGED, "parents": [FORGED]})
-    sent = event("http_post", body=body, isBase64Encoded=False)
-    assert ingest(sent, None)["statusCode"] == 204
-    ingest(event("http_post", body=FORGED, isBase64Encoded=False), None)
+    assert ingest(event("http_post", body=body), None)["statusCode"] == 204
+    ingest(event("http_post", body=FORGED), None)
     clients.dynamodb().delete_table(TableName="log")
     with pytest.raises(ClientError):
-        ingest({**sent, "pathParameters": {"feed": "main"}, "rawPath": FORGED}, None)
+        ingest(event("http_post", body=body, pathParameters={"feed": "main"}, rawPath=FORGED), None)
 
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) >= 3

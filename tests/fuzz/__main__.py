@@ -24,10 +24,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60, help="for each parser")
     parser.add_argument("--runs", type=int, default=-1, help="at most, for each parser")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        _fuzz(asked.names[0], asked.seconds, asked.runs)
-    failed = [name for name in asked.names or _all() if not _run(name, asked)]
+    chosen = parser.parse_args()
+    if chosen.one:
+        _fuzz(chosen.names[0], chosen.seconds, chosen.runs)
+    failed = [name for name in chosen.names or _all() if not _run(name, chosen)]
     sys.stdout.write(f"failed: {', '.join(failed)}\n" if failed else "nothing was found\n")
     return bool(failed)
 
@@ -38,9 +38,9 @@ def _all() -> list[str]:
     return [*PARSERS]
 
 
-def _run(name: str, asked: argparse.Namespace) -> bool:
-    told = ["--one", f"--seconds={asked.seconds}", f"--runs={asked.runs}"]
-    done = subprocess.run([sys.executable, "-m", "tests.fuzz", name, *told], check=False)
+def _run(name: str, chosen: argparse.Namespace) -> bool:
+    arguments = ["--one", f"--seconds={chosen.seconds}", f"--runs={chosen.runs}"]
+    done = subprocess.run([sys.executable, "-m", "tests.fuzz", name, *arguments], check=False)
     return done.returncode == 0
 
 

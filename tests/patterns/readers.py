@@ -6,14 +6,13 @@ import json
 from typing import Protocol
 
 from tidings.core.changeagent.changes import place_of
-from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.consumers import consumer as consumers
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import parse_line
 
 from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.scene import FEED
-from tests.fakes import MemoryTags
 from tests.simulation.consumer import sse_blocks
 
 
@@ -30,11 +29,8 @@ class Stream:
         self.feed, self.cursor = feed, START.encode()
 
     def read(self, most: int = 1_000) -> list[int]:
-        stream, text, there = (
-            self.feed.scene.streamer.open(FEED, self.cursor),
-            "",
-            False,
-        )
+        stream = self.feed.scene.streamer.open(FEED, self.cursor)
+        text, there = "", False
         while not there:
             chunk = stream.next()
             text, there = text + chunk.text, chunk.at_frontier
@@ -65,9 +61,7 @@ class Changes:
     """Lists of `/changes`, each behind the one before."""
 
     def __init__(self, feed: ConsumerScene) -> None:
-        scene = feed.scene
-        self.feed, self.since = feed, 0
-        self.lister = Lister(scene.reader, MemoryTags())
+        self.feed, self.since, self.lister = feed, 0, feed.scene.lister()
 
     def read(self, most: int = 1_000) -> list[int]:
         found = self.lister.list(FEED, Query(since=self.since, limit=most))

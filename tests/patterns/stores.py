@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidings.core.consumers.consumer import Change
-from tidings.core.errors import (
-    Unavailable,
-)
+from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Row
 

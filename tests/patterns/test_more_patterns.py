@@ -8,21 +8,16 @@ from dataclasses import replace
 import pytest
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.config import Configuration, replaced
-from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.consumers import position
 from tidings.core.consumers.admin import Overseer
-from tidings.core.errors import (
-    InvalidSetting,
-    NothingDone,
-    Unavailable,
-)
+from tidings.core.errors import InvalidSetting, NothingDone, Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
 
 from tests.core.consumers.consumer_scene import WHY, ConsumerScene
 from tests.core.scene import FEED, Scene
-from tests.fakes import MemoryTags
 from tests.patterns.readers import EVERYBODY, Named, Reader, Stream
 from tests.patterns.stores import Deaf, Stuck
 
@@ -49,8 +44,7 @@ def test_pattern_5_A_a_list_passes_tags_that_do_not_match() -> None:
     """The next list goes on behind what was looked at."""
     feed = ConsumerScene()
     feed.post("a", "a")
-    scene = feed.scene
-    lister = Lister(scene.reader, MemoryTags())
+    lister = feed.scene.lister()
     found = lister.list(FEED, Query(tags=frozenset({"none"})))
     assert (found.entries, found.next) == ([], end_of(2))
 

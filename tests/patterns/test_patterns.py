@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.changeagent.changes import end_of
-from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.consumers import position
 from tidings.core.errors import (
     BelowFloor,
@@ -28,7 +28,6 @@ from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.following import trimmed
 from tests.core.scene import FEED, Scene, op, page
 from tests.core.sync.test_apply import correct, corrector, part
-from tests.fakes import MemoryTags
 from tests.patterns.readers import CLIENTS, EVERYBODY, Reader, Stream
 from tests.patterns.stores import Breaking, Deaf
 
@@ -204,8 +203,7 @@ def test_pattern_4_D15_D16_a_named_consumer_is_told() -> None:
 def test_pattern_4_A28_a_list_says_where_the_log_begins() -> None:
     """It tells its floor each time, and who asks strictly is refused."""
     feed = _fallen()
-    scene = feed.scene
-    lister = Lister(scene.reader, MemoryTags())
+    lister = feed.scene.lister()
     found = lister.list(FEED, Query(since=end_of(1)))
     assert (found.floor, found.at_start, len(found.entries)) == (end_of(4), True, 1)
     with pytest.raises(BelowFloor):

@@ -1,9 +1,9 @@
 """
 A consumer as PROTOCOL.md wants it, and the check that it got what it was promised.
 
-`Consumer` is the client: a cursor and a copy of the objects it hears of. `Session` watches
-one subscription on one connection: nothing skipped, nothing backwards but for a repetition
-that goes on in order, nothing that does not match, nothing beyond a hole.
+`Consumer` is the client: a cursor and a copy of the objects it hears of; `new_consumer` chooses how
+it begins. `Session` watches one subscription on one connection: nothing skipped, nothing backwards
+but for a repetition that goes on in order, nothing that does not match, nothing beyond a hole.
 """
 
 from __future__ import annotations
@@ -11,15 +11,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import copy
+from random import Random
 from typing import Any
 
 from tidings.core.catchup.catchup import CatchUp, Step
 from tidings.core.model.cursors import Cursor
 from tidings.core.model.filters import EVERYTHING, Filter
 
+from tests.simulation.functions import FEED
 from tests.simulation.model import DELETED, PAGE_END, Broken, Log, Place, Position, Wanted
+from tests.simulation.producer import PARENTS, TYPES
+from tests.simulation.world import HOUR_MS, World
 
 RESET, LIVE, LEAVE = "reset", "live", "leave"
+FILTERS = (
+    Wanted(),
+    Wanted(),
+    Wanted(types=frozenset(TYPES[:1])),
+    Wanted(types=frozenset(TYPES[1:])),
+    Wanted(parents=frozenset(PARENTS[:1])),
+    Wanted(parents=frozenset(PARENTS[1:])),
+    Wanted(types=frozenset(TYPES[:2]), parents=frozenset(PARENTS[:2])),
+)
+_LEAVE = 0.7  # of those who filter on parents
+_JUST_POSTED = 4
 
 
 class Consumer:
@@ -243,3 +258,43 @@ def steps(
         step = catch_up.step(feed, progress, wanted)
         yield step
         progress, arrived = step.progress, step.at_frontier
+
+
+def new_consumer(world: World, name: str, feed: str = FEED) -> Consumer:
+    """Somebody who was never here: from the start, now, a time, a foreign id or its own post."""
+    random, log = world.random, world.models[feed]
+    wanted = leaving(world, random.choice(FILTERS), feed)
+    kind = random.choice(("0", "0", "now", "now", "since", "foreign", "posted"))
+    posted = _posted(world, log) if kind == "posted" else None
+    cursor, since_ms = posted or _cursor(random, world.scheduler.now_ms, kind)
+    consumer = Consumer(name, log, wanted, cursor, careful=random.random() < 0.5)
+    consumer.since_ms = since_ms
+    consumer.from_place = Place.of(cursor).at if posted else None
+    world.machine.note(name, "begins", kind, cursor, sorted(wanted.types or ()))
+    return consumer
+
+
+def _posted(world: World, log: Log) -> tuple[str, None] | None:
+    """One of the last operations, whether or not the followers have come by."""
+    ops = log.ops[-_JUST_POSTED:]
+    if not ops:
+        return None
+    page, slot = world.random.choice(ops).at
+    return f"{log.seconds[page]:08x}{page:010x}{slot:06x}", None
+
+
+def leaving(world: World, wanted: Wanted, feed: str = FEED) -> Wanted:
+    """Where departures are kept, many want to hear of them."""
+    if not world.functions.leaves(feed) or wanted.parents is None:
+        return wanted
+    return wanted._replace(leave=world.random.random() < _LEAVE)
+
+
+def _cursor(random: Random, now_ms: int, kind: str) -> tuple[str, int | None]:
+    if kind in ("0", "now"):
+        return kind, None
+    past_ms = now_ms - random.randint(1_000, 3 * HOUR_MS)
+    if kind == "since":
+        return str(past_ms), past_ms
+    rest = random.getrandbits(64)
+    return f"{past_ms // 1000:08x}{rest:016x}", past_ms

@@ -15,7 +15,7 @@ from tidings.core.consumers.consumer import Consumer
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer, NothingDone, UnknownParked
 from tidings.core.model.filters import Filter
 
-from tests.simulation.choosing import FILTERS
+from tests.simulation.consumer import FILTERS
 from tests.simulation.functions import FEED
 from tests.simulation.ledger import Ledger, at_of
 from tests.simulation.model import PAGE_END

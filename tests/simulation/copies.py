@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from tidings.core.followers.follower import standing
 
-from tests.simulation.choosing import FILTERS, leaving
-from tests.simulation.consumer import Consumer
+from tests.simulation.consumer import FILTERS, Consumer, leaving
 from tests.simulation.functions import FEED
 from tests.simulation.model import PAGE_END, Place, Position
 from tests.simulation.producer import Producer

@@ -14,8 +14,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.simulation.choosing import new_consumer
-from tests.simulation.consumer import LIVE, RESET, Session
+from tests.simulation.consumer import LIVE, RESET, Session, new_consumer
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken, Place
 from tests.simulation.world import World

@@ -7,8 +7,7 @@ from typing import Any
 from tidings.core import limits
 from tidings.core.catchup.sse import Stream
 
-from tests.simulation.choosing import new_consumer
-from tests.simulation.consumer import Consumer, Session, sse_blocks
+from tests.simulation.consumer import Consumer, Session, new_consumer, sse_blocks
 from tests.simulation.functions import FEED
 from tests.simulation.process import Process
 from tests.simulation.world import STREAM_TIMEOUT_S, World

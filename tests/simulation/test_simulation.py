@@ -160,7 +160,7 @@ def test_a_seed_is_the_same_run_every_time() -> None:
     """Byte for byte, and in another process with other hashes too."""
     ours = "\n".join(run(Plan(7)).history.lines()) + "\n"
     code = (
-        "import hashlib; from tests.simulation.run import Plan, tell;"
+        "import hashlib; from tests.simulation.run import Plan, run;"
         "text = '\\n'.join(run(Plan(7)).history.lines()) + '\\n';"
         "print(hashlib.sha256(text.encode()).hexdigest())"
     )

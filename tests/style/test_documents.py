@@ -1,7 +1,8 @@
-"""The documents: links lead somewhere, words are defined."""
+"""The documents: links lead somewhere, words are defined, each threat has a test."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.style.source import ROOT
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 WRITTEN_BY_A_RUN = {"bench/RESULTS.md"}
+SECURITY = (ROOT / "docs/operations/SECURITY.md").read_text()
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 _LINK = re.compile(r"\]\(([^)\s#]+)")
 
 
@@ -42,3 +45,29 @@ def test_files_named_in_the_guide_are_there() -> None:
 
     assert len(paths) > 15
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def _rows() -> list[str]:
+    table = SECURITY.partition("## Threats")[2].partition("\n## ")[0]
+    return [line for line in table.splitlines() if line.startswith("| ")][1:]
+
+
+def _tests_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+
+
+def test_every_threat_names_a_test() -> None:
+    """One at least, in the last column of docs/operations/SECURITY.md."""
+    rows = _rows()
+
+    assert len(rows) > 15
+    assert [row for row in rows if not _TEST.search(row.rsplit(" | ", 1)[1])] == []
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    """By file and name."""
+    named = _TEST.findall(SECURITY)
+    missing = [f"{path}::{name}" for path, name in named if name not in _tests_in(path)]
+
+    assert missing == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
@@ -17,6 +16,7 @@ from tidings.server.host import Host, now_ms
 from tidings.web import live_page
 from tidings.web.answers import complete, preflight_headers, refusal, respond
 from tidings.web.asgi import headers_of, send_answer
+from tidings.web.asgi_request import Gone, below, body_of, joined, pattern, raw_path
 from tidings.web.change_lists import ChangeLists
 from tidings.web.client_count import Attendance
 from tidings.web.replication_pages import Portions
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tidings.web.routes import HttpRoute
 
 log = logging.getLogger(__name__)
-BODY_BYTES_MAX = 10 * 1024 * 1024  # what a stage takes, so that a producer may move to one
-BODY_S = 60.0  # to send it: the largest one at 170 KB a second; who trickles is refused
 METRICS = "/metrics"
 _FAILED = Answer(500, {"content-type": "application/json"}, '{"message":"Internal Server Error"}')
 _TOO_SLOW = Answer(
@@ -42,10 +40,6 @@ _TOO_SLOW = Answer(
     {"content-type": "application/json", "connection": "close"},
     '{"message":"Request Timeout"}',
 )
-
-
-class _Gone(Exception):
-    """The client cut the connection within its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ class Router:
 
     def __init__(self) -> None:
         self._plain = {(each.method, each.path): _Match(each, {}) for each in HTTP_ROUTES}
-        self._patterns = [(_pattern(each.path), each) for each in HTTP_ROUTES]
+        self._patterns = [(pattern(each.path), each) for each in HTTP_ROUTES]
         self._default = next(each for each in HTTP_ROUTES if each.path == DEFAULT_PATH)
 
     def match(self, method: str, path: str) -> _Match | list[str]:
@@ -67,7 +61,11 @@ class Router:
         plain = self._plain.get((method, path))
         if plain is not None:
             return plain
-        matches = [(each, m) for pattern, each in self._patterns if (m := pattern.fullmatch(path))]
+        matches = [
+            (each, m)
+            for each_pattern, each in self._patterns
+            if (m := each_pattern.fullmatch(path))
+        ]
         for route, match in matches:
             if route.method == method:
                 named = match.groupdict()
@@ -101,7 +99,7 @@ class ServerApp:
         if scope["type"] == "websocket":
             await self._sockets(scope, receive, send)
         else:
-            await self._serve(_below(scope, self._prefix), headers, receive, send)
+            await self._serve(below(scope, self._prefix), headers, receive, send)
 
     async def _refuse(self, scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
         if scope["type"] == "websocket":
@@ -113,7 +111,7 @@ class ServerApp:
     async def _serve(
         self, scope: Message, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
-        method, path = scope["method"], _raw_path(scope)
+        method, path = scope["method"], raw_path(scope)
         match = self._router.match(method, path)
         if isinstance(match, list):
             answer = self._unrouted(headers, method, path, match)
@@ -131,7 +129,7 @@ class ServerApp:
             await _send(send, _TOO_SLOW)
         except TooLarge as error:
             await send_answer(send, refusal(error), headers, self._origins)
-        except _Gone:
+        except Gone:
             pass  # half a body is none, and nobody is left to hear so
 
     def _unrouted(
@@ -205,30 +203,6 @@ def _waiting(host: Host) -> App:
     )
 
 
-def _pattern(path: str) -> re.Pattern[str]:
-    """`/feeds/{feed}/ops` as a pattern whose groups are the path's parameters."""
-    parts = re.split(r"\{(\w+)\}", path)
-    texts = [
-        re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)"
-        for index, part in enumerate(parts)
-    ]
-    return re.compile("".join(texts))
-
-
-def _below(scope: Message, prefix: str) -> Message:
-    """*scope* without the *prefix* of its path, as a proxy may leave it on."""
-    path = _raw_path(scope)
-    if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
-        return scope
-    raw = path.removeprefix(prefix) or "/"
-    return {**scope, "raw_path": raw.encode("latin-1"), "path": unquote(raw)}
-
-
-def _raw_path(scope: Message) -> str:
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return raw.decode("latin-1").partition("?")[0]
-
-
 async def _request(
     scope: Message, headers: dict[str, str], path: str, receive: Receive, match: _Match
 ) -> Request:
@@ -239,51 +213,9 @@ async def _request(
         route=match.route.key,
         headers=headers,
         parameters=match.parameters,
-        query=_joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
-        body=await _body(receive),
+        query=joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
+        body=await body_of(receive),
     )
-
-
-def _joined(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Of a name that comes again all values, as API Gateway joins them."""
-    joined: dict[str, str] = {}
-    for name, value in pairs:
-        joined[name] = f"{joined[name]},{value}" if name in joined else value
-    return joined
-
-
-async def _body(receive: Receive) -> bytes:
-    """
-    Read the whole body even if it is too large: a client still sending hears no answer.
-
-    Raises:
-        TimeoutError: it took longer than BODY_S.
-        TooLarge: it is longer than BODY_BYTES_MAX.
-    """
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise _Gone
-    if not message.get("more_body", False):  # most; a timer would cost a twentieth of the request
-        return _bounded(len(message["body"]), message["body"])
-    parts, size, more = [message["body"]], len(message["body"]), True
-    async with asyncio.timeout(BODY_S):
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _Gone
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size <= BODY_BYTES_MAX:
-                parts.append(part)
-            more = message.get("more_body", False)
-    return _bounded(size, b"".join(parts))
-
-
-def _bounded(size: int, body: bytes) -> bytes:
-    if size > BODY_BYTES_MAX:
-        rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
-        raise TooLarge(rule, field="body", value=size)
-    return body
 
 
 async def _send(send: Send, answer: Answer) -> None:

@@ -170,7 +170,7 @@ def test_change(written: Change) -> None:
 
 
 @given(st.builds(Subscription, TEXTS, FILTERS, NUMBERS, ADMISSIONS), TEXTS)
-def test_watch(written: Subscription, key: str) -> None:
+def test_subscription(written: Subscription, key: str) -> None:
     """The connection is read back from the name, whatever key stands before it."""
     assert (
         subscription.decode(travelled(subscription.encode(FEED, key, written, expires_ms=1000)))
@@ -179,7 +179,9 @@ def test_watch(written: Subscription, key: str) -> None:
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_a_watch_is_found_under_its_own_key_only(key: str, other: str, connection_id: str) -> None:
+def test_a_subscription_is_found_under_its_own_key_only(
+    key: str, other: str, connection_id: str
+) -> None:
     """No key is the beginning of another one's name."""
     name = subscription.key(FEED, key, connection_id)["name"]["S"]
     assert name.startswith(subscription.prefix(other)) == (key == other)
@@ -239,6 +241,6 @@ def test_summary(written: Summary) -> None:
 
 
 @given(st.builds(OperatorDocument, st.text(st.characters(codec="utf-8")), NUMBERS))
-def test_sheet(written: OperatorDocument) -> None:
+def test_operator_document(written: OperatorDocument) -> None:
     """Also an empty one."""
     assert documents.decode(travelled(documents.encode(FEED, "users", written))) == written

@@ -64,14 +64,11 @@ def nobody() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-class Waits:
+class Waits(list[int]):
     """A `Sleep` that only writes down how long it would have taken."""
 
-    def __init__(self, waits: list[int]) -> None:
-        self._waits = waits
-
     def __call__(self, ms: int) -> None:
-        self._waits.append(ms)
+        self.append(ms)
 
 
 def dynamodb(url: str, config: Config = ONCE) -> DynamoDBClient:
@@ -105,8 +102,8 @@ class TestDynamoDB:
             (400, "RequestLimitExceeded"),
         ],
     )
-    def test_bad_weather_is_unavailable(self, status: int, error: str) -> None:
-        """Faults on their side and throttling: a retry may help."""
+    def test_faults_and_throttling_are_unavailable(self, status: int, error: str) -> None:
+        """A retry may help."""
         with answering(Answer(status, error=error)) as server, pytest.raises(Unavailable):
             DynamoDBLog(dynamodb(server.url), "log", "control").take("main")
 
@@ -156,10 +153,10 @@ class TestPartialBatches:
     def test_what_was_refused_is_sent_again(self) -> None:
         """And nothing else, after a pause."""
         items = [{"PutRequest": {"Item": summaries.encode("main", each)}} for each in SUMMARIES]
-        waits: list[int] = []
+        waits = Waits()
         refused = [{"PutRequest": {"Item": plain(each["PutRequest"]["Item"])}} for each in items]
         with answering(Answer(body={"UnprocessedItems": {"state": refused[1:]}}), Answer()) as to:
-            DynamoDBTags(dynamodb(to.url), "state", Waits(waits)).write("main", SUMMARIES)
+            DynamoDBTags(dynamodb(to.url), "state", waits).write("main", SUMMARIES)
         sent = [asked.json["RequestItems"]["state"] for asked in to.asked]
         assert sent == [refused, refused[1:]]
         assert waits == [50]
@@ -169,9 +166,9 @@ class TestPartialBatches:
         refused = [
             {"PutRequest": {"Item": plain(summaries.encode("main", each))}} for each in SUMMARIES
         ]
-        waits: list[int] = []
+        waits = Waits()
         with answering(Answer(body={"UnprocessedItems": {"state": refused}})) as server:
-            tags = DynamoDBTags(dynamodb(server.url), "state", Waits(waits))
+            tags = DynamoDBTags(dynamodb(server.url), "state", waits)
             with pytest.raises(Unavailable, match="3 items"):
                 tags.write("main", SUMMARIES)
         assert waits == [50, 100, 200, 400, 800, 1600, 3200]
@@ -181,10 +178,10 @@ class TestPartialBatches:
         first, *others = [rows.encode("main", each) for each in ROWS]
         keys = [rows.key("main", each.key) for each in ROWS]
         cut = {"Responses": {"state": [first]}, "UnprocessedKeys": {"state": {"Keys": keys[1:]}}}
-        waits: list[int] = []
+        waits = Waits()
         whole = Answer(body={"Responses": {"state": others}})
         with answering(Answer(body=cut), whole) as server:
-            store = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            store = DynamoDBState(dynamodb(server.url), "state", waits)
             found = store.find("main", [each.key for each in ROWS])
         sent = [asked.json["RequestItems"]["state"]["Keys"] for asked in server.asked]
         assert found == list(ROWS)
@@ -197,10 +194,10 @@ class TestPuts:
 
     def test_what_was_refused_is_sent_again(self) -> None:
         """And nothing else, after a pause; the condition comes with it."""
-        waits: list[int] = []
+        waits = Waits()
         busy = Answer(400, error="com.amazonaws.dynamodb#ThrottlingException")
         with answering(busy, Answer()) as server:
-            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            state = DynamoDBState(dynamodb(server.url), "state", waits)
             assert state.write("main", ROWS) == 0
         keys = Counter(asked.json["Item"]["key"]["S"] for asked in server.asked)
         assert sorted(keys.values()) == [1, 1, 2]
@@ -213,10 +210,10 @@ class TestPuts:
     @pytest.mark.parametrize("error", ["ProvisionedThroughputExceededException", "Fault"])
     def test_it_gives_up_after_a_while(self, error: str) -> None:
         """Refused again and again with growing pauses: unavailable."""
-        waits: list[int] = []
+        waits = Waits()
         answer = Answer(500 if error == "Fault" else 400, error=error)
         with answering(answer) as server:
-            state = DynamoDBState(dynamodb(server.url), "state", Waits(waits))
+            state = DynamoDBState(dynamodb(server.url), "state", waits)
             with pytest.raises(Unavailable, match=error):
                 state.write("main", ROWS[:1])
         assert waits == [50, 100, 200, 400, 800, 1600, 3200]
@@ -235,7 +232,7 @@ class TestPuts:
         for stands, left_out in ((ROWS[0], 0), (replace(ROWS[0], page=2), 1)):
             found = {"Item": rows.encode("main", stands)}
             with answering(lost, Answer(400, found, code)) as server:
-                state = DynamoDBState(dynamodb(server.url), "state", Waits([]))
+                state = DynamoDBState(dynamodb(server.url), "state", Waits())
                 assert state.write("main", ROWS[:1]) == left_out
 
     def test_silence_is_unavailable(self) -> None:
@@ -243,9 +240,9 @@ class TestPuts:
         short = ONCE.merge(Config(read_timeout=0.2))
         with socket.create_server(("127.0.0.1", 0)) as silent:
             url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-            waits: list[int] = []
+            waits = Waits()
             with pytest.raises(Unavailable):
-                DynamoDBState(dynamodb(url, short), "state", Waits(waits)).write("main", ROWS[:1])
+                DynamoDBState(dynamodb(url, short), "state", waits).write("main", ROWS[:1])
         assert waits == [50]
 
     def test_an_answer_that_breaks_off_is_asked_for_again(self) -> None:
@@ -263,7 +260,7 @@ class TestPuts:
                 talking = threading.Thread(target=_says, args=(server, half, whole))
                 talking.start()
                 client = dynamodb(f"http://127.0.0.1:{server.getsockname()[1]}")
-                state = DynamoDBState(client, "state", Waits([]))
+                state = DynamoDBState(client, "state", Waits())
                 assert state.write("main", ROWS[:1]) == 0
                 talking.join()
 
@@ -417,7 +414,7 @@ class TestSockets:
 
 
 class TestWaker:
-    def test_a_bell_names_function_and_feed(self) -> None:
+    def test_a_wake_up_names_function_and_feed(self) -> None:
         """Woken through the Lambda API, without waiting."""
         with answering(Answer(202)) as server:
             waker = LambdaWaker(functions(server.url), "tidings-dev-")
@@ -429,8 +426,8 @@ class TestWaker:
         kinds = {asked.headers["X-Amz-Invocation-Type"] for asked in server.asked}
         assert kinds == {"Event"}
 
-    def test_a_bell_may_be_lost(self, nobody: str) -> None:
-        """Bad weather is left to the sweep."""
+    def test_a_wake_up_may_be_lost(self, nobody: str) -> None:
+        """What is unavailable is left to the sweep."""
         LambdaWaker(functions(nobody), "tidings-dev-").ring("main", "push")
 
     def test_our_mistakes_pass_through(self) -> None:
