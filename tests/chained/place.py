@@ -30,8 +30,8 @@ class Place:
         self.client = httpx.Client(timeout=30)
 
     def chain(self, feeds: Sequence[str], sources: Sources, coordinator: str = "") -> None:
-        said = {"TIDINGS_SOURCES": json.dumps(sources), "TIDINGS_COORDINATOR": coordinator}
-        settings = [f"--setting={name}={text}" for name, text in said.items() if text]
+        values = {"TIDINGS_SOURCES": json.dumps(sources), "TIDINGS_COORDINATOR": coordinator}
+        settings = [f"--setting={name}={text}" for name, text in values.items() if text]
         self.host.arguments = ["--feeds", ",".join(feeds), *settings]
 
     def __enter__(self) -> Self:
@@ -61,8 +61,8 @@ class Place:
         assert answer.status_code < 300, answer.text
 
     def relay(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.client.get(f"{self.feed(name)}/relay").json()
-        return found
+        relay: dict[str, Any] = self.client.get(f"{self.feed(name)}/relay").json()
+        return relay
 
     def act(self, name: str, action: str, **fields: str) -> httpx.Response:
         return self.client.post(f"{self.feed(name)}/relay/{action}", json=fields)

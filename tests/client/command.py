@@ -10,9 +10,9 @@ WITHIN_S = 60.0  # on a machine that is busy
 
 
 def tidings(
-    *words: str, said: str = "", env: dict[str, str] | None = None
+    *words: str, stdin: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What it prints, given *said* on stdin, and its exit code."""
+    """What it prints, given *stdin*, and its exit code."""
     return subprocess.run(
-        [*TIDINGS, *words], input=said, capture_output=True, text=True, timeout=WITHIN_S, env=env
+        [*TIDINGS, *words], input=stdin, capture_output=True, text=True, timeout=WITHIN_S, env=env
     )

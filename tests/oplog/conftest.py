@@ -43,35 +43,35 @@ class Heartbeats(threading.Thread):
 
 
 @pytest.fixture(scope="package")
-def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
+def host(request: pytest.FixtureRequest) -> Iterator[Server]:
     feeds = ",".join(["main", QUIET, SHARED, *FEEDS])
     with wanted(request.config)("--feeds", feeds, "--allow-origin", "*") as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def heartbeats(twin: Server) -> Heartbeats:
-    """Started with the twin, so that the test that waits for one finds it nearly due."""
-    listening = Heartbeats(Feed(twin.port, QUIET))
+def heartbeats(host: Server) -> Heartbeats:
+    """Started with the host, so that the test that waits for one finds it nearly due."""
+    listening = Heartbeats(Feed(host.port, QUIET))
     listening.start()
     return listening
 
 
 @pytest.fixture(scope="package")
-def spare(twin: Server, heartbeats: Heartbeats) -> Iterator[str]:
+def spare(host: Server, heartbeats: Heartbeats) -> Iterator[str]:
     return iter(FEEDS)
 
 
 @pytest.fixture
-def feed(twin: Server, spare: Iterator[str]) -> Feed:
+def feed(host: Server, spare: Iterator[str]) -> Feed:
     """One that no other test has touched."""
-    return Feed(twin.port, next(spare))
+    return Feed(host.port, next(spare))
 
 
 @pytest.fixture
-def shared(twin: Server) -> Feed:
+def shared(host: Server) -> Feed:
     """One for tests that mind nobody else's operations."""
-    return Feed(twin.port, SHARED)
+    return Feed(host.port, SHARED)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One feed of a twin, as oplog's producers and consumers see it."""
+"""One feed of a host, as oplog's producers and consumers see it."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class Feed:
     def status(self) -> dict[str, Any]:
         answer = ask(self.port, "GET", f"/feeds/{self.name}/status")
         assert answer.status == 200, answer
-        found: dict[str, Any] = json.loads(answer.body)
-        return found
+        status: dict[str, Any] = json.loads(answer.body)
+        return status
 
     def handled(self, page: int) -> None:
         """Return when every follower has handled *page*."""

@@ -76,8 +76,8 @@ class Client:
 
     def events(self) -> list[Event]:
         """What was told, as our own client reads it."""
-        found = list(Parser().feed(self.text.encode()))
-        return [sign for sign in found if isinstance(sign, Event)]
+        signs = Parser().feed(self.text.encode())
+        return [sign for sign in signs if isinstance(sign, Event)]
 
     async def _receive(self) -> Message:
         await self.left.wait()

@@ -38,9 +38,9 @@ FILTERS = [
 
 
 @pytest.fixture(scope="module")
-def filled(twin: Server, spare: Iterator[str]) -> Feed:
+def filled(host: Server, spare: Iterator[str]) -> Feed:
     """A feed with five objects, in the log and in the state."""
-    feed = Feed(twin.port, next(spare))
+    feed = Feed(host.port, next(spare))
     feed.post(*OPERATIONS)
     feed.settle()
     return feed

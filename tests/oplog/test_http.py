@@ -38,13 +38,13 @@ def kept(feed: Feed, body: bytes, **headers: str) -> Any:
         return listener.next().data
 
 
-def test_O01_the_root_and_ops_are_the_same(twin: Server) -> None:
+def test_O01_the_root_and_ops_are_the_same(host: Server) -> None:
     """For who posts and for who listens: both are the feed `main`."""
     listeners = [
-        Listener(Connection(twin.port, "GET", path, [("accept", STREAM)])) for path in ("/", "/ops")
+        Listener(Connection(host.port, "GET", path, [("accept", STREAM)])) for path in ("/", "/ops")
     ]
     for path in ("/", "/ops"):
-        ask(twin.port, "POST", path, {"content-type": JSON}, json.dumps(op(path)).encode())
+        ask(host.port, "POST", path, {"content-type": JSON}, json.dumps(op(path)).encode())
 
     heard = [listener.take(2) for listener in listeners]
     assert heard[0] == heard[1]
@@ -53,35 +53,35 @@ def test_O01_the_root_and_ops_are_the_same(twin: Server) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 @pytest.mark.parametrize("path", ["/nope", "/ops/", "/ops/x", "//", "/OPS", "/feeds/main"])
-def test_O02_other_paths_are_not_found(twin: Server, method: str, path: str) -> None:
+def test_O02_other_paths_are_not_found(host: Server, method: str, path: str) -> None:
     """Whatever the method; a path is matched to the letter and nothing is redirected."""
     headers = {"accept": STREAM, "content-type": JSON}
 
-    assert refused(ask(twin.port, method, path, headers), 404, "unknown_path")
+    assert refused(ask(host.port, method, path, headers), 404, "unknown_path")
 
 
 @pytest.mark.parametrize("path", ["/", "/ops", "/feeds/main/ops"])
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
-def test_O03_other_methods_are_not_allowed(twin: Server, method: str, path: str) -> None:
+def test_O03_other_methods_are_not_allowed(host: Server, method: str, path: str) -> None:
     """405, and what would be allowed, which oplog kept to itself."""
-    answer = ask(twin.port, method, path)
+    answer = ask(host.port, method, path)
 
     assert refused(answer, 405, "wrong_method")
     assert answer.headers["allow"] == "GET, POST, OPTIONS"
 
 
-def test_O03_head_is_not_allowed(twin: Server) -> None:
+def test_O03_head_is_not_allowed(host: Server) -> None:
     """A stream has no end that a head could tell of; the answer has no body."""
-    answer = ask(twin.port, "HEAD", "/")
+    answer = ask(host.port, "HEAD", "/")
 
     assert (answer.status, answer.body) == (405, b"")
     assert carries_oplogs_headers(answer)
 
 
-def test_O03_options_is_answered_for_browsers(twin: Server) -> None:
+def test_O03_options_is_answered_for_browsers(host: Server) -> None:
     """An extension: oplog said 405, so that no page of another origin could post."""
     asked = {"origin": "http://page", "access-control-request-method": "POST"}
-    answer = ask(twin.port, "OPTIONS", "/ops", asked)
+    answer = ask(host.port, "OPTIONS", "/ops", asked)
 
     assert answer.status == 204
     assert "POST" in answer.headers["access-control-allow-methods"]

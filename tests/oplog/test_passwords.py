@@ -1,4 +1,4 @@
-"""Rows O5 to O8 and O12: passwords, at a twin that asks for them, and what it writes down."""
+"""Rows O5 to O8 and O12: passwords, at a host that asks for them, and what it writes down."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ READ, INGEST, WRONG = "read: password", "ingest password", "a wrong password"
 
 @dataclass(frozen=True)
 class Guarded:
-    """A twin whose feed has both passwords, and the folder with everything it writes."""
+    """A host whose feed has both passwords, and the folder with everything it writes."""
 
-    twin: Server
+    host: Server
     folder: Path
 
     def post(self, password: str | None, kind: str = JSON, user: str = "") -> Answer:
         headers = {"content-type": kind, **basic(password, user)}
-        return ask(self.twin.port, "POST", "/", headers, json.dumps(op()).encode())
+        return ask(self.host.port, "POST", "/", headers, json.dumps(op()).encode())
 
     def read(self, password: str | None, user: str = "", accept: str = STREAM) -> Answer:
         """How a GET is answered; a stream is left at once."""
         headers = {"accept": accept, **basic(password, user)}
-        connection = Connection(self.twin.port, "GET", "/", headers.items())
+        connection = Connection(self.host.port, "GET", "/", headers.items())
         connection.close()
         return connection.answer
 
     def subscribe(self, **fields: str) -> Any:
-        with connect(self.twin.ws_url, open_timeout=PATIENCE_S) as socket:
+        with connect(self.host.ws_url, open_timeout=PATIENCE_S) as socket:
             socket.send(json.dumps({"action": "subscribe", **fields}))
             return json.loads(socket.recv(PATIENCE_S))
 
-    def feed(self, *arguments: str, said: str = "") -> str:
+    def feed(self, *arguments: str, stdin: str = "") -> str:
         """What the operator's command prints."""
-        done = tidings("feed", *arguments, *self.twin.place, said=said)
+        done = tidings("feed", *arguments, *self.host.place, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -67,8 +67,8 @@ def guarded(
         file = secrets / role
         file.write_text(f"{password}\n")
         options += [f"--{role}-password-file", str(file)]
-    with wanted(request.config)(*options, data=data) as twin:
-        yield Guarded(twin, data)
+    with wanted(request.config)(*options, data=data) as host:
+        yield Guarded(host, data)
 
 
 @pytest.mark.parametrize("user", ["", "anybody"])
@@ -96,7 +96,7 @@ def test_O07_any_case_of_the_scheme_and_a_challenge(guarded: Guarded) -> None:
     """Where oplog took `Basic` alone and did not challenge: see PROTOCOL.md."""
     lower = basic(READ)["authorization"].replace("Basic", "basic")
     headers = [("accept", STREAM), ("authorization", lower)]
-    connection = Connection(guarded.twin.port, "GET", "/ops", headers)
+    connection = Connection(guarded.host.port, "GET", "/ops", headers)
     connection.close()
     assert connection.answer.status == 200
     assert guarded.read(None).headers["www-authenticate"].startswith('Basic realm="tidings"')
@@ -104,7 +104,7 @@ def test_O07_any_case_of_the_scheme_and_a_challenge(guarded: Guarded) -> None:
 
 def test_O08_status_needs_no_password(guarded: Guarded) -> None:
     """An operator's probe knows none."""
-    assert ask(guarded.twin.port, "GET", "/status").status == 200
+    assert ask(guarded.host.port, "GET", "/status").status == 200
 
 
 def test_O12_the_password_before_the_content_type(guarded: Guarded) -> None:
@@ -133,11 +133,11 @@ def test_passwords_rotate_while_everything_runs(guarded: Guarded) -> None:
     guarded.feed("password", "ingest", "--remove-old")
     until(lambda: guarded.post(INGEST).status == 401)
     assert guarded.post(new).status == 204
-    guarded.feed("password", "ingest", said=INGEST)
+    guarded.feed("password", "ingest", stdin=INGEST)
     until(lambda: guarded.post(INGEST).status == 204)
 
 
-def test_no_password_is_in_anything_the_twin_writes(guarded: Guarded) -> None:
+def test_no_password_is_in_anything_the_host_writes(guarded: Guarded) -> None:
     """After right and wrong ones on every transport: not in a log, and in the store only hashed."""
     for password in (READ, INGEST, WRONG):
         guarded.post(password)
@@ -145,7 +145,7 @@ def test_no_password_is_in_anything_the_twin_writes(guarded: Guarded) -> None:
         guarded.subscribe(password=password)
         guarded.subscribe(password=f'{password}", "action": "x')
     written = b"".join(path.read_bytes() for path in guarded.folder.rglob("*") if path.is_file())
-    written += guarded.twin.errors().encode()
+    written += guarded.host.errors().encode()
     assert b"scrypt$" in written
     for password in (READ, INGEST, WRONG):
         header = basic(password)["authorization"].removeprefix("Basic ")

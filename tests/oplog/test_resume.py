@@ -36,9 +36,9 @@ def filled(feed: Feed) -> Feed:
 
 
 @pytest.fixture(scope="module")
-def still(twin: Server, spare: Iterator[str]) -> Feed:
+def still(host: Server, spare: Iterator[str]) -> Feed:
     """Filled once, and never posted to again."""
-    return filled(Feed(twin.port, next(spare)))
+    return filled(Feed(host.port, next(spare)))
 
 
 def test_O38_from_a_known_operation(feed: Feed) -> None:

@@ -102,19 +102,19 @@ def test_a_browser_from_another_origin(
 ) -> None:
     """It copies, goes live, and across a restart of the feed misses nothing and repeats nothing."""
     with (
-        Server("--allow-origin", elsewhere, data=tmp_path / "data") as twin,
+        Server("--allow-origin", elsewhere, data=tmp_path / "data") as host,
         chromium.tab(browser) as page,
     ):
-        feed = Feed(twin.port, "main")
+        feed = Feed(host.port, "main")
         feed.post(op("x1"), op("x2"))
-        page.open(f"{elsewhere}/?feed={twin.url}feeds/main/ops")
+        page.open(f"{elsewhere}/?feed={host.url}feeds/main/ops")
         page.until("copy.log.includes('live')")
         feed.post(op("x1", "update", data={"n": 1}), op("x2", "delete"), op("x3"))
         page.until("copy.objects.has('video/x3')")
 
-        twin.kill()
+        host.kill()
         page.until("copy.source.readyState !== EventSource.OPEN")
-        twin.start()
+        host.start()
         ids = feed.post(*[op(f"y{number}") for number in range(50)])
         page.until("copy.objects.has('video/y49')")
 

@@ -25,10 +25,10 @@ HEARTBEAT_S = 25.5  # oplog's promise
 SOON_S = 0.75  # half a second of oplog's, and some for the store
 
 
-def own(twin: Server, feed: Feed, profile: Profile) -> None:
+def own(host: Server, feed: Feed, profile: Profile) -> None:
     """Set what the owner of *feed* may set."""
     wanted = ["--object-url", profile.object_url, "--compat", profile.compat or NONE]
-    command = ["feed", "set", *twin.place, "--feed", feed.name, *wanted]
+    command = ["feed", "set", *host.place, "--feed", feed.name, *wanted]
     assert CliRunner().invoke(main, command).exit_code == 0
 
 
@@ -89,9 +89,9 @@ def test_O30_O31_the_bytes_of_a_block(feed: Feed, event: str) -> None:
     )
 
 
-def test_O32_refs(twin: Server, feed: Feed) -> None:
+def test_O32_refs(host: Server, feed: Feed) -> None:
     """Last in the data, on rows and operations; not escaped, replaced in one pass."""
-    own(twin, feed, Profile(object_url="http://api/{{type}}/{{id}}?{{id}}"))
+    own(host, feed, Profile(object_url="http://api/{{type}}/{{id}}?{{id}}"))
     feed.post(op("a/b &{{type}}"))
     feed.settle()
     with feed.listening() as listener:
@@ -103,11 +103,11 @@ def test_O32_refs(twin: Server, feed: Feed) -> None:
     assert live.text.endswith(',"id":"x1","ref":"http://api/video/x1?x1"}')
 
 
-def test_O32_refs_on_a_websocket(twin: Server, feed: Feed) -> None:
+def test_O32_refs_on_a_websocket(host: Server, feed: Feed) -> None:
     """As on a stream: in the copy and in what is pushed."""
-    own(twin, feed, Profile(object_url="/{{type}}/{{id}}"))
+    own(host, feed, Profile(object_url="/{{type}}/{{id}}"))
     feed.post(op("a"))
-    with connect(twin.ws_url) as client:
+    with connect(host.ws_url) as client:
         client.send(json.dumps({"action": "subscribe", "feed": feed.name, "from": "0"}))
         refs: list[str] = []
         while "/video/b" not in refs:
@@ -187,9 +187,9 @@ def test_O37_an_id_in_upper_case(feed: Feed) -> None:
         assert str(listener.next()) == "insert b"
 
 
-def test_O13_a_feed_that_answers_as_oplog(twin: Server, feed: Feed) -> None:
+def test_O13_a_feed_that_answers_as_oplog(host: Server, feed: Feed) -> None:
     """With `compat=oplog`: no body in any error, and 503 for an operation that is wrong."""
-    own(twin, feed, Profile(compat=OPLOG))
+    own(host, feed, Profile(compat=OPLOG))
     wrong = feed.send(b"{")
     stream = ask(feed.port, "GET", feed.path, {"accept": STREAM, "last-event-id": "abcd"})
     method = ask(feed.port, "PUT", feed.path)

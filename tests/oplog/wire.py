@@ -127,8 +127,8 @@ class Connection:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             self._http.receive_data(self._socket.recv(1 << 16))
         assert isinstance(event, h11.Response), event
-        told = {name.decode(): value.decode("latin-1") for name, value in event.headers}
-        return Answer(event.status_code, told)
+        headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
+        return Answer(event.status_code, headers)
 
 
 class Listener:
@@ -159,10 +159,10 @@ class Listener:
 
     def until(self, name: str) -> list[Block]:
         """Every block up to the first event *name*, and that one."""
-        found = [self.next()]
-        while found[-1].name != name:
-            found.append(self.next())
-        return found
+        blocks = [self.next()]
+        while blocks[-1].name != name:
+            blocks.append(self.next())
+        return blocks
 
     def silent(self, for_s: float) -> bool:
         return self._next(for_s) is None
@@ -181,10 +181,10 @@ class Listener:
             self._at = comment.end()
         if b"\n\n" not in self.raw[self._at :]:
             return None
-        found = _BLOCK.match(self.raw, self._at)
-        assert found is not None, self.raw[self._at : self._at + 300]
-        self._at = found.end()
-        return Block(*(part.decode() for part in found.groups()))
+        block = _BLOCK.match(self.raw, self._at)
+        assert block is not None, self.raw[self._at : self._at + 300]
+        self._at = block.end()
+        return Block(*(part.decode() for part in block.groups()))
 
 
 def until(condition: Callable[[], Held], within_s: float = PATIENCE_S) -> Held:

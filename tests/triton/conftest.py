@@ -15,7 +15,7 @@ RESOURCES = ("vm:nic,alias=/vms", "network:routes,name=/networks", "own:a,b")
 
 
 @pytest.fixture(scope="package")
-def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
+def host(request: pytest.FixtureRequest) -> Iterator[Server]:
     declared = [part for resource in RESOURCES for part in ("--resource", resource)]
     with wanted(request.config)(
         "--feeds", ",".join(["main", *FEEDS]), *declared, "--max-age", "3600", "--allow-origin", "*"
@@ -24,11 +24,11 @@ def twin(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
-def spare(twin: Server) -> Iterator[str]:
+def spare(host: Server) -> Iterator[str]:
     return iter(FEEDS)
 
 
 @pytest.fixture
-def feed(twin: Server, spare: Iterator[str]) -> ChangeFeed:
+def feed(host: Server, spare: Iterator[str]) -> ChangeFeed:
     """One that no other test has touched."""
-    return ChangeFeed(twin.port, next(spare))
+    return ChangeFeed(host.port, next(spare))

@@ -78,7 +78,7 @@ class Socket:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFeed:
-    """A feed of a twin as listeners and publishers see it."""
+    """A feed of a host as listeners and publishers see it."""
 
     port: int
     name: str

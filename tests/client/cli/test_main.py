@@ -158,7 +158,7 @@ def test_post_prints_ids_as_json(server: Running) -> None:
 def test_post_many_from_a_pipe(server: Running) -> None:
     """NDJSON from stdin, in its order, in batches of 500."""
     lines = "\n".join(json.dumps(_video(number)) for number in range(1201))
-    found = tidings("post", "--url", server.url, "-", said=lines)
+    found = tidings("post", "--url", server.url, "-", stdin=lines)
 
     assert found.stdout == "posted 1,201 operations\n"
     assert [len(page) for page in server.feed.pages] == [500, 500, 201]
@@ -180,7 +180,7 @@ def test_a_refused_line_is_named_by_its_place_in_the_input(server: Running) -> N
     """Blank lines and earlier batches count; what was posted before is told."""
     good = json.dumps(_video(1))
     lines = "\n".join([*[good] * 500, "", good, '{"event":"explode"}'])
-    found = tidings("post", "--url", server.url, "-", said=lines)
+    found = tidings("post", "--url", server.url, "-", stdin=lines)
 
     assert found.returncode == 1
     assert "line 503: event: must be one of" in found.stderr
