@@ -11,12 +11,9 @@ from tidings.local.running import Twin
 
 from tests import spark_session
 from tests.lake.parts import Scene
+from tests.sync.conftest import pytest_itemcollected
 
-
-def pytest_itemcollected(item: pytest.Function) -> None:
-    """A twin needs Java."""
-    if "twin" in item.fixturenames:
-        item.add_marker("java")
+__all__ = ["pytest_itemcollected"]
 
 
 @pytest.fixture(scope="package")

@@ -38,9 +38,12 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["archive", *arguments])
 
 
+def where(scene: Scene) -> list[str]:
+    return ["--archive", str(scene.folder / "parts"), "--table", str(scene.folder / "lake")]
+
+
 def compact(scene: Scene, *options: str) -> Result:
-    where = ["--archive", str(scene.folder / "parts"), "--table", str(scene.folder / "lake")]
-    return invoke("compact", *where, *options)
+    return invoke("compact", *where(scene), *options)
 
 
 @pytest.mark.parametrize(
@@ -124,20 +127,11 @@ def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
     scene.put(kept(2 * PARTS + 1, line("b")))
     before, sizes = scene.entries(), _sizes(scene)
     options = ["--until", "1000000", "--allow-gaps", "--json"]
-    where = ["--archive", str(scene.folder / "parts"), "--table", str(scene.folder / "lake")]
-    command = [
-        sys.executable,
-        "-m",
-        "tidings.client.cli.main",
-        "archive",
-        "compact",
-        *where,
-        *options,
-    ]
+    tidings = [sys.executable, "-m", "tidings.client.cli.main"]
 
     (scene.folder / "sitecustomize.py").write_text(SLOW)  # runs as Python starts, in a task as well
     with subprocess.Popen(
-        command,
+        [*tidings, "archive", "compact", *where(scene), *options],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -143,7 +143,7 @@ def test_a_run_that_was_overtaken_commits_nothing(scene: Scene) -> None:
     scene.put(kept(2))
     scene.run(wishes=TABLES)
     table = scene.table(HISTORY)
-    rows = table.session.createDataFrame(table.rows().collect(), table.rows().schema)
+    rows = table.session.createDataFrame(table.rows().toArrow(), table.rows().schema)
 
     with pytest.raises(Raced):
         table.commit(rows, F.col("page") > 0, 1, Standing(0, 0))

@@ -10,12 +10,9 @@ from tidings.local.running import Twin
 from tidings.spark import register
 
 from tests.spark.feeds import FEEDS, UNUSED
+from tests.sync.conftest import pytest_itemcollected
 
-
-def pytest_itemcollected(item: pytest.Function) -> None:
-    """A twin needs Java."""
-    if "twin" in item.fixturenames:
-        item.add_marker("java")
+__all__ = ["pytest_itemcollected"]
 
 
 @pytest.fixture(scope="package")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from tidings.aws.s3.archives import open_archive
 from tidings.client.address import status_url
 from tidings.client.cli.status import fetch
 from tidings.client.produce.post import Poster
-from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
 from tidings.local.running import Twin
@@ -78,11 +76,10 @@ def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, in
 
 
 def set_object_url(place: Place, template: str) -> None:
-    """As `tidings feed set --object-url` does."""
+    """As `tidings feed set --object-url` does, before anybody asks for the feed's settings."""
     profiles = DynamoDBProfiles(place.client(), place.settings.control_table)
     profile = profiles.profile(place.feed)
     assert profiles.save(place.feed, replace(profile, object_url=template))
-    time.sleep(limits.PROFILE_AGE_MS / 1000)
 
 
 def trim(twin: Twin, feed: str, through: int) -> None:
@@ -109,7 +106,7 @@ def tables(twin: Twin, feed: str) -> dict[str, str]:
     return {"endpoint": twin.dynamodb_url, "feed": feed, "partitions": "2"}
 
 
-def told(options: dict[str, str], **more: str) -> list[dict[str, Any]]:
+def rows_of(options: dict[str, str], **more: str) -> list[dict[str, Any]]:
     """Every row of a read, planned and done as Spark does, but in this process."""
     source = TidingsSource(options | more)
     reader = source.reader(source.schema())

@@ -16,7 +16,7 @@ from tidings.spark.errors import Gone, WrongOption
 from tidings.sync.target import on_twin
 
 from tests.spark import feeds
-from tests.spark.feeds import http, read, tables, told
+from tests.spark.feeds import http, read, rows_of, tables
 
 WAYS = [http, tables]
 
@@ -53,7 +53,7 @@ def test_the_log_is_read_whole_and_in_pieces(way: Any, twin: Twin, feed: str) ->
     feeds.projected(twin, feed)
 
     for tasks in ("1", "3", "20"):
-        assert by_place(told(way(twin, feed), partitions=tasks)) == of_feed(twin, feed)
+        assert by_place(rows_of(way(twin, feed), partitions=tasks)) == of_feed(twin, feed)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -63,10 +63,10 @@ def test_the_log_is_read_from_a_cursor_up_to_another(way: Any, twin: Twin, feed:
     feeds.projected(twin, feed)
     options = way(twin, feed)
 
-    part = told(options, since=ids[6], until=ids[13], columns="cursor")
+    part = rows_of(options, since=ids[6], until=ids[13], columns="cursor")
 
     assert sorted(row["cursor"] for row in part) == ids[7:14]
-    assert told(options, since=ids[-1]) == told(options, until=ids[3], since=ids[3]) == []
+    assert rows_of(options, since=ids[-1]) == rows_of(options, until=ids[3], since=ids[3]) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -75,7 +75,7 @@ def test_the_state_equals_the_fold_of_the_log(way: Any, twin: Twin, feed: str) -
     feeds.fill(twin, feed, 6)
     feeds.projected(twin, feed)
 
-    rows = told(way(twin, feed), what="state")
+    rows = rows_of(way(twin, feed), what="state")
 
     found = {(row["type"], row["id"]): _without_event(json.loads(row["line"])) for row in rows}
     assert found == folded([line for _, line in of_feed(twin, feed)])
@@ -94,8 +94,8 @@ def test_filters_are_applied_where_it_is_read(way: Any, twin: Twin, feed: str) -
         return row["type"] == "video" and "user/1" in row["parents"]
 
     for what in ("log", "state"):
-        everything = told(way(twin, feed), what=what)
-        assert [row["line"] for row in told(options, what=what)] == [
+        everything = rows_of(way(twin, feed), what=what)
+        assert [row["line"] for row in rows_of(options, what=what)] == [
             row["line"] for row in everything if wanted(row)
         ]
 
@@ -103,13 +103,12 @@ def test_filters_are_applied_where_it_is_read(way: Any, twin: Twin, feed: str) -
 def test_an_address_of_the_object_is_no_part_of_its_operation(twin: Twin, feed: str) -> None:
     """`ref` is made for whoever is told; what is read is the line of the log, whatever it holds."""
     data = {"ref": "mine", "text": ',"ref":"x"}'}
+    feeds.set_object_url(on_twin(feed, twin.dynamodb_url), "http://api/{{type}}/{{id}}")
     with Poster(twin.url, feed) as poster:
         poster.post([feeds.operation(1, data=data), feeds.operation(2, data=None)])
-    place = on_twin(feed, twin.dynamodb_url)
-    feeds.set_object_url(place, "http://api/{{type}}/{{id}}")
     feeds.projected(twin, feed)
 
-    assert by_place(told(http(twin, feed))) == of_feed(twin, feed)
+    assert by_place(rows_of(http(twin, feed))) == of_feed(twin, feed)
 
 
 def test_the_archive_is_read_alone(twin: Twin, feed: str, tmp_path: Path) -> None:
@@ -117,10 +116,10 @@ def test_the_archive_is_read_alone(twin: Twin, feed: str, tmp_path: Path) -> Non
     ids = feeds.fill(twin, feed, 7)
     options = {"archive": feeds.archived(twin, feed, tmp_path, pages=3), "feed": feed}
 
-    assert by_place(told(options)) == of_feed(twin, feed)
-    assert sorted(row["cursor"] for row in told(options, since=ids[12])) == ids[13:]
+    assert by_place(rows_of(options)) == of_feed(twin, feed)
+    assert sorted(row["cursor"] for row in rows_of(options, since=ids[12])) == ids[13:]
     with pytest.raises(WrongOption, match="state is not in the archive"):
-        told(options, what="state")
+        rows_of(options, what="state")
 
 
 def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Path) -> None:
@@ -130,14 +129,14 @@ def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Pa
     feeds.trim(twin, feed, 3)
     options = tables(twin, feed)
 
-    whole = told(options, archive=archive)
-    again = told(options, archive=archive, since=ids[2])
+    whole = rows_of(options, archive=archive)
+    again = rows_of(options, archive=archive, since=ids[2])
 
     assert sorted(row["cursor"] for row in whole) == ids
     assert sorted(row["cursor"] for row in again) == ids[3:]
-    assert sorted(row["cursor"] for row in told(options)) == ids[15:]
+    assert sorted(row["cursor"] for row in rows_of(options)) == ids[15:]
     with pytest.raises(Gone, match=f"does not go on behind {ids[2]}: it begins with page 4"):
-        told(options, since=ids[2])
+        rows_of(options, since=ids[2])
 
 
 def test_an_address_without_an_archive_is_no_empty_feed(
@@ -150,12 +149,12 @@ def test_an_address_without_an_archive_is_no_empty_feed(
     for wrong in (f"file://{tmp_path}/none", f"file://{tmp_path}/kept/archive/{feed}"):
         for way in ({"feed": feed}, tables(twin, feed)):
             with pytest.raises(WrongOption, match=f"'{wrong}': holds no part of the feed {feed}"):
-                told(way, archive=wrong)
+                rows_of(way, archive=wrong)
     with pytest.raises(WrongOption, match="holds no part of the feed another"):
-        told({"feed": "another", "archive": archive})
+        rows_of({"feed": "another", "archive": archive})
     for right in (archive, f"{archive}/archive", f"{archive}/archive/"):
-        assert len(told({"feed": feed}, archive=right)) == len(ids)
-        assert len(told(tables(twin, feed), archive=right)) == len(ids)
+        assert len(rows_of({"feed": feed}, archive=right)) == len(ids)
+        assert len(rows_of(tables(twin, feed), archive=right)) == len(ids)
 
 
 def test_T21_what_was_compacted_is_read_on_purpose(twin: Twin, feed: str, tmp_path: Path) -> None:
@@ -164,11 +163,11 @@ def test_T21_what_was_compacted_is_read_on_purpose(twin: Twin, feed: str, tmp_pa
     archive = feeds.compacted(twin, feed, tmp_path, keeping={(1, 4), (2, 1), (3, 0)})
     options = {"archive": archive, "feed": feed}
 
-    rows = told(options, compacted="take", since=ids[2])
+    rows = rows_of(options, compacted="take", since=ids[2])
 
     assert [row["cursor"] for row in rows] == [ids[4], ids[6], ids[10]]
     with pytest.raises(Gone, match=r"page \d was compacted; with the option compacted=take"):
-        told(options)
+        rows_of(options)
 
 
 def test_what_lies_behind_the_end_is_refused(twin: Twin, feed: str) -> None:
@@ -177,11 +176,11 @@ def test_what_lies_behind_the_end_is_refused(twin: Twin, feed: str) -> None:
     options = tables(twin, feed)
 
     with pytest.raises(WrongOption, match="option until: lies behind the end of the feed"):
-        told(options, until=f"{1:08x}{9:010x}000000")
+        rows_of(options, until=f"{1:08x}{9:010x}000000")
     with pytest.raises(Gone, match="does not go on behind 000000010000000001"):
-        told(options, since=f"{1:08x}{1:010x}000000")
+        rows_of(options, since=f"{1:08x}{1:010x}000000")
     with pytest.raises(WrongOption, match="option since: must be the id of an event"):
-        told(options, since="yesterday")
+        rows_of(options, since="yesterday")
 
 
 def test_a_state_of_earlier_is_refused_and_made_of_the_log(
@@ -198,7 +197,7 @@ def test_a_state_of_earlier_is_refused_and_made_of_the_log(
     assert living == set(folded(lines))
     assert set(found.values()) <= set(lines)
     with pytest.raises(WrongOption, match="read the log up to the cursor and take"):
-        told(tables(twin, feed), what="state", until=ids[12])
+        rows_of(tables(twin, feed), what="state", until=ids[12])
 
 
 def test_spark_reads_with_all_types_and_shows_no_password(

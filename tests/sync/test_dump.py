@@ -91,32 +91,24 @@ def said(text: bytes) -> tuple[str, str] | None:
 
 
 def test_what_spark_recognises_is_what_the_core_says(spark: SparkSession, tmp_path: Path) -> None:
-    """Of thousands of lines, right and wrong: the same key and time, or left to the core."""
+    """
+    Of thousands of lines, right and wrong: the same key and time, or left to the core. Nothing is
+    lost between the two: every object of the dump comes out of one of them.
+    """
     random = Random(1)
     texts = [made(random).encode() for _ in range(3000)] + [each.encode() for each in ODD] + RAW
     path = written(tmp_path / "dump", [b"", *texts])  # a mark at the file's start is dropped
 
-    found = dump.recognised(dump.read_text(spark, [path])).collect()
+    table = dump.recognised(dump.read_text(spark, [path])).cache()
+    lines, asked = table.collect(), dump.asked_core(table).collect()
 
-    assert [bytes(each["text"]) for each in found[1:]] == texts
-    recognised = [each for each in found if each["key"] is not None]
+    assert [bytes(each["text"]) for each in lines[1:]] == texts
+    recognised = [each for each in lines if each["key"] is not None]
     assert len(recognised) > 1000
     for each in recognised:
         assert (each["key"], each["moment"]) == said(bytes(each["text"])), each["text"]
-
-
-def test_the_rest_is_read_by_the_core(spark: SparkSession, tmp_path: Path) -> None:
-    """Nothing is lost between the two: every object of the dump comes out of one of them."""
-    random = Random(2)
-    texts = [made(random).encode() for _ in range(500)] + [each.encode() for each in ODD] + RAW
-    path = written(tmp_path / "dump", [b"", *texts])
-
-    lines = dump.recognised(dump.read_text(spark, [path])).cache()
-    asked = dump.asked_core(lines).collect()
-
-    known = [(each["key"], each["moment"]) for each in lines.where("key IS NOT NULL").collect()]
-    told = [(each["key"], each["moment"]) for each in asked if each["key"] is not None]
-    assert sorted(known + told) == sorted(filter(None, map(said, texts)))
+    objects = [(each["key"], each["moment"]) for each in (*recognised, *asked) if each["key"]]
+    assert sorted(objects) == sorted(filter(None, map(said, texts)))
     assert [each["end"] for each in asked if each["end"] is not None] == [3]
 
 
