@@ -158,9 +158,9 @@ def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     return scene
 
 
-def _asked(handle: Callable[..., object], key: str, **more: str) -> Scene:
+def _asked(handle: Callable[..., object], key: str, **fields: Any) -> Scene:
     path = {"feed": "main", "name": "index"}
-    sent = event("http_get_status", routeKey=key, pathParameters=path, **more)
+    sent = event("http_get_status", routeKey=key, pathParameters=path, **fields)
     return _with_a_rated_key(lambda headers: handle({**sent, "headers": headers}, None))
 
 
