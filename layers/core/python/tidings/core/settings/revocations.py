@@ -86,7 +86,7 @@ def noted(standing: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
         return every
     named = [each for each in every if each.key != FORGOTTEN]
     room = limits.ENDED_MAX - 1
-    lost = [each for each in every if each not in named[-room:]]
+    lost = [each for each in every if each.key == FORGOTTEN] + named[:-room]
     return (Ended(FORGOTTEN, ended.noted_ms, max(map(_last_let_in, lost))), *named[-room:])
 
 
