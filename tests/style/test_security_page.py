@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.style.source import ROOT
+from tests.style.source import ROOT, Function
 
 PAGE = (ROOT / "docs/operations/SECURITY.md").read_text()
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -18,7 +18,7 @@ def _rows() -> list[str]:
 
 def _tests_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
-    return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+    return {each.name for each in ast.walk(tree) if isinstance(each, Function)}
 
 
 def test_every_threat_names_a_test() -> None:
