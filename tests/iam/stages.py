@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-import aws_cdk as cdk
-from aws_cdk.assertions import Template as Synthesised
-
 from infra.settings import STAGES, Producer, Stage
-from infra.stack import TidingsStack
-from tests.infra.templates import Template
+from tests.infra.templates import Template, synthesised
 
 PRODUCER = Producer(
     "videos",
@@ -37,8 +33,7 @@ KINDS = {"least": _least, "whole": _whole}
 @cache
 def template(kind: str) -> Template:
     """Synthesised once a process."""
-    stage = KINDS[kind]()
-    return Template(stage, dict(Synthesised.from_stack(TidingsStack(cdk.App(), stage)).to_json()))
+    return synthesised(KINDS[kind]())
 
 
 def deployed(function: str) -> str:

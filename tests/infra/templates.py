@@ -23,6 +23,18 @@ class Template:
         found = self.body["Resources"].items()
         return {name: each.get("Properties", {}) for name, each in found if each["Type"] == kind}
 
+    def only(self, kind: str, begins: str) -> tuple[str, Resource]:
+        """Logical id and properties of the one resource of *kind* whose id *begins* so."""
+        ((name, properties),) = (
+            each for each in self.resources(kind).items() if each[0].startswith(begins)
+        )
+        return name, properties
+
+    def alarmed(self, begins: str) -> set[str]:
+        """The metrics with alarms whose logical ids *begin* so."""
+        alarms = self.resources("AWS::CloudWatch::Alarm").items()
+        return {each["MetricName"] for name, each in alarms if name.startswith(begins)}
+
     def function(self, name: str) -> tuple[str, Resource]:
         """Logical id and properties of the function that the blueprint calls *name*."""
         called = f"tidings-{self.stage.name}-{name}"
@@ -52,6 +64,17 @@ class Template:
     def role_of(self, function: str) -> str:
         """Logical id of a function's role."""
         return str(self.function(function)[1]["Role"]["Fn::GetAtt"][0])
+
+
+def synthesised(stage: settings.Stage) -> Template:
+    """The template of a stage with settings of a test; the CDK needs Node.js to be imported."""
+    import aws_cdk as cdk
+    from aws_cdk import assertions
+
+    from infra.stack import TidingsStack
+
+    stack = TidingsStack(cdk.App(), stage)
+    return Template(stage, dict(assertions.Template.from_stack(stack).to_json()))
 
 
 def text(value: Any) -> str:

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import assertions
 from tidings.aws.config.stages import ARCHIVE_OUTPUT
 from tidings.web import archive_url
 
 from infra.settings import chosen
-from infra.stack import TidingsStack
-from tests.infra.templates import Resource, Template, text
+from tests.infra.templates import Resource, Template, synthesised, text
 
 pytestmark = pytest.mark.node
 
 
 def bucket(template: Template) -> tuple[str, Resource]:
-    (found,) = (
-        (name, each)
-        for name, each in template.body["Resources"].items()
-        if each["Type"] == "AWS::S3::Bucket" and name.startswith("Archive")
-    )
-    return found
+    name, _ = template.only("AWS::S3::Bucket", "Archive")
+    return name, template.body["Resources"][name]
 
 
 def test_every_stage_has_one(template: Template) -> None:
@@ -75,12 +68,10 @@ def test_the_sweep_may_wake_its_follower(template: Template) -> None:
 def test_a_stage_may_do_without() -> None:
     """Then there is no bucket, no right on one, and no function is told of any."""
     (dev,) = chosen("dev")
-    stack = TidingsStack(cdk.App(), replace(dev, archive=False))
-    body = assertions.Template.from_stack(stack).to_json()
-    made = Template(replace(dev, archive=False), dict(body))
+    made = synthesised(replace(dev, archive=False))
 
     assert not any(name.startswith("Archive") for name in made.resources("AWS::S3::Bucket"))
-    assert ARCHIVE_OUTPUT not in body["Outputs"]
+    assert ARCHIVE_OUTPUT not in made.body["Outputs"]
     assert "/archive/*" not in str(made.resources("AWS::IAM::Policy"))
     told = {
         each["Environment"]["Variables"]["TIDINGS_ARCHIVE"]

@@ -9,15 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import assertions
 from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
 from infra.settings import STAGES, chosen
-from infra.stack import TidingsStack
-from tests.infra.templates import Template, text
+from tests.infra.templates import Template, synthesised, text
 
 pytestmark = pytest.mark.node
 
@@ -27,20 +24,11 @@ def lake() -> Template:
     """A stage that has it, and a key of its own."""
     (staging,) = chosen("staging")
     assert staging.lake and staging.customer_key
-    body = assertions.Template.from_stack(TidingsStack(cdk.App(), staging)).to_json()
-    return Template(staging, dict(body))
-
-
-def named(template: Template, kind: str) -> tuple[str, dict[str, Any]]:
-    """The one resource of *kind* that is there for the tables."""
-    (found,) = (
-        (name, each) for name, each in template.resources(kind).items() if name.startswith("Lake")
-    )
-    return found
+    return synthesised(staging)
 
 
 def task(template: Template) -> dict[str, Any]:
-    _, machine = named(template, "AWS::StepFunctions::StateMachine")
+    _, machine = template.only("AWS::StepFunctions::StateMachine", "Lake")
     found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]["Compact"]
     return found
 
@@ -59,16 +47,15 @@ def test_without_it_there_is_nothing(template: Template) -> None:
 def test_a_stage_without_an_archive_has_no_tables() -> None:
     """There would be nothing in them."""
     (staging,) = chosen("staging")
-    stack = TidingsStack(cdk.App(), replace(staging, archive=False))
-    body = assertions.Template.from_stack(stack).to_json()
+    made = synthesised(replace(staging, archive=False))
 
-    assert not any(name.startswith("Lake") for name in body["Resources"])
+    assert not any(name.startswith("Lake") for name in made.body["Resources"])
 
 
 def test_the_clock_starts_one_machine(lake: Template) -> None:
     """With a role that may do nothing else."""
-    _, clock = named(lake, "AWS::Scheduler::Schedule")
-    machine, _ = named(lake, "AWS::StepFunctions::StateMachine")
+    _, clock = lake.only("AWS::Scheduler::Schedule", "Lake")
+    machine, _ = lake.only("AWS::StepFunctions::StateMachine", "Lake")
     role = clock["Target"]["RoleArn"]["Fn::GetAtt"][0]
 
     assert clock["ScheduleExpression"] == lake.stage.lake
@@ -141,7 +128,7 @@ def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
 
 def test_the_machine_passes_the_role_of_the_job(lake: Template) -> None:
     """To EMR Serverless alone."""
-    _, machine = named(lake, "AWS::StepFunctions::StateMachine")
+    _, machine = lake.only("AWS::StepFunctions::StateMachine", "Lake")
     role = machine["RoleArn"]["Fn::GetAtt"][0]
     (passing,) = (s for s in lake.statements(role) if s["Action"] == "iam:PassRole")
 
@@ -152,15 +139,12 @@ def test_the_machine_passes_the_role_of_the_job(lake: Template) -> None:
 
 def test_a_run_that_fails_raises_an_alarm(lake: Template) -> None:
     """And one that does not end."""
-    alarms = lake.resources("AWS::CloudWatch::Alarm").items()
-    watched = {each["MetricName"] for name, each in alarms if name.startswith("AlarmsLake")}
-
-    assert watched == {"ExecutionsFailed", "ExecutionsTimedOut"}
+    assert lake.alarmed("AlarmsLake") == {"ExecutionsFailed", "ExecutionsTimedOut"}
 
 
 def test_the_tables_are_kept_as_the_feed_is(lake: Template) -> None:
     """Encrypted under its key, private, and for ever."""
-    _, bucket = named(lake, "AWS::S3::Bucket")
+    _, bucket = lake.only("AWS::S3::Bucket", "Lake")
     encryption = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
     (rule,) = bucket["LifecycleConfiguration"]["Rules"]
 

@@ -64,17 +64,8 @@ def deployed(assembly: Path) -> Template:
     return Template(staged(Path("copy.tgz")), json.loads(path.read_text()))
 
 
-def named(template: Template, kind: str, called: str = "") -> tuple[str, dict[str, Any]]:
-    (found,) = (
-        (name, each)
-        for name, each in template.resources(kind).items()
-        if name.startswith(f"PipelineCopy{called}")
-    )
-    return found
-
-
 def definition(template: Template) -> dict[str, Any]:
-    _, machine = named(template, "AWS::StepFunctions::StateMachine")
+    _, machine = template.only("AWS::StepFunctions::StateMachine", "PipelineCopy")
     found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))
     return found
 
@@ -101,7 +92,7 @@ def test_the_job_is_a_stream_that_is_started_again(deployed: Template) -> None:
 @pytest.mark.node
 def test_its_stores_are_reached_from_where_the_stage_says(deployed: Template) -> None:
     """A database is not in the open."""
-    _, application = named(deployed, "AWS::EMRServerless::Application")
+    _, application = deployed.only("AWS::EMRServerless::Application", "PipelineCopy")
 
     assert application["NetworkConfiguration"] == {
         "SubnetIds": list(NETWORK["subnets"]),
@@ -112,7 +103,7 @@ def test_its_stores_are_reached_from_where_the_stage_says(deployed: Template) ->
 @pytest.mark.node
 def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -> None:
     """It comes to the feed as any client does, with a password."""
-    role, _ = named(deployed, "AWS::IAM::Role", "JobRole")
+    role, _ = deployed.only("AWS::IAM::Role", "PipelineCopyJobRole")
     found = deployed.may(role)
 
     assert {action.partition(":")[0] for action, _ in found} == {
@@ -124,7 +115,7 @@ def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -
 @pytest.mark.node
 def test_the_machine_may_start_and_end_runs_of_this_application(deployed: Template) -> None:
     """And pass the role of the job to EMR Serverless alone."""
-    _, machine = named(deployed, "AWS::StepFunctions::StateMachine")
+    _, machine = deployed.only("AWS::StepFunctions::StateMachine", "PipelineCopy")
     found = deployed.may(machine["RoleArn"]["Fn::GetAtt"][0])
     ours = {action: resource for action, resource in found if action.startswith("emr-serverless:")}
 
@@ -135,11 +126,7 @@ def test_the_machine_may_start_and_end_runs_of_this_application(deployed: Templa
 @pytest.mark.node
 def test_one_that_cannot_be_started_raises_an_alarm(deployed: Template) -> None:
     """Whether it keeps up is told by its named consumers."""
-    alarms = deployed.resources("AWS::CloudWatch::Alarm").items()
-
-    assert {
-        each["MetricName"] for name, each in alarms if name.startswith("AlarmsPipelineCopy")
-    } == {"ExecutionsFailed", "ExecutionsTimedOut"}
+    assert deployed.alarmed("AlarmsPipelineCopy") == {"ExecutionsFailed", "ExecutionsTimedOut"}
 
 
 @pytest.mark.node
@@ -295,11 +282,9 @@ def test_what_is_packed_is_packed_the_same_twice(tmp_path: Path) -> None:
 
 def test_it_is_packed_for_the_machines_of_emr() -> None:
     """With the packages the tests run with, and none of ours among them."""
-    assert {"pyarrow", "psycopg", "opensearch-py", "boto3", "httpx"} <= set(packages())
-    assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & set(packages())
+    packages = set(build_pipeline.packages())
+
+    assert {"pyarrow", "psycopg", "opensearch-py", "boto3", "httpx"} <= packages
+    assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & packages
     assert "manylinux_2_28_aarch64" in build_pipeline.PLATFORM
     assert (ROOT / "pipeline" / "flow_entry.py").is_file()
-
-
-def packages() -> list[str]:
-    return build_pipeline.packages()

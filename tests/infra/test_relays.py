@@ -6,17 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import assertions
 from tidings.aws.config import coordinator
 from tidings.aws.config.deployment import COORDINATION_ACTIONS
 from tidings.aws.config.stages import SOURCES_OUTPUT
 from tidings.core.replication import source_settings
 
 from infra import settings
-from infra.stack import TidingsStack
-from tests.infra.templates import Template, text
+from tests.infra.templates import Template, synthesised, text
 
 pytestmark = pytest.mark.node
 
@@ -27,9 +24,7 @@ ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/seats"
 
 
 def made(**changes: Any) -> Template:
-    stage = replace(DEV, **changes)
-    stack = TidingsStack(cdk.App(), stage)
-    return Template(stage, dict(assertions.Template.from_stack(stack).to_json()))
+    return synthesised(replace(DEV, **changes))
 
 
 @pytest.fixture(scope="module")

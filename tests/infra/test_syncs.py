@@ -26,20 +26,13 @@ pytestmark = pytest.mark.node
 
 def of_syncs(template: Template, kind: str) -> Resource:
     """The one resource of *kind* that is there for syncs."""
-    (found,) = (each for name, each in template.resources(kind).items() if name.startswith("Sync"))
-    return found
+    return template.only(kind, "Sync")[1]
 
 
 def states(template: Template) -> dict[str, Any]:
     machine = of_syncs(template, "AWS::StepFunctions::StateMachine")
     found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]
     return found
-
-
-def role_of(template: Template, kind: str, path: str) -> str:
-    """Logical id of the role that the one resource of *kind* names at *path*."""
-    found = of_syncs(template, kind)
-    return str(found[path]["Fn::GetAtt"][0])
 
 
 def job_role(template: Template) -> str:
@@ -102,9 +95,9 @@ def test_one_python_runs_driver_and_executors(template: Template) -> None:
 
 def test_dynamodb_may_write_its_export(template: Template) -> None:
     """What its documentation asks of who exports a table: the ACL too, and there alone."""
-    (bucket,) = (name for name in template.resources("AWS::S3::Bucket") if name.startswith("Syncs"))
+    bucket, _ = template.only("AWS::S3::Bucket", "Syncs")
     below = f"<{bucket}.Arn>/exports/*"
-    (role,) = (name for name in template.resources("AWS::IAM::Role") if name.startswith("SyncRole"))
+    role, _ = template.only("AWS::IAM::Role", "SyncRole")
     objects = {(action, where) for action, where in template.may(role) if action.startswith("s3:")}
 
     assert {action for action, where in objects if where == below} == {
@@ -151,7 +144,7 @@ def test_a_job_may_do_what_the_job_does(template: Template) -> None:
 
 def test_the_machine_passes_one_role_to_one_service(template: Template) -> None:
     """And invokes two functions, and runs jobs of one application."""
-    role = role_of(template, "AWS::StepFunctions::StateMachine", "RoleArn")
+    role = of_syncs(template, "AWS::StepFunctions::StateMachine")["RoleArn"]["Fn::GetAtt"][0]
     (passing,) = (s for s in template.statements(role) if s["Action"] == "iam:PassRole")
     invoked = {resource for action, resource in template.may(role) if "Invoke" in action}
 
@@ -201,10 +194,20 @@ def test_no_stage_syncs_by_the_clock_unless_it_says_so(template: Template) -> No
     assert len(template.resources("AWS::Scheduler::Schedule")) == schedules
 
 
-def test_the_archive_holds_all_that_the_job_imports(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a job finds unpacked beside it."""
+    folder = tmp_path_factory.mktemp("archive")
+    with tarfile.open(build_job.build(folder / "job")) as archive:
+        archive.extractall(folder / "environment", filter="data")
+    return folder / "environment"
+
+
+@pytest.mark.parametrize("entry", [build_job.ENTRY, build_job.LAKE_ENTRY], ids=["sync", "lake"])
+def test_the_archive_holds_all_that_a_job_imports(
+    environment: Path, entry: Path, tmp_path: Path
+) -> None:
     """With PySpark and nothing else beside it, as on EMR; botocore without other services."""
-    with tarfile.open(build_job.build(tmp_path / "job")) as archive:
-        archive.extractall(tmp_path / "environment", filter="data")
     site = next(Path(each) for each in sys.path if each.endswith("site-packages"))
     beside = tmp_path / "beside"
     beside.mkdir()
@@ -212,8 +215,8 @@ def test_the_archive_holds_all_that_the_job_imports(tmp_path: Path) -> None:
         (beside / name).symlink_to(site / name)
 
     done = subprocess.run(
-        [sys.executable, "-S", str(build_job.ENTRY), "--help"],
-        env={"PYTHONPATH": f"{tmp_path / 'environment'}:{beside}", "PATH": "/usr/bin:/bin"},
+        [sys.executable, "-S", str(entry), "--help"],
+        env={"PYTHONPATH": f"{environment}:{beside}", "PATH": "/usr/bin:/bin"},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -222,7 +225,7 @@ def test_the_archive_holds_all_that_the_job_imports(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "--state-table" in done.stdout
-    services = {each.name for each in (tmp_path / "environment/botocore/data").glob("*/")}
+    services = {each.name for each in (environment / "botocore/data").glob("*/")}
     assert services == set(build_job.SERVICES)
 
 

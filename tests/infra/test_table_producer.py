@@ -20,8 +20,7 @@ from tidings.core.ingest.table_capture import Capture, parse
 from infra.parts.table_producer import TableProducer, reach_of
 from infra.paths import ROOT
 from infra.settings import STAGES, Producer
-from infra.stack import TidingsStack
-from tests.infra.templates import Template, as_list, text
+from tests.infra.templates import Template, synthesised, text
 
 pytestmark = pytest.mark.node
 
@@ -76,8 +75,7 @@ def theirs(owner: Owner) -> Template:
 @pytest.fixture(scope="module")
 def ours() -> Template:
     """The stage itself, with a table that stands in its settings."""
-    stack = TidingsStack(cdk.App(), replace(STAGE, producers=(VIDEOS,)))
-    return Template(STAGE, dict(Synthesised.from_stack(stack).to_json()))
+    return synthesised(replace(STAGE, producers=(VIDEOS,)))
 
 
 @pytest.fixture(params=["theirs", "ours"])
@@ -85,16 +83,6 @@ def template(request: pytest.FixtureRequest) -> Template:
     """By its owner's app, and by the stage's settings."""
     found: Template = request.getfixturevalue(request.param)
     return found
-
-
-def may(template: Template) -> set[tuple[str, str]]:
-    """What the function is allowed, by action and resource."""
-    return {
-        (action, text(resource))
-        for statement in template.statements(template.role_of("capture-videos"))
-        for action in as_list(statement["Action"])
-        for resource in as_list(statement["Resource"])
-    }
 
 
 def mapping(template: Template) -> dict[str, Any]:
@@ -132,7 +120,7 @@ def test_the_stream_is_read_until_it_is_in_the_log(template: Template) -> None:
 
 def test_it_may_read_one_stream_and_append(template: Template) -> None:
     """The tables of the stage as granted, one stream, one bucket to put to, two keys, its log."""
-    allowed = may(template)
+    allowed = template.may(template.role_of("capture-videos"))
     tables = {action for grant in deployment.CAPTURE.grants for action in grant.actions}
     stream = {f"dynamodb:{each}" for each in ("DescribeStream", "GetRecords", "GetShardIterator")}
 

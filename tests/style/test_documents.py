@@ -54,7 +54,8 @@ def _rows() -> list[str]:
 
 def _tests_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
-    return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return {each.name for each in ast.walk(tree) if isinstance(each, kinds)}
 
 
 def test_every_threat_names_a_test() -> None:
