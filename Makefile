@@ -56,23 +56,21 @@ run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
 twin: $(STAMP)  ## the functions of a stage on this machine, with a demo; it needs Java 17 and Maven
 	@$(BIN)/tidings local --demo
 
-# Most tests wait for processes and time limits, so two of them share two cores well. A file stays
-# with one worker, because its tests share a twin.
-WORKERS ?= 2
-
-PYTEST = $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --lane
+# Most tests of the first lane wait for sockets and time limits, so that four of them share two cores
+# well; a JVM wants a core for itself. A file stays with one worker, because its tests share a host.
+PYTEST = $(BIN)/pytest -q --dist loadfile -n $(or $(WORKERS),$(1)) --lane
 
 test: $(STAMP)  ## what needs Python alone, in minutes
-	$(PYTEST) fast
+	$(call PYTEST,4) fast
 
 test-twin: $(STAMP)  ## what the functions of a stage show; it needs Java 17 and Maven
-	$(PYTEST) twin
+	$(call PYTEST,2) twin
 
 test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
-	$(PYTEST) spark
+	$(call PYTEST,2) spark
 
 test-deploy: $(STAMP)  ## templates, roles, releases, updates; it needs Node.js 20, Java 17 and Maven
-	$(PYTEST) deploy
+	$(call PYTEST,2) deploy
 
 test-all:  ## every lane, one after another
 	$(MAKE) test

@@ -14,6 +14,7 @@ from tidings.client.listen.bootstrap import Objects
 from tidings.server.running import Server
 
 from bench import load
+from bench.loading import running as loading
 from bench.loading.proxy import Proxy
 from tests.operate.cloudformation import describing
 from tests.oplog.wire import until
@@ -72,8 +73,9 @@ def test_everything_is_heard_by_consumers_that_come_and_go(host: Server) -> None
     assert found["machine"]
 
 
-def test_a_lost_event_is_found(lossy: Lossy) -> None:
+def test_a_lost_event_is_found(lossy: Lossy, monkeypatch: pytest.MonkeyPatch) -> None:
     """One piece of one stream is swallowed on the way: the exit code is 1, and it is named."""
+    monkeypatch.setattr(loading, "DRAIN_S", 3.0)  # what never comes is waited for so long
     done = _load(
         f"http://127.0.0.1:{lossy.port}", "--rate", "10", "--consumers", "2", "--transport", "sse"
     )

@@ -47,7 +47,7 @@ def test_each_lane_has_its_command() -> None:
 
     for name, lane in lanes.LANES.items():
         target = lane.command.removeprefix("make ")
-        assert re.search(rf"^{target}: .*\n\t\$\(PYTEST\) {name}$", makefile, re.M)
+        assert re.search(rf"^{target}: .*\n\t\$\(call PYTEST,\d\) {name}$", makefile, re.M)
         assert f"$(MAKE) {target}\n" in f"{everything}\n"
         assert f"| `{lane.command}` |" in contributing
     assert "make test-all" in (ROOT / ".ci/run").read_text()
