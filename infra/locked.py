@@ -32,10 +32,10 @@ def lock(path: Path = LOCK) -> Mapping[str, str]:
     """By `name==version`, in lower case and with hyphens: the lines of the lock with the sums."""
     entries = re.split(r"\n(?=\S)", path.read_text().strip())
     pins = {_PINNED.match(entry): entry for entry in entries}
-    return {spelled(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
+    return {encoded(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
 
 
-def spelled(name: str, release: str) -> str:
+def encoded(name: str, release: str) -> str:
     return f"{re.sub(r'[._-]+', '-', name).lower()}=={release}"
 
 
@@ -66,7 +66,7 @@ def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -
 
 def _entry(wanted: str) -> str:
     name, _, release = wanted.partition("==")
-    entry = lock().get(spelled(name, release))
+    entry = lock().get(encoded(name, release))
     if entry is None:
         raise NotInstalled(f"{wanted} is not in {LOCK.name}: run `make setup`, or `make lock`")
     return entry

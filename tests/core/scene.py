@@ -92,7 +92,7 @@ def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
 
 def shown(given: Given) -> Credential:
     """A key as a request carries it."""
-    return Credential(given.spelled(), "anybody")
+    return Credential(given.encoded(), "anybody")
 
 
 def unavailable(*_: object, **__: object) -> NoReturn:

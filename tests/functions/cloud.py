@@ -101,7 +101,7 @@ def give_key(*roles: Role, **fields: Any) -> str:
     given = Given("0" * ID_LENGTH, "A" * 32)
     key = Key(given.id, digest_of(given.secret), frozenset(roles), **fields)
     assert DynamoDBKeys(clients.dynamodb(), "control").save("main", key)
-    return given.spelled()
+    return given.encoded()
 
 
 def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -> None:

@@ -93,7 +93,7 @@ def secret_of(actor: Actor) -> str:
     if actor.ended == "revoked":
         issuer.revoke("main", GIVEN.id)
     shown = Given(GIVEN.id, "x" * 32) if actor.ended == "wrong" else GIVEN
-    return shown.spelled()
+    return shown.encoded()
 
 
 def expected(actor: Actor, asked: Asked, *, bearer: bool) -> int:

@@ -111,7 +111,7 @@ def test_without_a_capture_nothing_starts(
 
 
 def test_attributes_are_texts() -> None:
-    """Numbers as they are spelled, what a list or set holds; what is neither is not there."""
+    """Numbers as they are written, what a list or set holds; what is neither is not there."""
     image = {
         "n": {"N": "1.5"},
         "set": {"NS": ["2", "1"]},

@@ -112,7 +112,7 @@ def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None
 
 
 def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    shown = {"authorization": f"Bearer {posting_within('user/ann').spelled()}"}
+    shown = {"authorization": f"Bearer {posting_within('user/ann').encoded()}"}
     sent = event("http_post", body=json.dumps(OPERATION), isBase64Encoded=False)
     watch()
     ingest({**sent, "headers": {**sent["headers"], **shown}}, None)
@@ -154,7 +154,7 @@ def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
         digest = digest_of(SHOWN.secret)
         assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
         watch()
-        ask({"authorization": f"Bearer {SHOWN.spelled()}", "content-type": "application/json"})
+        ask({"authorization": f"Bearer {SHOWN.encoded()}", "content-type": "application/json"})
 
     return scene
 
@@ -167,14 +167,14 @@ def _asked(handle: Callable[..., object], key: str, **fields: Any) -> Scene:
 
 def _said(_: object) -> None:
     connect(event("socket_connect"), None)
-    receive(message({"action": "subscribe", "password": SHOWN.spelled()}), None)
+    receive(message({"action": "subscribe", "password": SHOWN.encoded()}), None)
 
 
 def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     """What is read counts against the rate."""
 
     def replayed(_: object) -> None:
-        come(**{"from": "0"}, password=SHOWN.spelled())
+        come(**{"from": "0"}, password=SHOWN.encoded())
         start_anew()  # another process than the one that heard it
         watch()
         replay({"replay": CONNECTION}, None)
@@ -183,7 +183,7 @@ def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscripti
 
 
 def _let_in(_: object) -> None:
-    auth.guard().check("main", Role.READ, Credential(SHOWN.spelled(), bearer=True))
+    auth.guard().check("main", Role.READ, Credential(SHOWN.encoded(), bearer=True))
 
 
 def _amended(headers: dict[str, str]) -> None:

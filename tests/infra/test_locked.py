@@ -35,7 +35,7 @@ def test_all_that_is_deployed_is_in_the_lock() -> None:
     deployed = {*build_job.requirements()}
     for name in build_layers.LAYERS:
         deployed |= {*build_layers.requirements(name)}
-    assert {locked.spelled(*each.split("==")) for each in deployed} <= {*locked.lock()}
+    assert {locked.encoded(*each.split("==")) for each in deployed} <= {*locked.lock()}
 
 
 def test_what_is_not_in_the_lock_is_not_installed(tmp_path: Path) -> None:

@@ -145,11 +145,11 @@ class AsStatesSpell:
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._client, name)
 
-        def spelled(**parameters: Any) -> Any:
+        def encoded(**parameters: Any) -> Any:
             answer = call(**cased(parameters, str.lower))
             return json.loads(json.dumps(cased(answer, str.upper), default=str))
 
-        return spelled
+        return encoded
 
 
 def cased(value: Any, case: Any) -> Any:

@@ -46,7 +46,7 @@ def test_closed_parts_become_history_and_latest(scene: Scene) -> None:
 
 
 def test_every_column_says_what_the_line_says(scene: Scene) -> None:
-    """Whatever stands in data, which is kept as it was spelled and is never taken for a column."""
+    """Whatever stands in data, which is kept as it was written and is never taken for a column."""
     number = "1" * 3000  # beyond what Spark's reader of JSON takes
     whole = line(
         'x,"data":1',

@@ -84,7 +84,7 @@ def _key(twin: Twin) -> str:
     made = command("keys", "create", "--role", "read", "--endpoint-url", twin.dynamodb_url)
     found = parse(made.stdout.strip())
     assert found, made.stderr
-    return found.spelled()
+    return found.encoded()
 
 
 @pytest.fixture(scope="module")

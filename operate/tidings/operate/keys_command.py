@@ -211,9 +211,9 @@ def _tell_new(target: Target, given: Given, made: Key, *, in_json: bool) -> None
     """The key alone on stdout, so that it can be piped to where it is needed."""
     if in_json:
         shown = keys_shown.as_json(target.feed, made, now_ms())
-        click.echo(json.dumps({"key": given.spelled(), **shown}))
+        click.echo(json.dumps({"key": given.encoded(), **shown}))
         return
-    click.echo(given.spelled())
+    click.echo(given.encoded())
     for line in keys_shown.as_lines(target.feed, made, now_ms()):
         click.echo(line, err=True)
 

@@ -39,7 +39,7 @@ def import_(target: Target, file: IO[str]) -> None:
         parsed = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
-    _write(target, core.spelled(parsed))
+    _write(target, core.encoded(parsed))
     click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 
 

@@ -82,7 +82,7 @@ def table_name(feed: str, kind: str) -> str:
     """
     Of the table *kind* of *feed*, the same for ever and of no other feed.
 
-    Glue and Athena take letters, digits and `_`: anything else is spelled by its code, `_` too.
+    Glue and Athena take letters, digits and `_`: anything else is encoded by its code, `_` too.
     """
     plain = _ODD.sub(lambda match: f"_{ord(match[0]):02x}", feed)
     return f"{plain}_{kind}"

@@ -79,7 +79,7 @@ def hash_of_key() -> Column:
 
 
 def of_types(table: DataFrame, types: frozenset[str]) -> DataFrame:
-    """Those whose type is one of *types*, spelled as in a key; all where there are none."""
+    """Those whose type is one of *types*, encoded as in a key; all where there are none."""
     return table.where(is_of(types)) if types else table
 
 

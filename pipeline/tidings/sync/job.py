@@ -38,7 +38,7 @@ _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enable
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """
-    What whoever runs a sync may ask for. *types* are spelled as in a key; none means all.
+    What whoever runs a sync may ask for. *types* are encoded as in a key; none means all.
 
     *as_of* says when the dump began; None: its newest line has to.
     """

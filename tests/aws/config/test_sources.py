@@ -11,7 +11,7 @@ from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.core.model.filters import Filter
 from tidings.core.replication.selection import Mod, Selection
 from tidings.core.replication.source import FallOff, Role, Source
-from tidings.core.replication.source_settings import addresses, spelled
+from tidings.core.replication.source_settings import addresses, encoded
 
 URL = "https://feed.example/feeds/main"
 HERE = "https://here.example/feeds/main"
@@ -46,7 +46,7 @@ def test_addresses_are_what_a_command_is_told() -> None:
 
 
 def test_a_source_says_everything_there_is() -> None:
-    """And is spelled again as it was read."""
+    """And is encoded again as it was read."""
     said = {
         "url": URL,
         "types": ["video"],
@@ -66,7 +66,7 @@ def test_a_source_says_everything_there_is() -> None:
     assert source.selection == Selection(chosen, Mod(4, frozenset({0, 2})))
     assert (source.fall_off, source.restart_offset) == (FallOff.WAIT, 3)
     assert (source.role, source.address, source.cluster) == (Role.ELECTED, HERE, "europe")
-    assert spelled(source) == said
+    assert encoded(source) == said
 
 
 def test_members_join_the_cluster_of_their_master() -> None:
@@ -74,7 +74,7 @@ def test_members_join_the_cluster_of_their_master() -> None:
     source = parsed(TABLE, main={"url": URL, "role": "elected", "address": HERE}).sources["main"]
 
     assert source.cluster == URL
-    assert "cluster" not in spelled(source)
+    assert "cluster" not in encoded(source)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def two(scene: Scene) -> None:
 
 
 def subscribed(scene: Scene, given: Given, name: str = "c", **message: Any) -> str:
-    scene.subscribe(name, password=given.spelled(), **message)
+    scene.subscribe(name, password=given.encoded(), **message)
     scene.push()
     return name
 
@@ -92,7 +92,7 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         live = subscribed(scene, given)
-        scene.resume(START.encode(), "r", password=given.spelled())
+        scene.resume(START.encode(), "r", password=given.encoded())
         two(scene)
         scene.push()
         assert scene.events(live) == ["a"] and scene.events("r") == ["a", "a"]
@@ -131,7 +131,7 @@ class TestReading:
         assert scene.profiles.save(FEED, replace(standing, resources=declared, max_age_s=3600))
         scene.connect("c")
         kind = {"resource": "vm", "subResources": ["nic"]}
-        scene.say("c", instance="i", changeKind=kind, password=given.spelled())
+        scene.say("c", instance="i", changeKind=kind, password=given.encoded())
         assert scene.sockets.sent["c"] == [
             "key: is bounded to a part of the feed, and this is of all of it"
         ]
@@ -252,7 +252,7 @@ class TestEnding:
         two(scene)
         given = scene.key()
         scene.say(
-            scene.connect("r"), action="resume", cursor=START.encode(), password=given.spelled()
+            scene.connect("r"), action="resume", cursor=START.encode(), password=given.encoded()
         )
         scene.issuer.revoke(FEED, given.id)
         scene.replayer.run("r")
@@ -261,7 +261,7 @@ class TestEnding:
     def test_who_is_on_its_way_to_push_is_met_there(self, scene: Scene) -> None:
         """The replay may have handed it over before the key ended."""
         given = scene.key()
-        scene.subscribe(password=given.spelled())
+        scene.subscribe(password=given.encoded())
         scene.issuer.revoke(FEED, given.id)
         scene.push()
         assert scene.heard("c")[-1]["error"]["code"] == "key_ended"
@@ -300,7 +300,7 @@ class TestEnding:
 def test_a_rate_says_when_to_come_back(scene: Scene) -> None:
     """To who subscribes too, in an error that leaves the connection open."""
     given = scene.key(rate=1)
-    scene.subscribe(password=given.spelled())
-    scene.say("c", action="subscribe", password=given.spelled())
+    scene.subscribe(password=given.encoded())
+    scene.say("c", action="subscribe", password=given.encoded())
     assert scene.heard("c")[-1]["error"]["code"] == "too_many_requests"
     assert scene.connections.get("c") is not None

@@ -45,7 +45,7 @@ def test_it_opens_where_there_is_no_password(scene: Scene) -> None:
     """Also as a bearer; nobody else is let in."""
     given = scene.key()
     closed = replace(scene.guard, open=False)
-    for credential in (shown(given), Credential(given.spelled(), bearer=True)):
+    for credential in (shown(given), Credential(given.encoded(), bearer=True)):
         assert closed.check(FEED, Role.READ, credential).admission.key == given.id
     with pytest.raises(NoPasswordSet):
         closed.check(FEED, Role.READ, Credential("anything"))

@@ -1,4 +1,4 @@
-"""Keys: how they are spelled, checked and bounded."""
+"""Keys: how they are encoded, checked and bounded."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ KEY = Key("3k2m9c0q8xw1", digest_of(SECRET), frozenset({Role.READ}))
 
 
 def test_a_key_is_spelled_for_scanners() -> None:
-    """`tdk_`, the id, the secret: what is spelled is read again."""
-    assert GIVEN.spelled() == f"tdk_3k2m9c0q8xw1_{SECRET}"
-    assert parse(GIVEN.spelled()) == GIVEN
+    """`tdk_`, the id, the secret: what is encoded is read again."""
+    assert GIVEN.encoded() == f"tdk_3k2m9c0q8xw1_{SECRET}"
+    assert parse(GIVEN.encoded()) == GIVEN
     assert SECRET not in repr(GIVEN) and KEY.digest not in repr(KEY)
 
 
@@ -38,11 +38,11 @@ def test_a_key_is_spelled_for_scanners() -> None:
     [
         "",
         "tdk_",
-        GIVEN.spelled()[:-1],
-        GIVEN.spelled() + "x",
-        GIVEN.spelled().upper(),
-        f"{GIVEN.spelled()}\n",
-        GIVEN.spelled().replace("_3", "_-"),
+        GIVEN.encoded()[:-1],
+        GIVEN.encoded() + "x",
+        GIVEN.encoded().upper(),
+        f"{GIVEN.encoded()}\n",
+        GIVEN.encoded().replace("_3", "_-"),
         f"tdk_3k2m9c0q8xw1_{'ä' * 32}",
     ],
 )
@@ -65,7 +65,7 @@ def test_a_key_ends_when_it_is_revoked_or_runs_out() -> None:
     assert replace(KEY, expires_ms=5, revoked_ms=3).ended_ms == 3
 
 
-@pytest.mark.parametrize("text", ["", GIVEN.spelled(), "3K2M9C0Q8XW1", "3k2m9c0q8xw"])
+@pytest.mark.parametrize("text", ["", GIVEN.encoded(), "3K2M9C0Q8XW1", "3k2m9c0q8xw"])
 def test_an_id_is_no_key(text: str) -> None:
     """Who gives the whole key is not shown it again."""
     with pytest.raises(InvalidSetting, match="not the whole key") as refused:

@@ -56,7 +56,7 @@ def to_the_end(scene: Scene, *streams: Stream) -> list[str]:
 
 
 def subscribe(scene: Scene, given: Given, name: str = "c") -> str:
-    scene.subscribe(name, password=given.spelled(), **{"from": "0"})
+    scene.subscribe(name, password=given.encoded(), **{"from": "0"})
     scene.waker.replays.clear()
     return name
 

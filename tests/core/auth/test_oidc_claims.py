@@ -62,7 +62,7 @@ def test_a_grant_may_be_bounded() -> None:
     ],
 )
 def test_what_is_not_granted_or_cannot_be_read_is_refused(token: dict[str, Any]) -> None:
-    """A bound that is spelled wrong never opens more."""
+    """A bound that is written wrong never opens more."""
     with pytest.raises(OutsideKey):
         allowed(token, "feeds", "main", Role.READ)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidings.core.changeagent.config import Configuration, Purges, replaced, spelled, stored
+from tidings.core.changeagent.config import Configuration, Purges, encoded, replaced, stored
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.webhooks import Hook
 from tidings.core.errors import InvalidSetting
@@ -19,7 +19,7 @@ FULL = Configuration(5, 60 * S, 20 * S, 3 * S, (Hook("http://a", (("b", "c"),)),
 
 def test_A38_what_is_stored_comes_back() -> None:
     """And without a sheet the defaults."""
-    assert stored(spelled(FULL)) == FULL
+    assert stored(encoded(FULL)) == FULL
     assert stored("") == Configuration()
     assert list(Configuration().document()) == [
         "minPurgeRecords",
@@ -64,7 +64,7 @@ def test_A24_a_purge_needs_both(records: int, seconds: int, purge: Retention | N
     """As the trimmer is told for each feed."""
     operator_documents = MemoryOperatorDocuments()
     operator_documents.write(
-        "main", CONFIGURATION, OperatorDocument(spelled(Configuration(records, seconds * S)))
+        "main", CONFIGURATION, OperatorDocument(encoded(Configuration(records, seconds * S)))
     )
 
     assert Purges(operator_documents)("main") == purge

@@ -39,7 +39,7 @@ class Proposing:
         documents = MemoryOperatorDocuments()
         if verdicts:
             hooks = Configuration(hooks=(Hook("http://a"),) * len(verdicts))
-            documents.write(FEED, CONFIGURATION, OperatorDocument(config.spelled(hooks)))
+            documents.write(FEED, CONFIGURATION, OperatorDocument(config.encoded(hooks)))
         self.proposer = Proposer(
             scene.appender,
             gate(scene, documents),

@@ -10,7 +10,7 @@ from tidings.core.auth.passwords import hashed
 from tidings.core.auth.permissions import POSTS, READS, STEERS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.recent_documents import RecentDocuments
-from tidings.core.changeagent.users import UserVerifier, spelled, users_from
+from tidings.core.changeagent.users import UserVerifier, encoded, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.feed import Profile
 from tidings.web.outbound.bcrypt import matches
@@ -30,7 +30,7 @@ def test_A37_blank_lines_and_comments_mean_nothing() -> None:
     text = f"\n# users\r\nann:{HASH}\r\n\n  bob:{AS_2Y}  \n#x:{HASH}\ncid:{AS_2A}"
 
     assert users_from(text) == {"ann": HASH, "bob": AS_2Y, "cid": AS_2A}
-    assert users_from(spelled(users_from(text))) == users_from(text)
+    assert users_from(encoded(users_from(text))) == users_from(text)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_users_stand_before_passwords(scene: Scene) -> None:
     with pytest.raises(WrongPassword):
         users.check(FEED, READS, Credential("secret", "ann"))
 
-    documents.write(FEED, USERS, OperatorDocument(spelled({"ann": AS_2Y})))
+    documents.write(FEED, USERS, OperatorDocument(encoded({"ann": AS_2Y})))
     for need in (READS, POSTS, STEERS):
         users.check(FEED, need, Credential("secret", "ann"))
         for given in (None, Credential("secret", "bob"), Credential("reader's own", "ann")):

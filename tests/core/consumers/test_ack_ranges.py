@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core.consumers.ack_ranges import Span, above, holds, joined, read, spelled
+from tidings.core.consumers.ack_ranges import Span, above, encoded, holds, joined, read
 from tidings.core.model.cursors import PAGE_END, Place
 
 Entries = set[tuple[int, int]]
@@ -28,7 +28,7 @@ def test_spans_are_a_set_of_entries(
     assert list(spans) == sorted(spans)
     for one, two in pairwise(spans):
         assert one.page < two.page or one.last + 1 < two.first
-    assert read(spelled(spans)) == spans
+    assert read(encoded(spans)) == spans
 
 
 @given(ENTRIES, st.integers(1, 4), st.integers(0, 6))
@@ -48,5 +48,5 @@ def test_the_end_of_a_page_passes_all_of_it() -> None:
 
 def test_spelled() -> None:
     """As operators read it."""
-    assert spelled((Span(3, 0, 9), Span(4, 1, 1))) == "3.0-9 4.1-1"
+    assert encoded((Span(3, 0, 9), Span(4, 1, 1))) == "3.0-9 4.1-1"
     assert read("") == ()

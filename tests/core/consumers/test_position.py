@@ -42,7 +42,7 @@ def test_what_is_not_needed_any_more() -> None:
 @pytest.mark.parametrize("position", [None, COPY, WITHIN, Place(7, 2, 1)])
 def test_as_it_is_told(position: positions.Position | None) -> None:
     """And read again."""
-    assert positions.read(positions.spelled(position)) == position
+    assert positions.read(positions.encoded(position)) == position
 
 
 def test_the_oldest_page_of_a_trimmed_log(scene: Scene) -> None:

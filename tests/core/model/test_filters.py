@@ -180,7 +180,7 @@ def test_any_text_is_a_filter_or_invalid(types: str | None, parents: str | None)
 def test_O58_what_matches_may_match(
     types: list[str], parents: list[str], type_: str, objects: list[str]
 ) -> None:
-    """The quick look never passes over an operation that the filter wants, however spelled."""
+    """The quick look never passes over an operation that the filter wants, however encoded."""
     wanted = Filter(frozenset(types) if types else None, frozenset(parents) if parents else None)
     kept = line("x", type=type_, parents=objects)
 

@@ -44,10 +44,10 @@ def test_D43_each_key_is_in_one_share(key: str, parts: int, cut: int) -> None:
 SHARES = [Mod(4, frozenset({0, 3})), Mod(1, frozenset({0})), Range(0, HASH_MAX), Range(7, 7)]
 
 
-@pytest.mark.parametrize("share", SHARES, ids=lambda each: each.spelled())
+@pytest.mark.parametrize("share", SHARES, ids=lambda each: each.encoded())
 def test_a_share_reads_back(share: Mod | Range) -> None:
     """As it is asked for in a URL; nothing is no share."""
-    assert parse_share(share.spelled()) == share
+    assert parse_share(share.encoded()) == share
     assert parse_share("") is None
 
 

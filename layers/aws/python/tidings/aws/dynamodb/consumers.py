@@ -46,7 +46,7 @@ _CANCELLED, _CONFLICT = "TransactionCanceledException", "TransactionConflictExce
 _LOST = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 
 _PREFIX = "consumer#"
-_POSITION = as_text(lambda position_: position.spelled(position_) or "", position.read).sparse
+_POSITION = as_text(lambda position_: position.encoded(position_) or "", position.read).sparse
 _FAILURE = Layout(
     Failure,
     id=TEXT.sparse,
@@ -57,7 +57,7 @@ _FAILURE = Layout(
 _CONSUMER = Layout(
     Consumer,
     position=_POSITION,
-    acked=as_text(ack_ranges.spelled, ack_ranges.read, ()).sparse,
+    acked=as_text(ack_ranges.encoded, ack_ranges.read, ()).sparse,
     sent=_POSITION,
     single=_POSITION,
     retries=TEXTS.sparse,

@@ -38,7 +38,7 @@ class Given:
     id: str
     secret: str = field(repr=False)
 
-    def spelled(self) -> str:
+    def encoded(self) -> str:
         return f"{PREFIX}{self.id}_{self.secret}"
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.catchup.batches import Lasting
 from tidings.core.model.events import to_sse
-from tidings.core.model.operations import spelled
+from tidings.core.model.operations import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ def with_ref(event: Event, template: str) -> Event:
     found = json.loads(event.data)
     # One pass: a placeholder in a name is text. Nothing is escaped: a name may be a path.
     ref = _PLACEHOLDER.sub(lambda place: str(found[place[1]]), template)
-    return event._replace(data=f'{event.data[:-1]},"ref":{spelled(ref)}}}')
+    return event._replace(data=f'{event.data[:-1]},"ref":{encoded(ref)}}}')
 
 
 def with_refs(parts: Sequence[Part], template: str) -> Sequence[Part]:

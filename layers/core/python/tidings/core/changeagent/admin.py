@@ -65,7 +65,7 @@ class Administrator:
 
         def change(standing: str) -> str:
             found = config.replaced(config.stored(standing), document)
-            return config.spelled(found)
+            return config.encoded(found)
 
         return config.stored(self._write(feed, CONFIGURATION, change))
 

@@ -18,7 +18,7 @@ from tidings.core.model import timestamps
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import check_size, decode_json
 from tidings.core.model.objects import MARKED, is_change
-from tidings.core.model.operations import check_text, spelled
+from tidings.core.model.operations import check_text, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,10 +84,10 @@ def line_of(change: Change, *, name: str, now_ms: int) -> str:
     Raises:
         TooLarge: longer than an operation may be.
     """
-    time, tags = timestamps.from_ms(now_ms), spelled(list(change.tags))
+    time, tags = timestamps.from_ms(now_ms), encoded(list(change.tags))
     line = (
         f'{{"event":"insert","timestamp":"{time}","parents":{tags},"type":"{TYPE}",'
-        f'"id":{spelled(name)},"data":{change.data}{MARKED}'
+        f'"id":{encoded(name)},"data":{change.data}{MARKED}'
     )
     size = len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
@@ -111,24 +111,24 @@ def tags_of(line: str) -> list[str]:
 def told(line: str, *, number: int, at_ms: int) -> str:
     """*line* as a reader of changes sees it, in JSON; *at_ms* is the commit time of its page."""
     tags = tags_of(line)
-    shown = f'"tags":{spelled(tags)},' if tags else ""
+    shown = f'"tags":{encoded(tags)},' if tags else ""
     return f'{{"_id":{number},"_ts":{at_ms * _NS_PER_MS},{shown}"data":{_shown(line)}}}'
 
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
-    """False only where no line in *text* has one of *tags*: what is not spelled is not there."""
-    return any(spelled(tag) in text for tag in tags)
+    """False only where no line in *text* has one of *tags*: what is not encoded is not there."""
+    return any(encoded(tag) in text for tag in tags)
 
 
 def _shown(line: str) -> str:
     if not is_change(line):
         return line
-    return spelled(json.loads(line)["data"])
+    return encoded(json.loads(line)["data"])
 
 
 def _data(value: object) -> str:
     try:
-        return _storable(spelled(value))
+        return _storable(encoded(value))
     except ValueError:
         rule = "must not hold a number beyond the range of a double"
         raise InvalidChange(rule, field="data") from None

@@ -119,7 +119,7 @@ def stored(text: str) -> Configuration:
     return replaced(Configuration(), json.loads(text)) if text else Configuration()
 
 
-def spelled(configuration: Configuration) -> str:
+def encoded(configuration: Configuration) -> str:
     """As it is stored."""
     return json.dumps(configuration.document(), separators=(",", ":"))
 

@@ -66,7 +66,7 @@ def _user(line: str, where: str) -> tuple[str, str]:
     return name, stored
 
 
-def spelled(users: dict[str, str]) -> str:
+def encoded(users: dict[str, str]) -> str:
     """As they are stored: an htpasswd file without comments."""
     return "".join(f"{name}:{stored}\n" for name, stored in users.items())
 

@@ -58,13 +58,13 @@ def holds(spans: Spans, page: int, slot: int) -> bool:
     return any(span.page == page and span.first <= slot <= span.last for span in spans)
 
 
-def spelled(spans: Spans) -> str:
+def encoded(spans: Spans) -> str:
     """As it is kept and told: `page.first-last`, apart by blanks, all in decimal."""
     return " ".join(f"{span.page}.{span.first}-{span.last}" for span in spans)
 
 
 def read(text: str) -> Spans:
-    """What `spelled` made."""
+    """What `encoded` made."""
     return tuple(
         Span(*(int(number) for number in found.groups())) for found in _SPELLED.finditer(text)
     )

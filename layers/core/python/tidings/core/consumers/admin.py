@@ -123,7 +123,7 @@ class Overseer:
         position = self.place(feed, target, "position")
 
         def change(found: Consumer) -> Change:
-            note = self._note("mark", why, positions.spelled(position) or positions.OLDEST)
+            note = self._note("mark", why, positions.encoded(position) or positions.OLDEST)
             moved = consumers.moved(found, position)
             if rank(position) > rank(found.position):
                 return Change(moved, note)

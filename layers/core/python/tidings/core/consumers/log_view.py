@@ -51,7 +51,7 @@ class LogView:
         """
         if positions.rank(position)[0] > self.reader.log.head(feed):
             rule = "is behind the end of the log: not an id of this feed"
-            raise InvalidConsumer(rule, field=field, value=positions.spelled(position))
+            raise InvalidConsumer(rule, field=field, value=positions.encoded(position))
 
     def check_within(self, consumer: Consumer) -> int:
         """

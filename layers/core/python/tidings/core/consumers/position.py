@@ -50,7 +50,7 @@ def fell_off(position: Position | None, floor: int) -> bool:
     return position is not None and done is not None and done + 1 < floor
 
 
-def spelled(position: Position | None) -> str | None:
+def encoded(position: Position | None) -> str | None:
     """As clients see it; `0` is a copy that has not begun."""
     if position is None:
         return None
@@ -58,7 +58,7 @@ def spelled(position: Position | None) -> str | None:
 
 
 def read(text: str | None) -> Position | None:
-    """What `spelled` made."""
+    """What `encoded` made."""
     if not text:
         return None
     position = parse(text)
@@ -86,7 +86,7 @@ def cursor(position: Position | None, floor: int) -> str:
     time: a consumer that was away for long and missed nothing is not sent the state instead.
     """
     gone = isinstance(position, Place) and position.slot >= PAGE_END and position.page < floor
-    return oldest(floor) if position is None or gone else spelled(position) or ""
+    return oldest(floor) if position is None or gone else encoded(position) or ""
 
 
 def given(text: object, field: str) -> Position:

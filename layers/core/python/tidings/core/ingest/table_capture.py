@@ -2,7 +2,7 @@
 Captures: what the writes in an owner's table mean as operations, as its owner has written down.
 
 A write is told as it was done: the attributes before and after it, and those of its key. The
-owner says in templates how type, id and parents are spelled with them: `user/{{owner}}`.
+owner says in templates how type, id and parents are built from them: `user/{{owner}}`.
 """
 
 from __future__ import annotations

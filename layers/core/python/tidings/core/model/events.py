@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
-from tidings.core.model.operations import data_of, event_of, spelled
+from tidings.core.model.operations import data_of, encoded, event_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ def leave_of(event: Event) -> Event:
 def veiled_leave_of(event: Event) -> Event:
     """The same, to those who may not see what is outside: which object it was."""
     found = json.loads(event.data)
-    return Event(event.id, LEAVE, spelled({"type": found["type"], "id": found["id"]}))
+    return Event(event.id, LEAVE, encoded({"type": found["type"], "id": found["id"]}))
 
 
 def to_sse(event: Event) -> str:

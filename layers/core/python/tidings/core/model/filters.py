@@ -147,12 +147,12 @@ def _common(wanted: frozenset[str] | None, bound: frozenset[str] | None) -> froz
 def _occurs(values: frozenset[str] | None, text: str) -> bool:
     if values is None:
         return True
-    spelled = _spelled(values)
-    return spelled is None or any(each in text for each in spelled)
+    encoded = _encoded(values)
+    return encoded is None or any(each in text for each in encoded)
 
 
 @lru_cache(maxsize=_SIEVES_MAX)
-def _spelled(values: frozenset[str]) -> tuple[str, ...] | None:
+def _encoded(values: frozenset[str]) -> tuple[str, ...] | None:
     """*values* as every JSON has them; None where they are many, or one might be escaped."""
     if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
         return None

@@ -219,7 +219,7 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
     return value
 
 
-def spelled(value: object) -> str:
+def encoded(value: object) -> str:
     """
     *value* as the log's JSON: one spelling for each string, and no line end inside any.
 

@@ -46,7 +46,7 @@ class Mod:
     def holds(self, key: str) -> bool:
         return hash_of(key) % self.parts in self.chosen
 
-    def spelled(self) -> str:
+    def encoded(self) -> str:
         return f"mod:{self.parts}:{'+'.join(map(str, sorted(self.chosen)))}"
 
 
@@ -60,7 +60,7 @@ class Range:
     def holds(self, key: str) -> bool:
         return self.first <= hash_of(key) <= self.last
 
-    def spelled(self) -> str:
+    def encoded(self) -> str:
         return f"range:{self.first:08x}-{self.last:08x}"
 
 
@@ -121,7 +121,7 @@ def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
 
 def parse_share(text: str) -> Share | None:
     """
-    What `spelled` made; None for nothing.
+    What `encoded` made; None for nothing.
 
     Raises:
         InvalidFilter: it is no share.

@@ -48,12 +48,12 @@ def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, S
     return {feed: _source(feed, values, feeds, coordinated) for feed, values in document.items()}
 
 
-def spelled(source: Source) -> dict[str, Any]:
+def encoded(source: Source) -> dict[str, Any]:
     """What `parse` reads, of the fields that are not as they are by themselves."""
     wanted = source.selection.filter
     fields: dict[str, Any] = {
         **wanted.values(),
-        "share": source.selection.share.spelled() if source.selection.share else None,
+        "share": source.selection.share.encoded() if source.selection.share else None,
         "fall_off": source.fall_off.value if source.fall_off is not FallOff.BOOTSTRAP else None,
         "restart_offset": source.restart_offset or None,
         "role": source.role.value if source.role is not Role.LEADER else None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core.errors import InvalidItem
 from tidings.core.model import json_body
-from tidings.core.model.operations import EVENTS, line_from, parse_line, spelled
+from tidings.core.model.operations import EVENTS, encoded, line_from, parse_line
 from tidings.core.settings.resources import declared
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def told(line: str, operation: Operation, at_ms: int) -> str:
         item = {**data, **item}
     elif data is not None:
         item["data"] = data
-    return spelled(item)
+    return encoded(item)
 
 
 def items_of(

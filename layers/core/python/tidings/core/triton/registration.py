@@ -17,7 +17,7 @@ from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.numbers import whole_in
-from tidings.core.model.operations import check_text, spelled
+from tidings.core.model.operations import check_text, encoded
 from tidings.core.settings.resources import Resource
 
 if TYPE_CHECKING:
@@ -234,4 +234,4 @@ def _refuse(sentence: str) -> NoReturn:
 def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
     """What tells *listener* that it is registered: a route for each resource, in its order."""
     routes = [resources[kind.resource].document() for kind in listener.kinds]
-    return spelled(routes[0] if listener.version == V1 else {"bootstrapRoutes": routes})
+    return encoded(routes[0] if listener.version == V1 else {"bootstrapRoutes": routes})

@@ -129,7 +129,7 @@ def _refusal(host: str, status: int, text: str, after: int) -> Exception:
 def _selected(selection: Selection) -> dict[str, str]:
     chosen, share = selection.filter, selection.share
     parameters = {name: ",".join(values) or "," for name, values in chosen.values().items()}
-    return parameters | ({"share": share.spelled()} if share else {})
+    return parameters | ({"share": share.encoded()} if share else {})
 
 
 def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
