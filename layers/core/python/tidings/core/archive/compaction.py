@@ -126,19 +126,19 @@ def groups(parts: Sequence[Weighed]) -> list[list[Span]]:
     Neighbours are put together up to what a reader holds; a part that has nothing to lose and no
     neighbour is left alone. *parts* are all that are compacted, in their order.
     """
-    found: list[list[Weighed]] = []
+    grouped: list[list[Weighed]] = []
     reached = size = 0
     for part in parts:
         size += _weight(part)
-        if found and part.span.first <= reached + 1 and size <= limits.ARCHIVE_PART_BYTES:
-            found[-1].append(part)
+        if grouped and part.span.first <= reached + 1 and size <= limits.ARCHIVE_PART_BYTES:
+            grouped[-1].append(part)
         else:
-            found.append([part])
+            grouped.append([part])
             size = _weight(part)
         reached = part.span.last
     return [
         [part.span for part in group]
-        for group in found
+        for group in grouped
         if len(group) > 1 or group[0].left < group[0].entries
     ]
 
@@ -149,8 +149,8 @@ def _weight(part: Weighed) -> int:
 
 def joined(parts: Iterable[Sequence[Page]]) -> list[Page]:
     """The pages of parts that overlap or touch, each one once."""
-    found = {page.number: page for part in parts for page in part}
-    return [found[number] for number in sorted(found)]
+    by_number = {page.number: page for part in parts for page in part}
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def covered(spans: Iterable[Span]) -> list[Span]:
@@ -161,10 +161,10 @@ def covered(spans: Iterable[Span]) -> list[Span]:
     part of the pages 1 to 5 went before that of 6 to 10, page 3 would be looked for in the latter,
     which does not hold it; in this order the one that covers both is what is found next.
     """
-    found: list[Span] = []
+    redundant: list[Span] = []
     lowest: int | None = None
     for span in sorted(spans, key=lambda span: (-span.last, span.first)):
         if lowest is not None and lowest <= span.first:
-            found.append(span)
+            redundant.append(span)
         lowest = span.first if lowest is None else min(lowest, span.first)
-    return found
+    return redundant

@@ -58,8 +58,8 @@ class Span:
 
 def span_of(name: str) -> Span | None:
     """What the end of a key says; None for what is no part."""
-    found = _NAME.fullmatch(name)
-    return Span(last=int(found[1]), first=int(found[2])) if found else None
+    match = _NAME.fullmatch(name)
+    return Span(last=int(match[1]), first=int(match[2])) if match else None
 
 
 def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
@@ -88,7 +88,7 @@ def decode(body: bytes) -> list[Page]:
 
 
 def text_of(pages: Iterable[Page]) -> str:
-    return "".join(map(_told, pages))
+    return "".join(map(_page_text, pages))
 
 
 def pages_of(text: str) -> Iterator[Page]:
@@ -119,7 +119,7 @@ def pages_of(text: str) -> Iterator[Page]:
         raise BrokenPart("what should be whole pages ends within one")
 
 
-def _told(page: Page) -> str:
+def _page_text(page: Page) -> str:
     text = page.text
     lines = text.count("\n") + 1 if text else 0
     head: dict[str, Any] = {"page": page.number, "at": page.at_ms, "lines": lines}
@@ -141,10 +141,10 @@ def _head(line: str) -> dict[str, Any]:
     return head
 
 
-def _are_slots(found: list[int], count: int) -> bool:
+def _are_slots(slots: list[int], count: int) -> bool:
     """Whether they ascend, so that ids of entries do."""
-    ascend = all(low < high for low, high in pairwise([-1, *found, limits.REQUEST_OPERATIONS_MAX]))
-    return len(found) == count and ascend
+    ascend = all(low < high for low, high in pairwise([-1, *slots, limits.REQUEST_OPERATIONS_MAX]))
+    return len(slots) == count and ascend
 
 
 def compacted(pages: Sequence[Page], wanted: set[tuple[int, int]]) -> list[Page]:

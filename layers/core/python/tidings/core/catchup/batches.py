@@ -34,13 +34,13 @@ class Part(Protocol):
 class Chosen:
     """Events picked one by one: a filter's, `reset`, `live`."""
 
-    told: Sequence[Event]
+    picked: Sequence[Event]
 
     def events(self) -> Iterable[Event]:
-        return self.told
+        return self.picked
 
     def sse(self) -> str:
-        return "".join(map(to_sse, self.told))
+        return "".join(map(to_sse, self.picked))
 
 
 @dataclass(frozen=True, slots=True)

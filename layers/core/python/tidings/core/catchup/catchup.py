@@ -154,9 +154,13 @@ class CatchUp:
     def _archived(self, feed: str, place: Place) -> bool:
         """Whether the archive has the page of *place*, and what follows it up to the log."""
         page = self.archive.at(feed, place.page) if self.archive else None
-        return page is not None and page.seconds == place.seconds and self._told(feed, place.page)
+        return (
+            page is not None
+            and page.seconds == place.seconds
+            and self._has_all_after(feed, place.page)
+        )
 
-    def _told(self, feed: str, page: int) -> bool:
+    def _has_all_after(self, feed: str, page: int) -> bool:
         """Whether every operation behind *page* is in the log, or in the archive and the log."""
         run = self.reader.read_on(feed, page, 1)
         if not run.trimmed:
@@ -190,7 +194,7 @@ class CatchUp:
         ours = cursor.page <= self._projected(feed)
         if cursor.tombstones and self._forgotten(feed, cursor.since_s):
             return self._everything(feed)
-        if ours and self._told(feed, cursor.page):
+        if ours and self._has_all_after(feed, cursor.page):
             since_ms = cursor.since_s * 1000
             started = self._copy(feed, since_ms=since_ms, tombstones=cursor.tombstones)
             passed = self._passed(feed, cursor)

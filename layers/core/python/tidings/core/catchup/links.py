@@ -31,9 +31,9 @@ def with_ref(event: Event, template: str) -> Event:
     """*event* with `ref` as the last key of its data; `reset` and `live` stay without data."""
     if not template or not event.data:
         return event
-    found = json.loads(event.data)
+    data = json.loads(event.data)
     # One pass: a placeholder in a name is text. Nothing is escaped: a name may be a path.
-    ref = _PLACEHOLDER.sub(lambda place: str(found[place[1]]), template)
+    ref = _PLACEHOLDER.sub(lambda place: str(data[place[1]]), template)
     return event._replace(data=f'{event.data[:-1]},"ref":{encoded(ref)}}}')
 
 
