@@ -32,15 +32,15 @@ Spans = tuple[Span, ...]
 
 def joined(spans: Spans, entries: Iterable[Place]) -> Spans:
     """*spans* with *entries*."""
-    found: list[Span] = []
+    merged: list[Span] = []
     single = (Span(entry.page, entry.slot, entry.slot) for entry in entries)
     for span in sorted([*spans, *single]):
-        before = found[-1] if found else None
+        before = merged[-1] if merged else None
         if before and before.page == span.page and span.first <= before.last + 1:
-            found[-1] = Span(span.page, before.first, max(before.last, span.last))
+            merged[-1] = Span(span.page, before.first, max(before.last, span.last))
         else:
-            found.append(span)
-    return tuple(found)
+            merged.append(span)
+    return tuple(merged)
 
 
 def above(spans: Spans, place: Place) -> Spans:
@@ -59,12 +59,12 @@ def holds(spans: Spans, page: int, slot: int) -> bool:
 
 
 def encoded(spans: Spans) -> str:
-    """As it is kept and told: `page.first-last`, apart by blanks, all in decimal."""
+    """As it is kept and sent: `page.first-last`, apart by blanks, all in decimal."""
     return " ".join(f"{span.page}.{span.first}-{span.last}" for span in spans)
 
 
 def read(text: str) -> Spans:
     """What `encoded` made."""
     return tuple(
-        Span(*(int(number) for number in found.groups())) for found in _SPELLED.finditer(text)
+        Span(*(int(number) for number in match.groups())) for match in _SPELLED.finditer(text)
     )

@@ -78,9 +78,9 @@ class Overseer:
             if self.book.store.write(feed, name, 0, Change(fresh)):
                 return fresh, True
 
-        def refilter(found: Consumer) -> Change:
-            other = replace(found, filter=wanted.filter)
-            return Change(other if other == found else consumers.unheld(other))
+        def refilter(consumer: Consumer) -> Change:
+            other = replace(consumer, filter=wanted.filter)
+            return Change(other if other == consumer else consumers.unheld(other))
 
         return self.book.change(feed, name, refilter), False
 
@@ -88,8 +88,8 @@ class Overseer:
         """Forget where it stands and what is parked; the notes stay. Anew, it begins anew."""
         note = self._note("delete", why)
 
-        def change(found: Consumer) -> Change:
-            return Change(None, note, drop=tuple(self._names(found)))
+        def change(consumer: Consumer) -> Change:
+            return Change(None, note, drop=tuple(self._names(consumer)))
 
         return self.book.change(feed, name, change)
 
@@ -102,11 +102,11 @@ class Overseer:
         """
         word = "paused" if paused else "resumed"
 
-        def change(found: Consumer) -> Change:
-            if found.paused == paused:
+        def change(consumer: Consumer) -> Change:
+            if consumer.paused == paused:
                 rule = "is paused already" if paused else "is not paused"
                 raise NothingDone(rule, field="consumer", value=name)
-            return Change(replace(found, paused=paused), self._note(word, why))
+            return Change(replace(consumer, paused=paused), self._note(word, why))
 
         return self.book.change(feed, name, change)
 
@@ -122,13 +122,13 @@ class Overseer:
         """
         position = self.place(feed, target, "position")
 
-        def change(found: Consumer) -> Change:
+        def change(consumer: Consumer) -> Change:
             note = self._note("mark", why, positions.encoded(position) or positions.OLDEST)
-            moved = consumers.moved(found, position)
-            if rank(position) > rank(found.position):
+            moved = consumers.moved(consumer, position)
+            if rank(position) > rank(consumer.position):
                 return Change(moved, note)
-            asked = [each for each in self._names(found) if rank(read(each)) > rank(position)]
-            return Change(consumers.unparked(moved, asked), note, drop=tuple(asked))
+            beyond = [each for each in self._names(consumer) if rank(read(each)) > rank(position)]
+            return Change(consumers.unparked(moved, beyond), note, drop=tuple(beyond))
 
         return self.book.change(feed, name, change)
 
@@ -164,13 +164,13 @@ class Overseer:
             NothingDone: it is to be sent again already, or there is none.
         """
 
-        def change(found: Consumer) -> Change:
-            asked = _chosen(self._names(found), which)
-            fresh = tuple(each for each in asked if each not in found.retries)
+        def change(consumer: Consumer) -> Change:
+            chosen = _chosen(self._names(consumer), which)
+            fresh = tuple(each for each in chosen if each not in consumer.retries)
             if not fresh:
                 raise NothingDone("is to be sent again already", field="id", value=which)
-            retries = (*found.retries, *fresh)
-            return Change(replace(found, retries=retries), self._note("retry", why, which))
+            retries = (*consumer.retries, *fresh)
+            return Change(replace(consumer, retries=retries), self._note("retry", why, which))
 
         return self.book.change(feed, name, change)
 
@@ -183,10 +183,10 @@ class Overseer:
             NothingDone: there is none.
         """
 
-        def change(found: Consumer) -> Change:
-            asked = _chosen(self._names(found), which)
-            left = consumers.unparked(found, asked)
-            return Change(left, self._note("drop", why, which), drop=tuple(asked))
+        def change(consumer: Consumer) -> Change:
+            chosen = _chosen(self._names(consumer), which)
+            left = consumers.unparked(consumer, chosen)
+            return Change(left, self._note("drop", why, which), drop=tuple(chosen))
 
         return self.book.change(feed, name, change)
 
@@ -204,12 +204,12 @@ class Overseer:
         if text == positions.NOW:
             return self.view.frontier(feed)
         try:
-            found = positions.given(text, field)
+            position = positions.given(text, field)
         except InvalidConsumer as error:
             rule = f"{error.rule}, or one of oldest, now, copy"
             raise InvalidConsumer(rule, field=field, value=text) from None
-        self.view.check_reached(feed, found, field)
-        return found
+        self.view.check_reached(feed, position, field)
+        return position
 
     def _past(
         self,
@@ -222,16 +222,16 @@ class Overseer:
         """Behind the next message, which is *parked* or not; its worker begins anew."""
         met: list[Entry] = []
 
-        def change(found: Consumer) -> Change:
-            entry = self.view.upcoming(found)
+        def change(consumer: Consumer) -> Change:
+            entry = self.view.upcoming(consumer)
             if entry is None:
                 rule = "has no message before it"
                 raise NothingDone(rule, field="consumer", value=name)
             met[:] = [entry]
-            confirmed = consumers.confirmed(found, [entry.place])
+            confirmed = consumers.confirmed(consumer, [entry.place])
             passed = self.view.advanced(confirmed, limits.UPCOMING_READS_MAX)
             kept = parked(entry)
-            new = kept is not None and kept.id not in self._names(found)
+            new = kept is not None and kept.id not in self._names(consumer)
             left = replace(consumers.unheld(passed), parked=passed.parked + new)
             return Change(left, self._note(what, why, entry.place.encode()), park=kept)
 

@@ -39,10 +39,10 @@ class Book:
         Raises:
             InvalidConsumer, UnknownConsumer: there can be none, or there is none.
         """
-        found = self.store.consumer(feed, check_name(name))
-        if found is None:
+        consumer = self.store.consumer(feed, check_name(name))
+        if consumer is None:
             raise UnknownConsumer("no such consumer of this feed", field="consumer", value=name)
-        return found
+        return consumer
 
     def change(self, feed: str, name: str, change: Callable[[Consumer], Change]) -> Consumer:
         """

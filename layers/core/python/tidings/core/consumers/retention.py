@@ -23,8 +23,8 @@ class Holds:
 
     def pages(self, feed: str) -> frozenset[int]:
         """The last page that each consumer has handled, where it needs the log."""
-        found = (position.handled(each.position) for each in self.store.consumers(feed))
-        return frozenset(page for page in found if page is not None)
+        handled = (position.handled(each.position) for each in self.store.consumers(feed))
+        return frozenset(page for page in handled if page is not None)
 
 
 @dataclass(frozen=True, slots=True)
