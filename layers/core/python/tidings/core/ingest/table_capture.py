@@ -1,7 +1,7 @@
 """
 Captures: what the writes in an owner's table mean as operations, as its owner has written down.
 
-A write is told as it was done: the attributes before and after it, and those of its key. The
+A write is reported as it was done: the attributes before and after it, and those of its key. The
 owner says in templates how type, id and parents are built from them: `user/{{owner}}`.
 """
 
@@ -41,7 +41,7 @@ class Write:
     One write of one item: *event* as of an operation, *at_ms* when it was done.
 
     *before* is empty for an insert, *after* for a delete; both may be empty where the table does
-    not tell them. *id* is the same however often the write is told.
+    not tell them. *id* is the same however often the write is reported.
     """
 
     id: str
@@ -81,15 +81,15 @@ class Capture:
         return [self._line(write, "delete", write.before), self._line(write, "insert", now)]
 
     def _line(self, write: Write, event: str, attributes: Attributes) -> str:
-        found = write.keys | attributes
+        item = write.keys | attributes
         fields: dict[str, Any] = {
             "event": event,
-            "type": _one(self.type, found, "type"),
+            "type": _one(self.type, item, "type"),
             "id": self._id(write),
-            "parents": list(dict.fromkeys(p for each in self.parents for p in _texts(each, found))),
+            "parents": list(dict.fromkeys(p for each in self.parents for p in _texts(each, item))),
         }
         if event != "delete":  # an item that is gone tells when it was changed before
-            fields["timestamp"] = found.get(self.timestamp)
+            fields["timestamp"] = item.get(self.timestamp)
         return line_from(fields, now_ms=write.at_ms)
 
     def _id(self, write: Write) -> str:
@@ -107,32 +107,32 @@ def parse(text: str) -> Capture:
     Raises:
         InvalidSetting: it describes none.
     """
-    found = _object(text)
+    fields = _object(text)
     for name in _REQUIRED:
-        if not found.get(name):
+        if not fields.get(name):
             raise InvalidSetting("is required", field=name)
-    placeholders = _PLACEHOLDER.findall(found["id"])
-    if not placeholders or re.search(r"\}\}\{\{", found["id"]):
+    placeholders = _PLACEHOLDER.findall(fields["id"])
+    if not placeholders or re.search(r"\}\}\{\{", fields["id"]):
         rule = "needs the attributes of the key, as {{name}}, and text between any two of them"
-        raise InvalidSetting(rule, field="id", value=found["id"])
+        raise InvalidSetting(rule, field="id", value=fields["id"])
     return Capture(
-        check_name(found.get("feed", DEFAULT_FEED)),
-        found["type"],
-        found["id"],
-        tuple(found.get("parents", ())),
-        found.get("timestamp", ""),
+        check_name(fields.get("feed", DEFAULT_FEED)),
+        fields["type"],
+        fields["id"],
+        tuple(fields.get("parents", ())),
+        fields.get("timestamp", ""),
     )
 
 
 def _object(text: str) -> dict[str, Any]:
     """With keys that are known, and values of their kinds."""
     try:
-        found = decode_json(text.encode(), "capture")
+        fields = decode_json(text.encode(), "capture")
     except InvalidOperation as error:
         raise InvalidSetting(error.rule, field="capture") from None
-    if not isinstance(found, dict):
-        raise InvalidSetting("must be a JSON object", field="capture", value=found)
-    for name, value in found.items():
+    if not isinstance(fields, dict):
+        raise InvalidSetting("must be a JSON object", field="capture", value=fields)
+    for name, value in fields.items():
         if name not in _TEXTS + _LISTS:
             known = ", ".join(_TEXTS + _LISTS)
             raise InvalidSetting(f"there is none; known are {known}", field=name)
@@ -140,7 +140,7 @@ def _object(text: str) -> dict[str, Any]:
         if not isinstance(each, list) or not all(isinstance(one, str) for one in each):
             rule = "must be an array of strings" if name in _LISTS else "must be a string"
             raise InvalidSetting(rule, field=name, value=value)
-    return found
+    return fields
 
 
 def _texts(template: str, attributes: Attributes) -> list[str]:
@@ -148,7 +148,7 @@ def _texts(template: str, attributes: Attributes) -> list[str]:
     names = _PLACEHOLDER.findall(template)
     values = [attributes.get(name, ()) for name in names]
     each = [(value,) if isinstance(value, str) else value for value in values]
-    return [_filled(template, found) for found in product(*each)]
+    return [_filled(template, combination) for combination in product(*each)]
 
 
 def _filled(template: str, values: tuple[str, ...]) -> str:
@@ -158,11 +158,11 @@ def _filled(template: str, values: tuple[str, ...]) -> str:
 
 
 def _one(template: str, attributes: Attributes, field: str) -> str:
-    found = _texts(template, attributes)
-    if len(found) != 1:
+    texts = _texts(template, attributes)
+    if len(texts) != 1:
         rule = f"needs each attribute of {template} as one text or number"
         raise InvalidOperation(rule, field=field)
-    return found[0]
+    return texts[0]
 
 
 def _can_be_split(template: str, attributes: Attributes) -> bool:
@@ -174,7 +174,7 @@ def _can_be_split(template: str, attributes: Attributes) -> bool:
     parts = _PLACEHOLDER.split(template)
     pairs = zip(parts[1:-2:2], parts[2:-1:2], strict=True)
     return all(
-        (found := str(attributes[name]) + between).find(between) == len(found) - len(between)
+        (text := str(attributes[name]) + between).find(between) == len(text) - len(between)
         for name, between in pairs
     )
 
@@ -184,7 +184,7 @@ _FINGERPRINT = "table"  # the same for all portions of the writes that begin wit
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Captured:
     write: Write
     lines: Sequence[str]
 
@@ -207,37 +207,37 @@ class Capturer:
         Append what *writes* mean, in their order, each once.
 
         Raises:
-            Unavailable: a store did not answer; the same writes may be told again.
+            Unavailable: a store did not answer; the same writes may be passed again.
         """
-        left = [told for write in writes if (told := self._told(write)).lines]
+        left = [captured for write in writes if (captured := self._captured(write)).lines]
         while left:
             left = left[self._append(left) :]
 
-    def _append(self, left: Sequence[_Told]) -> int:
+    def _append(self, left: Sequence[_Captured]) -> int:
         """How many of those in front are in the log now: at least one."""
-        lines = [line for told in left[: _fitting(left)] for line in told.lines]
+        lines = [line for captured in left[: _fitting(left)] for line in captured.lines]
         key = f"table/{left[0].write.id}"
         page = self.appender.append_once(self.capture.feed, lines, key, _FINGERPRINT)
-        ends = accumulate(len(told.lines) for told in left)
+        ends = accumulate(len(captured.lines) for captured in left)
         held = max(1, sum(end <= len(page.lines) for end in ends))
         self.count("WritesCaptured", held)
         return held
 
-    def _told(self, write: Write) -> _Told:
+    def _captured(self, write: Write) -> _Captured:
         try:
-            return _Told(write, self.capture.lines_of(write))
+            return _Captured(write, self.capture.lines_of(write))
         except Rejected as error:
             body = json.dumps({"event": write.event, "keys": dict(write.keys)})
             message = OutboxMessage(f"{write.at_ms:013d}-{write.id}", WRITE, body)
             self.outbox.put_aside(self.capture.feed, message, str(error))
             self.count("WritesRefused", 1)
-            return _Told(write, ())
+            return _Captured(write, ())
 
 
-def _fitting(left: Sequence[_Told]) -> int:
+def _fitting(left: Sequence[_Captured]) -> int:
     """How many of those in front make one page: at least one, which fits by itself."""
-    lines = accumulate(len(told.lines) for told in left)
-    sizes = accumulate(told.size for told in left)
+    lines = accumulate(len(captured.lines) for captured in left)
+    sizes = accumulate(captured.size for captured in left)
     fits = [
         count <= limits.REQUEST_OPERATIONS_MAX and size <= limits.CAPTURE_BYTES
         for count, size in zip(lines, sizes, strict=True)
