@@ -104,11 +104,11 @@ class Reader:
         """
         if self._is_near(feed, after, limit):
             return self._read(feed, after, limit, [])
-        found = self.log.read(feed, after, limit, eventual=True)
-        pages = found[: contiguous(found, after)]
-        if pages and found.more and len(pages) == len(found):
+        batch = self.log.read(feed, after, limit, eventual=True)
+        pages = batch[: contiguous(batch, after)]
+        if pages and batch.more and len(pages) == len(batch):
             return Run(pages, more=True)
-        if found and not pages and after + 1 < (floor := self.trim.floor(feed)):
+        if batch and not pages and after + 1 < (floor := self.trim.floor(feed)):
             return Run([], trimmed=True, floor=floor)  # or all behind it would be read in vain
         return self._read(feed, after, limit, pages)
 
@@ -120,11 +120,11 @@ class Reader:
 
     def _read(self, feed: str, after: int, limit: int | None, known: list[Page]) -> Run:
         """As `read`, strongly consistent behind what is *known* to follow."""
-        found = self.log.read(feed, after + len(known), limit and limit - len(known))
-        pages = [*known, *found]
+        batch = self.log.read(feed, after + len(known), limit and limit - len(known))
+        pages = [*known, *batch]
         count = contiguous(pages, after)
         waiting = count < len(pages)
-        more = found.more and not waiting
+        more = batch.more and not waiting
         self._remember(feed, None if more else after + count)
         if count:
             return Run(pages[:count], waiting=waiting, more=more)
@@ -164,13 +164,13 @@ class Reader:
 
     def at(self, feed: str, number: int) -> Page | None:
         """The page *number*, if it is in the log."""
-        found = self.next(feed, number) if number > 0 else None
-        return found if found and found.number == number else None
+        page = self.next(feed, number) if number > 0 else None
+        return page if page and page.number == number else None
 
     def next(self, feed: str, number: int) -> Page | None:
         """The page *number*, or the first one behind it that is in the log."""
-        found = self.log.read(feed, number - 1, 1)
-        return found[0] if found else None
+        pages = self.log.read(feed, number - 1, 1)
+        return pages[0] if pages else None
 
     def frontier(self, feed: str, hint: int) -> Place:
         """
