@@ -48,11 +48,11 @@ def event_for(dumped: int | None, standing: Standing | None) -> str | None:
     if standing is not None and standing.later:
         return None
     if dumped is not None:
-        return _told(dumped, standing)
+        return _upsert_for(dumped, standing)
     return None if standing is None or standing.deleted else "delete"
 
 
-def _told(dumped: int, standing: Standing | None) -> str | None:
+def _upsert_for(dumped: int, standing: Standing | None) -> str | None:
     if standing is None:
         return "insert"
     if dumped <= standing.ms:

@@ -63,14 +63,14 @@ def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, 
     error, cause = _failure(state, failed)
     outcome = "failed" if error else _outcome(state)
     named = f"sync of {sync['feed']}" if sync else "sync"
-    told: dict[str, Any] = {"outcome": outcome, "id": who.id} | _counts(state)
+    result: dict[str, Any] = {"outcome": outcome, "id": who.id} | _counts(state)
     for name in ("feed", "dump"):
         if name in sync:
-            told[name] = sync[name]
+            result[name] = sync[name]
     lines = [f"The {named} ({who.id}): {outcome}.", *_details(state, cause)]
     if error:
-        told |= {"error": error, "cause": cause}
-    return told | _notice(who, f"{named} {outcome}", lines)
+        result |= {"error": error, "cause": cause}
+    return result | _notice(who, f"{named} {outcome}", lines)
 
 
 def _outcome(state: Mapping[str, Any]) -> str:
@@ -110,13 +110,13 @@ def _of_parts(refused: Mapping[str, Any]) -> str:
 def _cause(text: str) -> str:
     """The sentence in what a Lambda function or EMR says of its failure."""
     try:
-        found = json.loads(text)
+        failure = json.loads(text)
     except ValueError:
         return text
-    if not isinstance(found, dict):
+    if not isinstance(failure, dict):
         return text
-    said = [found.get(name) for name in ("errorMessage", "StateDetails", "stateDetails")]
-    return next((each for each in said if isinstance(each, str) and each), text)
+    sentences = [failure.get(name) for name in ("errorMessage", "StateDetails", "stateDetails")]
+    return next((each for each in sentences if isinstance(each, str) and each), text)
 
 
 def _counts(state: Mapping[str, Any]) -> dict[str, int]:

@@ -38,13 +38,13 @@ class Planned:
     objects: int
 
 
-def check_dump(found: Found, *, expected: int | None = None) -> Objection | None:
+def check_dump(dump: Found, *, expected: int | None = None) -> Objection | None:
     """Whether all of the dump arrived."""
-    if not found.lines:
+    if not dump.lines:
         return Objection("empty_dump", "the dump holds no object: a sync of nothing is an accident")
-    for said, wanted in (("its end line says", found.declared), ("--expect says", expected)):
-        if wanted is not None and wanted != found.lines:
-            sentence = f"the dump holds {found.lines:,} objects, {said} {wanted:,}: make it again"
+    for source, wanted in (("its end line says", dump.declared), ("--expect says", expected)):
+        if wanted is not None and wanted != dump.lines:
+            sentence = f"the dump holds {dump.lines:,} objects, {source} {wanted:,}: make it again"
             return Objection("truncated_dump", sentence)
     return None
 
