@@ -66,7 +66,7 @@ class MemoryState:
 
     def _swap(self, rows: dict[str, Row], difference: Difference) -> bool:
         there, wanted = rows.get(difference.key), difference.wanted
-        if there == difference.found:
+        if there == difference.stored:
             rows.pop(difference.key, None)
             if wanted is not None:
                 rows[difference.key] = wanted

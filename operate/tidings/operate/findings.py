@@ -74,7 +74,7 @@ def difference_as_json(difference: Difference) -> dict[str, object]:
         "difference": difference.kind.value,
         "key": difference.key,
         "bucket": difference.bucket,
-        "found": _place(difference.found),
+        "found": _place(difference.stored),
         "wanted": _place(difference.wanted),
         "unequal": _unequal(difference),
     }
@@ -85,7 +85,7 @@ def cells(difference: Difference) -> tuple[str, str, str, str]:
     kind = difference.kind.value
     if difference.kind in (Kind.ALTERED, Kind.BROKEN):
         kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
-    return kind, difference.key, _described(difference.found), _described(difference.wanted)
+    return kind, difference.key, _described(difference.stored), _described(difference.wanted)
 
 
 def sentence(findings: Findings, feed: str, floor: int) -> str:
@@ -100,9 +100,9 @@ def sentence(findings: Findings, feed: str, floor: int) -> str:
 
 
 def _unequal(difference: Difference) -> list[str]:
-    if difference.found is None or difference.wanted is None:
+    if difference.stored is None or difference.wanted is None:
         return []
-    names = differing(difference.found, difference.wanted)
+    names = differing(difference.stored, difference.wanted)
     return [_NAMES.get(name, name) for name in names]
 
 

@@ -92,7 +92,7 @@ def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
     ]
     by_key = {each.key: each for each in differences(scene)}
     missing = by_key["video/a"]
-    assert missing.found is None and missing.wanted is not None
+    assert missing.stored is None and missing.wanted is not None
     assert (missing.wanted.page, missing.wanted.slot) == (2, 1)
     assert by_key["video/z"].wanted is None
 

@@ -88,7 +88,7 @@ def _row(sql: sqlite3.Connection, feed: str, bucket: int, key: str) -> Row | Non
 def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> bool:
     at = feed, difference.bucket, difference.key
     there, wanted = _row(sql, *at), difference.wanted
-    if there != difference.found:
+    if there != difference.stored:
         return there == wanted
     sql.execute("DELETE FROM rows WHERE feed = ? AND bucket = ? AND key = ?", at)
     if wanted is not None:

@@ -69,7 +69,7 @@ class DynamoDBState:
             if each.wanted is None:
                 gone.append(at)
             else:
-                puts[at] = Put(row.encode(feed, each.wanted), _stands(each.found))
+                puts[at] = Put(row.encode(feed, each.wanted), _stands(each.stored))
         stands = dict(zip(puts, self._puts(list(puts.values())), strict=True))
 
         def remove(at: int) -> None:
@@ -79,7 +79,10 @@ class DynamoDBState:
         return [stands[at] for at in range(len(differences))]
 
     def _removed(self, feed: str, difference: Difference) -> bool:
-        key, before = row.key_in(feed, difference.bucket, difference.key), _stands(difference.found)
+        key, before = (
+            row.key_in(feed, difference.bucket, difference.key),
+            _stands(difference.stored),
+        )
         try:
             self._table.delete(key, before.expression, before.values)
         except ConditionFailed as failed:

@@ -59,7 +59,7 @@ class Compared:
     @property
     def rows(self) -> int:
         """How many there are in the state."""
-        return self.agreeing + self.older + sum(bool(each.found) for each in self.differences)
+        return self.agreeing + self.older + sum(bool(each.stored) for each in self.differences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Verifier:
             except PagesLost:
                 return  # who looks finds the log shorter than the checkpoint
             if run.pages:
-                self._spill(self._said(run.pages))
+                self._spill(self._rows_in(run.pages))
                 self.page = run.pages[-1].number
             more = run.more
             yield self.page
@@ -196,23 +196,23 @@ class Verifier:
         until = self.floor - 1
         self.floor = archive.begins(self.feed, until)
         self.page = self.floor - 1
-        while found := archive.read(self.feed, self.page, until):
-            self._spill(self._said(found))
-            self.page = found[-1].number
+        while pages := archive.read(self.feed, self.page, until):
+            self._spill(self._rows_in(pages))
+            self.page = pages[-1].number
             yield self.page
 
     def _spill(self, rows: Iterable[Row]) -> None:
         self.spill.add([row for row in rows if row.bucket in self.buckets])
 
-    def _said(self, pages: Iterable[Page]) -> Iterator[Row]:
+    def _rows_in(self, pages: Iterable[Page]) -> Iterator[Row]:
         for page in pages:
             yield from rows_of(page, tombstone_ms=self.tombstone_ms)
 
     def _rows(self, bucket: int) -> Iterator[Row]:
         after = None
-        while found := self.states.read(self.feed, bucket, after):
-            yield from found
-            after = found[-1].key
+        while rows := self.states.read(self.feed, bucket, after):
+            yield from rows
+            after = rows[-1].key
 
     def _is_older(self, row: Row) -> bool:
         """Than the log, which can therefore say nothing of it."""
@@ -226,16 +226,16 @@ class Verifier:
         return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
 
 
-def differing(found: Row, wanted: Row) -> list[str]:
+def differing(stored: Row, wanted: Row) -> list[str]:
     """The names of what is not the same in both."""
     names = ("page", "slot", "at_ms", "line")
-    unequal = [name for name in names if getattr(found, name) != getattr(wanted, name)]
-    return unequal if _expires_rightly(found) else [*unequal, "expires_ms"]
+    unequal = [name for name in names if getattr(stored, name) != getattr(wanted, name)]
+    return unequal if _expires_rightly(stored) else [*unequal, "expires_ms"]
 
 
-def _same(found: Row, wanted: Row) -> bool:
+def _same(stored: Row, wanted: Row) -> bool:
     """Rows of one key."""
-    return not differing(found, wanted)
+    return not differing(stored, wanted)
 
 
 def _expires_rightly(row: Row) -> bool:
@@ -255,12 +255,12 @@ def _digest(row: Row) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def _kind(found: Row, wanted: Row | None) -> Kind:
-    if not found.whole:
+def _kind(stored: Row, wanted: Row | None) -> Kind:
+    if not stored.whole:
         return Kind.BROKEN
     if wanted is None:
         return Kind.ALIEN
-    at, wanted_at = (found.page, found.slot), (wanted.page, wanted.slot)
+    at, wanted_at = (stored.page, stored.slot), (wanted.page, wanted.slot)
     if at == wanted_at:
         return Kind.ALTERED
     return Kind.STALE if at < wanted_at else Kind.ALIEN

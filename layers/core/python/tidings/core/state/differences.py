@@ -23,13 +23,13 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Difference:
     """
-    The row *found* under *key* in *bucket*, where the log asks for the row *wanted*.
+    The row *stored* under *key* in *bucket*, where the log asks for the row *wanted*.
 
-    None is no row: none found, or none wanted.
+    None is no row: none stored, or none wanted.
     """
 
     kind: Kind
     bucket: int
     key: str
-    found: Row | None
+    stored: Row | None
     wanted: Row | None
