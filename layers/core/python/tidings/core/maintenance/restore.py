@@ -2,7 +2,7 @@
 Restoring: a feed whose tables were put back to an earlier moment goes on, and nobody skips.
 
 Each table is as of a moment of its own. The log counts: it is kept as far as it has no hole, and
-whoever is beyond that is taken back to it. Numbers that were told behind it are never given
+whoever is beyond that is taken back to it. Numbers that were sent behind it are never given
 again: empty pages stand under them, the counter goes on above, and the profile remembers which
 they were (`settings.lost_pages`). That memory is written first and the empty pages last, so that a
 run which was killed is found half done and ended by the next one.
@@ -52,7 +52,7 @@ class Numbers(Protocol):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    The log is kept up to *kept*. What was told behind it, up to page *last*, is lost but for
+    The log is kept up to *kept*. What was sent behind it, up to page *last*, is lost but for
     *strays*: pages behind the first hole, which stay where they are.
     """
 
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def end(self) -> int:
-        """The last empty page. It was never told, so that places behind it are of the new log."""
+        """The last empty page. It was never sent, so that places behind it are of the new log."""
         return self.last + 1
 
     @property
@@ -102,11 +102,11 @@ class Restorer:
     new_id: NewId
     page_ms: int
 
-    def plan(self, feed: str, heard: int | None) -> Plan:
+    def plan(self, feed: str, last_sent: int | None) -> Plan:
         """
-        What is to be done, where nobody was told a page above *heard*.
+        What is to be done, where nobody was sent a page above *last_sent*.
 
-        None: nobody knows. Then as many pages were told as could have been since the last one
+        None: nobody knows. Then as many pages were sent as could have been since the last one
         that is here, and that is dear after an hour.
         """
         frontier = self.reader.frontier(feed, 0)
@@ -115,11 +115,11 @@ class Restorer:
         strays = frozenset(self._behind(feed, kept.page))
         known = max([kept.page, *strays, *self._known(feed)])
         if begun and known <= begun[1] + 1:
-            return Plan(kept, max(begun[1], heard or 0), strays)
-        if heard is None:
+            return Plan(kept, max(begun[1], last_sent or 0), strays)
+        if last_sent is None:
             since_s = max(0, self.reader.clock() // 1000 - kept.seconds) if kept.seconds else 0
-            heard = known + since_s * limits.NUMBERS_PER_S_MAX
-        return Plan(kept, max(known, heard), strays)
+            last_sent = known + since_s * limits.NUMBERS_PER_S_MAX
+        return Plan(kept, max(known, last_sent), strays)
 
     def restore(self, feed: str, plan: Plan) -> Restored:
         """

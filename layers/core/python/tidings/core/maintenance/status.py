@@ -55,9 +55,9 @@ class Standing:
     leased: bool
     operations: int
 
-    def told(self) -> Report:
+    def report(self) -> Report:
         report = asdict(self)
-        del report["operations"]  # told with those of the feed
+        del report["operations"]  # reported with those of the feed
         return report
 
 
@@ -90,7 +90,7 @@ class Reporter:
         return recent
 
     def unavailable(self, feed: str) -> Report:
-        """What is told of *feed* while its store does not answer."""
+        """What is reported of *feed* while its store does not answer."""
         counters = dict.fromkeys(COUNTERS)
         time = from_ms(self.reader.clock())
         return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
@@ -111,7 +111,7 @@ class Reporter:
             "head": taken.page,
             "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
             "floor": self.reader.trim.floor(feed),
-            "followers": [each.told() for each in followers],
+            "followers": [each.report() for each in followers],
             "time": from_ms(now_ms),
             "source": self.sources[feed].url if feed in self.sources else LOCAL,
         }
