@@ -18,7 +18,7 @@ from tidings.core import limits
 from tidings.core.catchup.links import with_ref
 from tidings.core.model.events import leave_of, of_line, pack, to_json, veiled_leave_of
 from tidings.core.model.filters import keys_of, parent_key
-from tidings.core.triton.items import concerned, told
+from tidings.core.triton.items import concerned, item_of
 from tidings.core.websocket.connections import Subscription
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _NONE: Resources = {}
 class Plan:
     """
     *events* are the operations somebody wants, in log order, as JSON; *items* are the indexes of
-    those that are told to listeners, each a message of its own. *wanted* names for each
+    those that are sent to listeners, each a message of its own. *wanted* names for each
     subscription the indexes of its events, ascending. *cursor* is the place behind the *pages*
     it is for; *deliveries* counts events times those who want them.
     """
@@ -85,20 +85,20 @@ class Index:
         return Index(lambda key: filed.get(key, ()), lambda: watches, empty=not watches)
 
     def matching(self, operation: Operation) -> list[Subscription]:
-        found = []
+        watches = []
         for key in keys_of(operation):
             for watch in self.find(key):
                 if watch.filter.matches(operation):
-                    found.append(watch)  # a comprehension takes longer
-        return found
+                    watches.append(watch)  # a comprehension takes longer
+        return watches
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
         """Where it is not known what *operation* took away, everybody has to be looked at."""
         places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
         return [
             watch
-            for found in places
-            for watch in found
+            for watches in places
+            for watch in watches
             if watch.filter.left_by(operation, left) and not watch.filter.matches(operation)
         ]
 
@@ -127,11 +127,11 @@ class _Finding:
 
 def _filed(watches: Iterable[Subscription]) -> dict[str, list[Subscription]]:
     """As the store files them."""
-    found: dict[str, list[Subscription]] = {}
+    filed: dict[str, list[Subscription]] = {}
     for watch in watches:
         for key in watch.filter.keys():  # noqa: SIM118 a filter is no dictionary
-            found.setdefault(key, []).append(watch)
-    return found
+            filed.setdefault(key, []).append(watch)
+    return filed
 
 
 def plan(
@@ -147,41 +147,41 @@ def plan(
     Without *lefts* nobody is told of leaves; *template* is the feed's for `catchup.links`,
     *resources* are those it declares to listeners.
     """
-    found = Plan()
+    planned = Plan()
     for page in pages:
-        if found.deliveries >= limits.DELIVERIES_MAX:
+        if planned.deliveries >= limits.DELIVERIES_MAX:
             break
-        found.pages, found.cursor = found.pages + 1, page.end.encode()
+        planned.pages, planned.cursor = planned.pages + 1, page.end.encode()
         if not index.empty:  # else no operation has to be parsed
             left = lefts.get(page.number) if lefts is not None else {}
-            _plan_page(found, page, index, left, template, resources)
-    return found
+            _plan_page(planned, page, index, left, template, resources)
+    return planned
 
 
 def _plan_page(
-    found: Plan, page: Page, index: Index, left: Left | None, template: str, resources: Resources
+    planned: Plan, page: Page, index: Index, left: Left | None, template: str, resources: Resources
 ) -> None:
     for slot, line in page.entries():
         operation = concerned(line, resources)
         matching = index.matching(operation)
         if operation.changed:
-            matching = _without_listeners(found, page, line, operation, matching)
-        if matching and _want(found, page, matching):
+            matching = _without_listeners(planned, page, line, operation, matching)
+        if matching and _want(planned, page, matching):
             event = of_line(page.id_prefix, slot, line)
-            found.events.append(to_json(with_ref(event, template)))
+            planned.events.append(to_json(with_ref(event, template)))
         if left == {}:
             continue
         leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
         if leaving:
-            _tell_leave(found, page, of_line(page.id_prefix, slot, line), leaving, template)
+            _tell_leave(planned, page, of_line(page.id_prefix, slot, line), leaving, template)
 
 
 def _tell_leave(
-    found: Plan, page: Page, event: Event, leaving: Sequence[Subscription], template: str
+    planned: Plan, page: Page, event: Event, leaving: Sequence[Subscription], template: str
 ) -> None:
     for watches, leave in _by_veil(leaving):
-        if _want(found, page, watches):
-            found.events.append(to_json(with_ref(leave(event), template)))
+        if _want(planned, page, watches):
+            planned.events.append(to_json(with_ref(leave(event), template)))
 
 
 def _by_veil(
@@ -195,26 +195,26 @@ def _by_veil(
 
 
 def _without_listeners(
-    found: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Subscription]
+    planned: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Subscription]
 ) -> list[Subscription]:
     """Give the listeners among *matching* their item; the others."""
-    if _want(found, page, (watch for watch in matching if watch.filter.listens)):
-        found.items.add(len(found.events))
-        found.events.append(told(line, operation, page.at_ms))
+    if _want(planned, page, (watch for watch in matching if watch.filter.listens)):
+        planned.items.add(len(planned.events))
+        planned.events.append(item_of(line, operation, page.at_ms))
     return [watch for watch in matching if not watch.filter.listens]
 
 
-def _want(found: Plan, page: Page, watches: Iterable[Subscription]) -> bool:
+def _want(planned: Plan, page: Page, watches: Iterable[Subscription]) -> bool:
     """Give *watches* the event that is about to be added; whether there are any."""
-    index = len(found.events)
+    index = len(planned.events)
     wanted = False
     for watch in watches:
         if watch.since >= page.number:
             continue
         wanted = True
-        indexes = found.wanted.setdefault(watch.connection_id, [])
+        indexes = planned.wanted.setdefault(watch.connection_id, [])
         if not indexes or indexes[-1] != index:  # filed under several keys of this operation
             indexes.append(index)
-            found.deliveries += 1
-            found.watches[watch.connection_id] = watch
+            planned.deliveries += 1
+            planned.watches[watch.connection_id] = watch
     return wanted
