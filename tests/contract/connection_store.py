@@ -157,7 +157,7 @@ class TestConnections:
         for name in "ab":
             stores.connections.open(connection(feed, name))
             place = place or stores.connections.portion("", 1).place
-        for round_ in (Round(place, {feed: 7}, {"other": 1}), Round(told={feed: 7}), Round()):
+        for round_ in (Round(place, {feed: 7}, {"other": 1}), Round(previous={feed: 7}), Round()):
             stores.connections.keep(round_)
             assert stores.connections.round() == round_
 

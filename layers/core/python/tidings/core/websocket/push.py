@@ -57,7 +57,7 @@ class Pusher:
     departures: RemovedParentsReader
     profiles: Profiles
     chained: Collection[str] = ()
-    _told: dict[str, int] = field(default_factory=dict)
+    _moments_sent: dict[str, int] = field(default_factory=dict)
     _ended: dict[str, frozenset[str]] = field(default_factory=dict)
     _crowded: dict[str, int] = field(default_factory=dict)  # until when, by the time of pages
 
@@ -192,7 +192,7 @@ class Pusher:
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """Now and then idle connections hear the cursor, so that it never leaves the log."""
         moment = pages[-1].at_ms // limits.TELL_EVERY_MS
-        before, self._told[feed] = self._told.get(feed), moment
+        before, self._moments_sent[feed] = self._moments_sent.get(feed), moment
         return before != moment
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:

@@ -31,12 +31,13 @@ class Round:
     How far a round is: the sweeps before looked at everybody up to *place*.
 
     *place* is empty at the beginning; only the store knows what it says. *counted* are those with a
-    subscription so far, by feed; *told* are those of the round before, where it took some sweeps.
+    subscription so far, by feed; *previous* are those of the round before, where it took some
+    sweeps.
     """
 
     place: str = ""
     counted: Mapping[str, int] = field(default_factory=dict)
-    told: Mapping[str, int] = field(default_factory=dict)
+    previous: Mapping[str, int] = field(default_factory=dict)
 
     def behind(self, portion: Portion) -> Round:
         """This round, once *portion* is done; at the end without a place."""
@@ -45,10 +46,10 @@ class Round:
 
     def clients(self) -> Mapping[str, int]:
         """How many there are by feed: in the middle no fewer than the round before had."""
-        return Counter(self.counted) | Counter(self.told) if self.place else self.counted
+        return Counter(self.counted) | Counter(self.previous) if self.place else self.counted
 
     def next(self, standing: Round) -> Round:
         """What the next sweep begins with, if this one began with *standing*."""
         if self.place:
             return self
-        return Round(told=self.counted) if standing.place else Round()
+        return Round(previous=self.counted) if standing.place else Round()

@@ -38,14 +38,14 @@ def encode(round_: Round) -> Item:
         **KEY,
         **without_empty({"at": round_.place}),
         "counted": _numbers(round_.counted),
-        "told": _numbers(round_.told),
+        "told": _numbers(round_.previous),
     }
 
 
 def decode(item: Item) -> Round:
     """`Round()` where there is no item."""
-    counted, told = _numbers_of(item, "counted"), _numbers_of(item, "told")
-    return Round(text_of(item, "at"), counted, told)
+    counted, previous = _numbers_of(item, "counted"), _numbers_of(item, "told")
+    return Round(text_of(item, "at"), counted, previous)
 
 
 def _numbers(values: Mapping[str, int]) -> Item:
