@@ -58,7 +58,7 @@ def _asked_from(progress: Progress) -> int:
 
 def _reset(progress: Progress) -> Step:
     """
-    The beginning of a copy of everything: nobody is given its cursor without being told so.
+    The beginning of a copy of everything: nobody is given its cursor without a `reset`.
 
     Who had the cursor alone when the connection broke would go on behind it, and keep what was
     deleted meanwhile.
@@ -108,7 +108,7 @@ class CatchUp:
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """The next events behind *progress* that *wanted* matches."""
-        if wanted.veiled and progress.tombstones:  # it is not told what left meanwhile: all anew
+        if wanted.veiled and progress.tombstones:  # it is not sent what left meanwhile: all anew
             progress = self._everything(feed)
         if progress.resets:
             return _reset(progress)
@@ -118,7 +118,7 @@ class CatchUp:
 
     def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
         """
-        What follows page *after*; where leaves are told, as far as departures are settled.
+        What follows page *after*; where leaves are sent, as far as departures are settled.
 
         But for page *begun*, whose rest is due at once: a producer may resume from the id of an
         operation it has just posted, and a hand-over knows whole pages only.
@@ -190,7 +190,7 @@ class CatchUp:
         )
 
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
-        """Only while all since it began can be told, and deletions before are remembered."""
+        """Only while all since it began can be sent, and deletions before are remembered."""
         ours = cursor.page <= self._projected(feed)
         if cursor.tombstones and self._forgotten(feed, cursor.since_s):
             return self._everything(feed)
@@ -204,7 +204,7 @@ class CatchUp:
 
     def _passed(self, feed: str, cursor: Replication) -> int:
         """
-        How many objects of the bucket are not told again.
+        How many objects of the bucket are not sent again.
 
         What lived when they were counted lives, or was deleted behind the page and has its
         tombstone; so they are found again as long as no such tombstone is forgotten.
@@ -241,7 +241,7 @@ class CatchUp:
         """
         Nearer to where a copy goes on, a read at a time: a large bucket takes several.
 
-        Where fewer objects are found than were told, as after a repair, the bucket begins anew.
+        Where fewer objects are found than were sent, as after a repair, the bucket begins anew.
         """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         if not rows:

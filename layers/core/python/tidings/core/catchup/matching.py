@@ -68,7 +68,7 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
     """
     What the event of *row* is called; empty where *wanted* has no use for it.
 
-    The state does not know what an object left. Where a consumer is told what *changed* since
+    The state does not know what an object left. Where a consumer is sent what *changed* since
     it was here last, whatever does not match may have left.
     """
     operation = None if wanted.is_everything else parse_line(row.line)

@@ -157,7 +157,7 @@ class Workers:
         return done if ack.sending is None else consumers.sending(done, ack.sending)
 
     def _session(self, consumer: Consumer, floor: int = 0) -> Session:
-        """*floor* 0: not read yet; who was here a moment ago may be told without it."""
+        """*floor* 0: not read yet; who was here a moment ago may be answered without it."""
         if consumer.position is None and not floor:
             floor = self.view.floor(consumer.feed)
         return Session(consumer, position.cursor(consumer.position, floor))

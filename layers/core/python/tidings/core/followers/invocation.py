@@ -56,7 +56,7 @@ def serve(
             continue
         try:
             run(feed, until_ms)
-        except Exception as error:  # noqa: BLE001 (told by `Served`: one feed's is not another's)
+        except Exception as error:  # noqa: BLE001 (reported by `Served`: one feed's is not another's)
             error.add_note(f"feed {feed}")
             served.failed[feed] = error
     return served

@@ -3,7 +3,7 @@ Reading: the contiguous prefix of the log, and what a missing number means.
 
 A missing number above the floor is a writer in flight: readers stop before it. Once a later
 page is older than a short grace, a reader that may write closes the hole with a filler; the
-late writer then loses the race. Below the floor it is history, told as `trimmed`. A number that
+late writer then loses the race. Below the floor it is history, reported as `trimmed`. A number that
 a follower has handled, or that is missing for longer than a page may live at least, was a page
 and is lost: that is an error to every reader, and never filled.
 
@@ -144,7 +144,7 @@ class Reader:
             self.ends[feed] = end
 
     def read_on(self, feed: str, after: int, limit: int | None = None) -> Run:
-        """As `read`, for who goes another way: what is lost is told as given up."""
+        """As `read`, for who goes another way: what is lost is reported as given up."""
         try:
             return self.read(feed, after, limit)
         except PagesLost as lost:

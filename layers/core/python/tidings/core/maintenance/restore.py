@@ -215,7 +215,7 @@ class Restorer:
 
 def taken_back(consumer: Consumer, kept: Place) -> Consumer:
     """
-    *consumer* as if it had heard nothing behind *kept*; itself where it has not.
+    *consumer* as if it had received nothing behind *kept*; itself where it has not.
 
     A copy that it is in the middle of begins anew.
     """

@@ -193,7 +193,7 @@ class Sweeper:
         return partial(self._hand_over, connection) if connection.state is State.JOINING else None
 
     def _hand_over(self, connection: Connection) -> None:
-        """Once more: who changed its state may have died before it told the push follower."""
+        """Once more: who changed its state may have died before it notified the push follower."""
         tell = hand_over if connection.state is State.JOINING else take_back
         tell(self.inbox, connection, self.new_id())
         self.waker.ring(connection.feed, PUSH)

@@ -45,7 +45,7 @@ _SUMS = 1 << 8 * _DIGEST_BYTES
 @dataclass(frozen=True, slots=True)
 class Compared:
     """
-    What was found in *bucket*, whose log was handled up to page *checkpoint*.
+    What the comparison of *bucket* showed, whose log was handled up to page *checkpoint*.
 
     *agreeing* rows are as the log says, *older* ones are not in the log any more.
     """

@@ -103,5 +103,5 @@ def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> 
 
 
 def forgotten(since_s: int, known_since_ms: int) -> bool:
-    """Whether deletions since then may be forgotten before a copy has told them all."""
+    """Whether deletions since then may be forgotten before a copy has sent them all."""
     return since_s * 1000 < known_since_ms + limits.CONNECTION_MS_MAX
