@@ -9,7 +9,7 @@ import pytest
 from tidings.core.errors import InvalidItem, InvalidOperation, TooLarge
 from tidings.core.model.filters import Filter
 from tidings.core.settings.resources import Resource
-from tidings.core.triton.items import concerned, items_of, line_of, told
+from tidings.core.triton.items import concerned, item_of, items_of, line_of
 
 from tests.core.scene import NOW, line, page
 
@@ -34,7 +34,7 @@ def item(**more: Any) -> dict[str, Any]:
 def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
     """With whatever it carries, and the time at which its page was committed."""
     written = line_of(item(**more, published="no"), VM, now_ms=NOW)
-    received = json.loads(told(written, concerned(written, VM), NOW + 1))
+    received = json.loads(item_of(written, concerned(written, VM), NOW + 1))
     assert received == item(**more, published=str(NOW + 1))
 
 

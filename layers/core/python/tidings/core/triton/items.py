@@ -42,7 +42,7 @@ def concerned(line: str, resources: Mapping[str, Resource]) -> Operation:
     return replace(operation, changed=resource.subs if changed is None else tuple(changed))
 
 
-def told(line: str, operation: Operation, at_ms: int) -> str:
+def item_of(line: str, operation: Operation, at_ms: int) -> str:
     """
     The item that a listener is sent; *operation* is *line* as `concerned` has it.
 
@@ -71,7 +71,7 @@ def items_of(
         for line in page.lines:
             operation = concerned(line, resources)
             if wanted.matches(operation):
-                yield told(line, operation, page.at_ms)
+                yield item_of(line, operation, page.at_ms)
 
 
 def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, where: str = "") -> str:

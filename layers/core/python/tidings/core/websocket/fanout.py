@@ -18,7 +18,7 @@ from tidings.core import limits
 from tidings.core.catchup.links import with_ref
 from tidings.core.model.events import leave_of, of_line, pack, to_json, veiled_leave_of
 from tidings.core.model.filters import keys_of, parent_key
-from tidings.core.triton.items import concerned, told
+from tidings.core.triton.items import concerned, item_of
 from tidings.core.websocket.connections import Subscription
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _without_listeners(
     """Give the listeners among *matching* their item; the others."""
     if _want(found, page, (watch for watch in matching if watch.filter.listens)):
         found.items.add(len(found.events))
-        found.events.append(told(line, operation, page.at_ms))
+        found.events.append(item_of(line, operation, page.at_ms))
     return [watch for watch in matching if not watch.filter.listens]
 
 
