@@ -13,7 +13,7 @@ from tidings.aws.wiring import adapters, chained
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.replica import Relay
-from tidings.core.replication.wire import Portion, heard, heard_rows
+from tidings.core.replication.wire import Portion, portion_from, rows_from
 from tidings.core.settings.feed import Profile
 from tidings.core.state.rows import bucket_of
 
@@ -43,7 +43,7 @@ def asked(what: str, query: str = "", **headers: str) -> Answer:
 def portion(query: str = "") -> Portion:
     status, _, body = asked("main/pages", query)
     assert status == 200, body
-    return heard(body.decode())
+    return portion_from(body.decode())
 
 
 def refusal(what: str, query: str = "", **headers: str) -> tuple[int, dict[str, Any]]:
@@ -82,7 +82,7 @@ def test_D2_pages_with_their_bytes(cloud: Cloud) -> None:
     assert (status, headers["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
     assert headers["content-length"] == str(len(body))
     assert headers["access-control-allow-origin"] == "*" and "no-store" in headers["cache-control"]
-    found = heard(body.decode()).pages
+    found = portion_from(body.decode()).pages
     assert [(p.number, p.at_ms, p.text) for p in found] == [
         (p.number, p.at_ms, p.text) for p in pages
     ]
@@ -95,7 +95,7 @@ def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
     _, headers, body = asked("main/pages", accept_encoding="br, gzip")
 
     assert (headers["content-encoding"], headers["content-length"]) == ("gzip", str(len(body)))
-    assert heard(gzip.decompress(body).decode()).pages[0].text == page.text
+    assert portion_from(gzip.decompress(body).decode()).pages[0].text == page.text
     _, headers, _ = asked("main/pages", f"after={page.end.encode()}", accept_encoding="gzip")
     assert "content-encoding" not in headers
 
@@ -135,7 +135,7 @@ def test_a_reply_waits_for_news(cloud: Cloud) -> None:
 
     (status, _, body), came = asyncio.run(both())
     assert status == 200
-    assert [found.number for found in heard(body.decode()).pages] == [came.number]
+    assert [found.number for found in portion_from(body.decode()).pages] == [came.number]
     assert portion(f"after={came.end.encode()}&block=1").pages == ()
 
 
@@ -166,7 +166,7 @@ def test_D25_D26_size_bounds_a_reply(cloud: Cloud) -> None:
     found = portion("size=1000")
     assert (found.pages, found.pending > 3000) == ((), True)
     _, _, body = asked("main/pages", f"size={found.pending}")
-    assert len(body) <= found.pending and len(heard(body.decode()).pages) == 1
+    assert len(body) <= found.pending and len(portion_from(body.decode()).pages) == 1
 
 
 def test_D43_a_share_of_the_objects(cloud: Cloud) -> None:
@@ -200,12 +200,12 @@ def test_rows_of_a_bucket(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None
 
     status, headers, body = asked("main/rows", f"bucket={bucket_of('video/a')}")
 
-    found = heard_rows(body.decode())
+    found = rows_from(body.decode())
     assert (status, headers["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
     assert [row.key for row in found.rows] == ["video/a"]
     assert (found.after, found.standing.state) == (None, 1)
     query = f"bucket={bucket_of('video/a')}&after=video/a"
-    assert heard_rows(asked("main/rows", query)[2].decode()).rows == ()
+    assert rows_from(asked("main/rows", query)[2].decode()).rows == ()
 
 
 WRONG = {

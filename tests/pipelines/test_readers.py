@@ -310,6 +310,8 @@ def test_T25_a_killed_reader_loses_nothing(pipe: Pipe, database: str, tmp_path: 
             )
             threading.Event().wait(0.3)
     with started(command, subprocess.DEVNULL) as process:
+        # Who is told to end has to be at work: it alone can have written this.
+        do(database, f"UPDATE {table} SET title = 'the last round' WHERE id = 1999")
         with psycopg.connect(database) as connection:
             rows = connection.execute(f"SELECT id::text, title FROM {table}").fetchall()
 

@@ -28,8 +28,8 @@ def test_offsets_are_cursors_in_json() -> None:
     """What Spark keeps can be read back, and is what any client of the feed resumes from."""
     offset = Offset(place(7), COPY)
 
-    assert offset.told() == {"cursor": place(7).encode(), "begun": COPY.encode()}
-    assert offsets.heard(offset.told()) == offset
+    assert offset.as_json() == {"cursor": place(7).encode(), "begun": COPY.encode()}
+    assert offsets.offset_from(offset.as_json()) == offset
 
 
 def test_a_copy_goes_on_bucket_by_bucket_and_then_in_the_log() -> None:

@@ -157,13 +157,13 @@ class Checker:
         """Check until the receiver has ended and everything it left is checked."""
         rung = True
         while rung:
-            rung = self._heard()
+            rung = self._wait_for_ring()
             try:
                 self._check_all()
             except sqlite3.OperationalError as error:
                 self._notices.tell("disk", f"the queue cannot be written: {error}")
 
-    def _heard(self) -> bool:
+    def _wait_for_ring(self) -> bool:
         """Wait for a ring; False when there will be none any more."""
         ready, _, _ = select.select([self._bell], [], [], WAKE_WAIT_S)
         return not ready or bool(os.read(self._bell, 65_536))

@@ -24,5 +24,5 @@ class Subscription:
 
     def lists(self) -> dict[str, list[str]]:
         """What of the feed is wanted, by the fields of a request; what is empty is left out."""
-        found = {"types": self.types, "parents": self.parents, "ids": self.ids}
-        return {name: list(values) for name, values in found.items() if values}
+        fields = {"types": self.types, "parents": self.parents, "ids": self.ids}
+        return {name: list(values) for name, values in fields.items() if values}

@@ -52,7 +52,7 @@ def doctor(stage: str, streams_max: int, as_json: bool) -> None:
       tidings doctor --stage prod --streams-max 400 --json
     """
     with one_sentence_errors():
-        findings = list(_found(Account(_client), stage, streams_max))
+        findings = list(_findings(Account(_client), stage, streams_max))
     for each in findings:
         click.echo(json.dumps(asdict(each)) if as_json else _line(each))
     sys.exit(any(each.verdict is Verdict.FAILS for each in findings))
@@ -63,7 +63,7 @@ def _client(service: str) -> Any:
     return made(service)
 
 
-def _found(account: Account, stage: str, streams_max: int) -> Iterator[Finding]:
+def _findings(account: Account, stage: str, streams_max: int) -> Iterator[Finding]:
     deployed = False
     try:
         status = account.stack_status(stage)
@@ -74,15 +74,15 @@ def _found(account: Account, stage: str, streams_max: int) -> Iterator[Finding]:
         yield diagnosis.stack(status)
         for check, (ask, judge) in _KINDS.items():
             judged = partial(judge, check, deployed=deployed)
-            yield _asked(check, partial(ask, account, stage), judged)
+            yield _finding(check, partial(ask, account, stage), judged)
     room = partial(diagnosis.concurrency, wanted=streams_max, deployed=deployed)
-    yield _asked("concurrency", account.concurrency, room)
-    yield _asked("bootstrap", account.bootstrap_version, diagnosis.bootstrap)
+    yield _finding("concurrency", account.concurrency, room)
+    yield _finding("bootstrap", account.bootstrap_version, diagnosis.bootstrap)
     role = partial(diagnosis.gateway_role, deployed=deployed)
-    yield _asked("gateway-role", account.gateway_role, role)
+    yield _finding("gateway-role", account.gateway_role, role)
 
 
-def _asked(check: str, ask: Callable[[], Any], judge: Callable[[Any], Finding]) -> Finding:
+def _finding(check: str, ask: Callable[[], Any], judge: Callable[[Any], Finding]) -> Finding:
     """What *judge* says of the answer, or that these credentials may not ask."""
     try:
         return judge(ask())

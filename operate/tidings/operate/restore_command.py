@@ -26,6 +26,7 @@ STOPPED = 3
 @tables_option
 @click.option(
     "--heard",
+    "last_page",
     metavar="ID|PAGE",
     callback=lambda ctx, param, text: None if text is None else page_of(text),
     help="The last event, or page, that anybody heard of; without it what could have been.",
@@ -46,7 +47,7 @@ STOPPED = 3
 def restore(
     ctx: click.Context,
     target: StateTarget,
-    heard: int | None,
+    last_page: int | None,
     archive: str | None,
     max_pages: int,
     dry_run: bool,
@@ -70,11 +71,11 @@ def restore(
             f"{target.feed} is a copy: restore nothing, `tidings relays reset` copies it anew"
         )
     restorer = _restorer(target, archive)
-    plan = restorer.plan(target.feed, heard)
+    plan = restorer.plan(target.feed, last_page)
     done = None
     if plan.size <= max_pages and not dry_run:
         done = restorer.restore(target.feed, plan)
-    click.echo(json.dumps(_as_json(target.feed, plan, done)) if as_json else _said(plan, done))
+    click.echo(json.dumps(_as_json(target.feed, plan, done)) if as_json else _as_text(plan, done))
     if plan.size > max_pages:
         click.echo(
             f"Stopped: it takes {plan.size:,} empty pages, more than {max_pages:,}; say with"
@@ -122,7 +123,7 @@ def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
     return fields | {**names, "parts": done.parts}
 
 
-def _said(plan: Plan, done: Restored | None) -> str:
+def _as_text(plan: Plan, done: Restored | None) -> str:
     first, last = plan.lost
     lines = [f"The log is kept up to page {plan.kept.page}; it goes on behind page {plan.end}."]
     if first <= last:

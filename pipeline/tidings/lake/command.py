@@ -69,12 +69,12 @@ class Work:
         Raises:
             LakeError, PySparkException: there are no such tables, or it is no SQL.
         """
-        from tidings.lake.tables import asked
+        from tidings.lake.tables import run_query
         from tidings.lake.warehouse import in_folder
 
         with self._spark(few=False) as spark:
             self.phases.begin("asking")
-            answer = asked(spark, in_folder(table), feed, sql)
+            answer = run_query(spark, in_folder(table), feed, sql)
             if as_json:
                 return ["json"], [(line,) for line in answer.toJSON().collect()]
             return answer.columns, answer.limit(SHOWN_MAX).collect()

@@ -19,7 +19,7 @@ from tidings.core.archive import compaction
 from tidings.core.archive.compaction import Piece, Weighed
 from tidings.core.archive.segments import Span
 from tidings.lake import transforms
-from tidings.lake.loading import told
+from tidings.lake.loading import original_errors
 from tidings.lake.parts import Archive
 
 
@@ -73,12 +73,12 @@ class Compaction:
             kept.unpersist()
 
     def _run(self, spans: Sequence[Span], flagged: DataFrame) -> Compacted:
-        with told():
+        with original_errors():
             weighed = _weighed(spans, flagged)
         groups = compaction.groups(weighed)
         if not self.dry_run:
             self.begin("writing parts")
-            with told():
+            with original_errors():
                 self._write(spans, groups, flagged)
             self.begin("removing parts")
         return Compacted(

@@ -63,7 +63,7 @@ class Loader:
             rows = transforms.operations(self._entries(wanted))
             # What a run that was overtaken left behind this page is what we write, or less.
             behind = F.col("page") > before.through
-            with told():
+            with original_errors():
                 history.commit(rows, behind, wanted[-1].last, before)
         after = history.standing()
         self.begin("latest")
@@ -82,7 +82,7 @@ class Loader:
         wanted = self._pieces(spans, through)
         if not wanted:
             return Loaded(0, through)
-        with told():
+        with original_errors():
             return Loaded(self._entries(wanted).count(), wanted[-1].last)
 
     def _entries(self, wanted: Sequence[Piece]) -> DataFrame:
@@ -114,7 +114,7 @@ class Loader:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def original_errors() -> Iterator[None]:
     """What a task of ours raised is raised here, without Spark's words around it."""
     try:
         yield

@@ -135,7 +135,7 @@ class Table:
         )
 
 
-def asked(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
+def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
     """
     What *sql* says of the views `history` and `latest`.
 

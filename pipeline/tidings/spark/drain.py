@@ -75,4 +75,4 @@ def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
 def _offset(offset: Any) -> At | None:
     """That of a feed; None of another source, or where there is none yet."""
     is_ours = isinstance(offset, dict) and offsets.CURSOR in offset
-    return offsets.heard(offset).at if is_ours else None
+    return offsets.offset_from(offset).at if is_ours else None

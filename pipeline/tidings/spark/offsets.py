@@ -25,7 +25,7 @@ class Offset:
     at: At
     begun: At
 
-    def told(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, str]:
         return {CURSOR: self.at.encode(), _BEGUN: self.begun.encode()}
 
 
@@ -50,8 +50,8 @@ class Rows(InputPartition):
     resets: bool = False
 
 
-def heard(stored: Mapping[str, str]) -> Offset:
-    """What `told` made."""
+def offset_from(stored: Mapping[str, str]) -> Offset:
+    """What `as_json` made."""
     at, begun = cursors.parse(stored[CURSOR]), cursors.parse(stored[_BEGUN])
     assert isinstance(at, Place | Replication) and isinstance(begun, Place | Replication)
     return Offset(at, begun)

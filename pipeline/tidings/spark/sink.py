@@ -78,7 +78,7 @@ class _Sink:
                 try:
                     poster.post_lines(lines, key=key)
                 except Refused as refused:
-                    raise _told(refused, partition, first) from None
+                    raise _not_appended(refused, partition, first) from None
                 count += len(lines)
         return Written(count)
 
@@ -174,7 +174,7 @@ def _key(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _told(refused: Refused, partition: int, first: int) -> NotAppended:
+def _not_appended(refused: Refused, partition: int, first: int) -> NotAppended:
     if refused.code == _REUSED:
         rule = "came before with other rows; a batch must be the same when it comes again"
         return NotAppended(f"partition {partition}: the page from row {first} on {rule}")

@@ -33,15 +33,15 @@ class StreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, str]:
         """Asked for more than once: the same is answered, because `now` moves."""
-        return self._standing().told()
+        return self._standing().as_json()
 
     def latestOffset(self) -> dict[str, str]:
         stands = self._standing()
-        return replace(stands, at=self._next(stands.at)).told()
+        return replace(stands, at=self._next(stands.at)).as_json()
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        self._stands = offsets.heard(end)
-        return self._planned(offsets.between(offsets.heard(start), self._stands))
+        self._stands = offsets.offset_from(end)
+        return self._planned(offsets.between(offsets.offset_from(start), self._stands))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Log | Rows)

@@ -270,12 +270,12 @@ def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
 
 def _place(named: NamedFeed) -> Feed:
     with _failures():
-        feed = _found(named)
+        feed = _feed(named)
         feed.check()  # before hours of work on a plan that nobody may apply
         return feed
 
 
-def _found(named: NamedFeed) -> Feed:
+def _feed(named: NamedFeed) -> Feed:
     if named.url:
         from tidings.sync.over_http import Remote
 

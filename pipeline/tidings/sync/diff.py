@@ -25,10 +25,10 @@ def compared(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataF
     *dump* has one line for each object, *rows* are `judged`. *text* is the line of the dump, for a
     delete that of the state; *at* is the position of the object's row, empty where it has none.
     """
-    described = dump.select("key", F.col("moment").alias("told"), "text")
+    described = dump.select("key", F.col("moment").alias("dump_moment"), "text")
     known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
     joined = described.join(known.hint("shuffle_hash"), "key", "full_outer")
-    event = F.when(F.col("later"), F.lit(None)).when(F.col("told").isNotNull(), _told())
+    event = F.when(F.col("later"), F.lit(None)).when(F.col("dump_moment").isNotNull(), _event())
     if deletes:
         event = event.when(~F.col("deleted"), "delete")
     return joined.select(
@@ -52,11 +52,11 @@ def _later(watermark: Watermark) -> Column:
     return F.coalesce(later, F.lit(True))
 
 
-def _told() -> Column:
+def _event() -> Column:
     """For an object of the dump: what makes the state agree."""
     return (
         F.when(F.col("moment").isNull(), "insert")
-        .when(F.col("told") <= F.col("moment"), F.lit(None))
+        .when(F.col("dump_moment") <= F.col("moment"), F.lit(None))
         .when(F.col("deleted"), "insert")
         .otherwise("update")
     )

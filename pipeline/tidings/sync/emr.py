@@ -81,7 +81,7 @@ class Request:
         except Stopped as stopped:
             summary, objection = stopped.summary, stopped.objection
         files.remove(self._below(_WORK))
-        files.write(self._below(SUMMARY), self._told(summary, objection))
+        files.write(self._below(SUMMARY), self._summary_json(summary, objection))
 
     def _planned(self, spark: SparkSession, paths: list[str]) -> Summary:
         plan = self.plan.rstrip("/")
@@ -103,7 +103,7 @@ class Request:
         with suppress(BotoCoreError, ClientError, OSError):  # the exit code says it as well
             files.write(self._below(FAILURE), json.dumps({"failed": sentence}))
 
-    def _told(self, summary: Summary, objection: Objection | None) -> str:
+    def _summary_json(self, summary: Summary, objection: Objection | None) -> str:
         fields = asdict(summary) | {
             "feed": self.place.feed,
             "dump": self.dump,

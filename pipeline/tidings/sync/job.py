@@ -166,7 +166,7 @@ class Job:
         lines, known = self._all_lines(paths)
         read, counts = None, _Told()
         if known.lines > known.objects:
-            read, counts = self._asked(lines)
+            read, counts = self._read_core(lines)
         if read is not None and counts.bad > self.wishes.skip_bad:
             raise BadDump(counts.bad, bad_input.first(read.where("error IS NOT NULL"), lines))
         summary = _summed(known, counts, expected=self.wishes.expected)
@@ -186,7 +186,7 @@ class Job:
             raise bad_input.named(str(error)) or error from None
         return kept, _Told(**counts)
 
-    def _asked(self, lines: DataFrame) -> tuple[DataFrame, _Told]:
+    def _read_core(self, lines: DataFrame) -> tuple[DataFrame, _Told]:
         bad, declared = F.count("error").alias("bad"), F.sum("end").alias("declared")
         read = dump.asked_core(lines)
         kept, counts = self._observed(read, "asked", bad, declared, *self._objects())

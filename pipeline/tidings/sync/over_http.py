@@ -71,7 +71,7 @@ class Remote:
         return next((each["checkpoint"] for each in followers if each["name"] == STATE), 0)
 
     def end(self) -> int:
-        with _told(), FeedApi(self.url, self.feed, password=self.password) as api:
+        with _translated_errors(), FeedApi(self.url, self.feed, password=self.password) as api:
             cursor = cursors.parse(api.ask("GET", "log")["end"])
         assert isinstance(cursor, Place)
         return cursor.page
@@ -129,7 +129,7 @@ class Requests:
         remote, query = self.remote, {"through": str(through)}
 
         def ask() -> Outcome:
-            with _told(), FeedApi(remote.url, feed, password=remote.password) as api:
+            with _translated_errors(), FeedApi(remote.url, feed, password=remote.password) as api:
                 return Outcome(**api.send("corrections", body, query=query))
 
         outcome = _patiently(ask)
@@ -161,7 +161,7 @@ def _patiently(ask: Callable[[], Answer]) -> Answer:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     """Around one request: what the client raises, as what a sync knows."""
     try:
         yield

@@ -104,16 +104,16 @@ class Machine:
             raise self._stopped(id)
         counts = [report[each.name] for each in fields(Applied)]
         planned = report["outcome"] == workflow.PLANNED
-        return _summary(self._told(id)), None if planned else Applied(*counts)
+        return _summary(self._stored_summary(id)), None if planned else Applied(*counts)
 
     def _stopped(self, id: str, *, waits: bool = False) -> Stopped:
-        summary = self._told(id)
+        summary = self._stored_summary(id)
         sentence = summary["stopped"]
         if waits:
             sentence += f"; the plan waits: tidings sync approve {id} --stage {self.stage}"
         return Stopped(Objection(summary["stopped_by"], sentence, waits), _summary(summary))
 
-    def _told(self, id: str) -> dict[str, Any]:
+    def _stored_summary(self, id: str) -> dict[str, Any]:
         """The summary, as the job left it."""
         text = files.read(f"{files.S3}{self.syncs.bucket}/{workflow.prefix(id)}{SUMMARY}")
         summary: dict[str, Any] = json.loads(text)

@@ -53,8 +53,10 @@ def settings(options: HostOptions) -> dict[str, str]:
     if not urls:
         return elections
     feeds = dict.fromkeys([*filter(None, options.feeds.split(",")), *urls])
-    said = dict(_said(options))
-    sources = {feed: {"url": url, **_addressed(options, feed, said)} for feed, url in urls.items()}
+    fields = dict(_source_fields(options))
+    sources = {
+        feed: {"url": url, **_addressed(options, feed, fields)} for feed, url in urls.items()
+    }
     return {
         "TIDINGS_FEEDS": ",".join(feeds),
         "TIDINGS_SOURCES": json.dumps(sources),
@@ -68,7 +70,7 @@ def _of_a_feed(url: str) -> str:
     return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
 
 
-def _said(options: HostOptions) -> Iterator[tuple[str, Any]]:
+def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
     for text in options.source:
         name, equals, value = text.partition("=")
         if not equals:
@@ -89,8 +91,8 @@ def _number(value: str) -> int | str:
         return value
 
 
-def _addressed(options: HostOptions, feed: str, said: dict[str, Any]) -> dict[str, Any]:
+def _addressed(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
     """An elected host is at the address where it listens, unless it says another one."""
-    if said.get("role") != "elected" or "address" in said or not options.port:
-        return said
-    return said | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}
+    if fields.get("role") != "elected" or "address" in fields or not options.port:
+        return fields
+    return fields | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}

@@ -14,12 +14,12 @@ from tidings.core.changeagent.changes import (
     behind,
     change_from,
     end_of,
+    entry_of,
     line_of,
     may_hold,
     number_of,
     place_of,
     tags_of,
-    told,
 )
 from tidings.core.errors import InvalidChange, TooLarge
 from tidings.core.model.cursors import START, Place
@@ -63,7 +63,7 @@ def test_a_change_comes_back_as_it_was_posted(data: Any, tags: list[str]) -> Non
     """Through the log and out again; consumers of operations find it well formed."""
     body = json.dumps({"data": data, "tags": tags}).encode()
     kept = line_of(change_from(body), name="n", now_ms=NOW)
-    change = json.loads(told(kept, number=9, at_ms=NOW))
+    change = json.loads(entry_of(kept, number=9, at_ms=NOW))
 
     assert change["data"] == data and change.get("tags", []) == tags
     assert (change["_id"], change["_ts"]) == (9, NOW * 1_000_000)
@@ -102,7 +102,7 @@ def test_an_operation_is_tagged_by_what_it_is_about() -> None:
     kept = line("x1", parents=["p", "video", "q"], tags=["q", "t"])
 
     assert tags_of(kept) == ["video", "p", "q", "t"]
-    assert json.loads(told(kept, number=1, at_ms=0))["data"] == json.loads(kept)
+    assert json.loads(entry_of(kept, number=1, at_ms=0))["data"] == json.loads(kept)
 
 
 @given(TEXTS, TEXTS)

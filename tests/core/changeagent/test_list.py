@@ -67,7 +67,7 @@ def ids(listing: Listing) -> list[int]:
 def test_a_reply_is_json_with_its_bounds(feed: Feed) -> None:
     """Changes first, as changeagent's clients know them."""
     number = feed.post("t")
-    reply = json.loads(feed.reply().told())
+    reply = json.loads(feed.reply().to_json())
 
     assert list(reply) == ["changes", "atStart", "atEnd", "floor", "head", "next"]
     assert (reply["changes"][0]["_id"], reply["head"]) == (number, number)
@@ -262,6 +262,7 @@ def test_who_heard_what_a_restore_lost_is_told(feed: Feed) -> None:
     before, within, behind = (feed.reply(since=number_of(at, 0)) for at in (3, 5, 7))
 
     assert [each.lost for each in (before, within, behind)] == [False, True, False]
-    assert json.loads(within.told())["lost"] is True and "lost" not in json.loads(before.told())
+    assert json.loads(within.to_json())["lost"] is True
+    assert "lost" not in json.loads(before.to_json())
     with pytest.raises(BelowFloor, match="what a restore lost"):
         feed.reply(since=number_of(5, 0), strict=True)

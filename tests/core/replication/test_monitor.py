@@ -77,7 +77,7 @@ def test_D32_a_broken_document_is_told_among_the_others() -> None:
     assert (main["status"], other["status"]) == ("broken", "master")
     assert "cannot be read: not JSON" in main["error"]
     with pytest.raises(BrokenRelay):
-        node.control.told(FEED)
+        node.control.document(FEED)
 
 
 def test_what_was_stopped_on_purpose_rings_no_alarm() -> None:

@@ -41,7 +41,7 @@ def test_who_yielded_refuses_producers_and_names_the_successor() -> None:
         chain.master.post("late")
     assert refused.value.body()["master"] == chain.node.url
     assert str(refused.value) == f"feed: is continued by {chain.node.url}: post there"
-    document = chain.master.control.told(FEED)
+    document = chain.master.control.document(FEED)
     assert (document["role"], document["successor"]) == ("master", chain.node.url)
     assert document["head"] == in_flight + 1
 
@@ -70,7 +70,7 @@ def test_a_copy_that_is_whole_is_promoted_and_goes_on_with_the_next_number() -> 
     assert chain.node.post("new").number == last + 1
     chain.run()
     assert chain.node.relay.checkpoint == last  # it reads nobody any more
-    document = chain.node.control.told(FEED)
+    document = chain.node.control.document(FEED)
     assert document["role"] == document["status"] == "master"
     assert document["head"] == last + 1
 

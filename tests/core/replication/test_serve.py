@@ -27,7 +27,7 @@ from tidings.core.replication.replica import Relay
 from tidings.core.replication.selection import ALL, Mod, Selection, parse_share
 from tidings.core.replication.serve import PagesAsked, Portioner, RowsAsked
 from tidings.core.replication.source import Source
-from tidings.core.replication.wire import Standing, heard, heard_rows, tell, tell_rows
+from tidings.core.replication.wire import Standing, portion_from, rows_from, tell, tell_rows
 from tidings.core.state.rows import bucket_of
 
 from tests.core.scene import FEED, NOW, PAGE_MS, Scene, op
@@ -49,7 +49,7 @@ def copied(
     teller: Portioner, after: Place = START, selection: Selection = ALL, size: int = SIZE
 ) -> list[Page]:
     """The pages as a copy hears them."""
-    return list(heard(tell(teller.pages(FEED, after, selection, size))).pages)
+    return list(portion_from(tell(teller.pages(FEED, after, selection, size))).pages)
 
 
 def chained(scene: Scene, **known: object) -> Portioner:
@@ -306,7 +306,7 @@ def rows_of(teller: Portioner, key: str, selection: Selection = ALL) -> list[str
     """Those of its bucket, as a copy hears them."""
     rows = teller.rows(FEED, bucket_of(key), None, selection)
     assert rows.after is None
-    return [row.key for row in heard_rows(tell_rows(rows)).rows]
+    return [row.key for row in rows_from(tell_rows(rows)).rows]
 
 
 def test_rows_with_what_was_deleted(scene: Scene, teller: Portioner) -> None:

@@ -13,8 +13,8 @@ from tidings.core.replication.wire import (
     Portion,
     Rows,
     Standing,
-    heard,
-    heard_rows,
+    portion_from,
+    rows_from,
     tell,
     tell_rows,
 )
@@ -47,7 +47,7 @@ def test_D2_pages_are_heard_as_they_were_told(
     pages = tuple(page(number, *lines) for number, lines in enumerate(bodies, 1))
     portion = Portion(standing, pages, 0, filtered)
 
-    assert heard(tell(portion)) == portion
+    assert portion_from(tell(portion)) == portion
 
 
 def test_slots_are_told() -> None:
@@ -55,7 +55,7 @@ def test_slots_are_told() -> None:
     some, none = page(1, "a", "b", slots=(0, 7)), page(2, slots=())
     packed = Page(3, encode([line()] * 900), "id", NOW)
 
-    received = heard(tell(Portion(STANDING, (some, none, packed))))
+    received = portion_from(tell(Portion(STANDING, (some, none, packed))))
 
     assert isinstance(packed.body, bytes)
     assert received.pages == (some, none, Page(3, packed.text, "", NOW))
@@ -70,14 +70,14 @@ def test_rows_are_heard_as_they_were_told(
     """With their places and times, and where their bucket goes on."""
     reply = Rows(standing, tuple(rows), after)
 
-    assert heard_rows(tell_rows(reply)) == reply
+    assert rows_from(tell_rows(reply)) == reply
 
 
 TOLD = tell(Portion(STANDING, (page(1, "a"), page(2, "b"))))
 ROWS = tell_rows(Rows(STANDING, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in range(2))))
 
 
-@pytest.mark.parametrize(("read", "text"), [(heard, TOLD), (heard_rows, ROWS)])
+@pytest.mark.parametrize(("read", "text"), [(portion_from, TOLD), (rows_from, ROWS)])
 def test_what_ends_early_is_none(read: Callable[[str], object], text: str) -> None:
     """Wherever it is cut, between two pages too; objects that live would be taken for deleted."""
     for length in range(len(text)):
@@ -98,6 +98,6 @@ FOREIGN = [
 @pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
 def test_what_is_none_is_told(text: str) -> None:
     """As one error, whatever it is."""
-    for hear in (heard, heard_rows):
+    for hear in (portion_from, rows_from):
         with pytest.raises(BrokenPortion):
             hear(text)

@@ -10,9 +10,9 @@ from types import FrameType
 def stop_on_signals(stop: Callable[[], None]) -> None:
     """The first Ctrl-C or SIGTERM calls *stop*; the second one ends the process at once."""
 
-    def heard(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         stop()
 
     for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, heard)
+        signal.signal(kind, on_signal)

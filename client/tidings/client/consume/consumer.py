@@ -171,16 +171,16 @@ class _Thread:
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
-        self._found: queue.SimpleQueue[Delivery | _Ended] = queue.SimpleQueue()
+        self._deliveries: queue.SimpleQueue[Delivery | _Ended] = queue.SimpleQueue()
         self._running = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidings-consumer", daemon=True)
         self._thread.start()
         self._running.wait()
 
     def get(self, timeout_s: float | None) -> Delivery | _Ended:
-        received = self._found.get(timeout=timeout_s)
+        received = self._deliveries.get(timeout=timeout_s)
         if isinstance(received, _Ended):
-            self._found.put(_Ended())  # for the other threads that wait
+            self._deliveries.put(_Ended())  # for the other threads that wait
         return received
 
     def stop(self) -> None:
@@ -194,24 +194,24 @@ class _Thread:
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.ensure_future(self._intake.run(self._found.put))
+        self._task = asyncio.ensure_future(self._intake.run(self._deliveries.put))
         self._running.set()
         await asyncio.wait({self._task})
-        self._found.put(_ended(self._task))
+        self._deliveries.put(_ended(self._task))
 
 
 class _Task:
     """Runs the intake in the running event loop."""
 
     def __init__(self, intake: Intake) -> None:
-        self._found: asyncio.Queue[Delivery | _Ended] = asyncio.Queue()
-        self._task = asyncio.create_task(intake.run(self._found.put_nowait))
-        self._task.add_done_callback(lambda task: self._found.put_nowait(_ended(task)))
+        self._deliveries: asyncio.Queue[Delivery | _Ended] = asyncio.Queue()
+        self._task = asyncio.create_task(intake.run(self._deliveries.put_nowait))
+        self._task.add_done_callback(lambda task: self._deliveries.put_nowait(_ended(task)))
 
     async def get(self) -> Delivery | _Ended:
-        received = await self._found.get()
+        received = await self._deliveries.get()
         if isinstance(received, _Ended):
-            self._found.put_nowait(_Ended())  # for the other tasks that wait
+            self._deliveries.put_nowait(_Ended())  # for the other tasks that wait
         return received
 
     async def stop(self) -> None:

@@ -193,7 +193,7 @@ class _Turn:
     def __init__(self, session: Session, consumer: Consumer, write: Write, bulk: int) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
         self._held: Delivery | None = None  # read, and not of this batch
-        self._told = session.cursor
+        self._acknowledged = session.cursor
 
     def run(self, interrupted: Callable[[Session], bool]) -> None:
         while not interrupted(self._session):
@@ -209,13 +209,13 @@ class _Turn:
     def _tell(self, **fields: str) -> None:
         """What was written, if that is not told yet, and what is going to be."""
         cursor = self._consumer.cursor
-        if cursor != self._told and is_id(cursor):
+        if cursor != self._acknowledged and is_id(cursor):
             fields["through"] = cursor
         if fields:
             self._session.acknowledge(
                 **{name: text for name, text in fields.items() if is_id(text)}
             )
-            self._told = cursor
+            self._acknowledged = cursor
 
     def _batch(self) -> list[Delivery]:
         """What is there, as far as it may be written together; [] when nothing comes."""

@@ -51,7 +51,7 @@ class StreamReader:
         """
         body = json.dumps({"ShardIterator": iterator, "Limit": READ_MAX}).encode()
         try:
-            status, text = self._asked(body)
+            status, text = self._answer_with_retry(body)
             answer = json.loads(text) if status == _OK else None
         except (OSError, HTTPException, ValueError) as error:
             self.close()
@@ -63,7 +63,7 @@ class StreamReader:
     def close(self) -> None:
         self._connection.close()
 
-    def _asked(self, body: bytes) -> tuple[int, bytes]:
+    def _answer_with_retry(self, body: bytes) -> tuple[int, bytes]:
         try:
             return self._answer(body)
         except (BrokenPipeError, ConnectionResetError):  # closed for having been idle

@@ -48,7 +48,7 @@ class Files:
             WrongPipeline: nothing matches, a line cannot be read, or a file became shorter.
         """
         while True:
-            for path in self._found():
+            for path in self._matching_paths():
                 yield from self._file(path)
             if not self._follow:
                 return
@@ -61,7 +61,7 @@ class Files:
     def __str__(self) -> str:
         return f"files {', '.join(self._patterns)}"
 
-    def _found(self) -> list[str]:
+    def _matching_paths(self) -> list[str]:
         paths = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
         if not paths and not self._follow:
             raise WrongPipeline(f"no file matches {', '.join(self._patterns)}")

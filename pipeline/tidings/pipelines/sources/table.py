@@ -151,7 +151,7 @@ class Table:
             if isinstance(message, Truncated):
                 yield Batch(operations)  # what the feed has then depends on them
                 operations = []
-            operations += self._told(message, decoder)
+            operations += self._operations(message, decoder)
             while len(operations) >= BATCH:
                 yield Batch(operations[:BATCH])
                 operations = operations[BATCH:]
@@ -160,7 +160,7 @@ class Table:
         if end:
             self._do(_ADVANCE, self._slot, end)
 
-    def _told(self, change: object, decoder: Decoder) -> Iterator[dict[str, Any]]:
+    def _operations(self, change: object, decoder: Decoder) -> Iterator[dict[str, Any]]:
         if isinstance(change, Truncated):
             yield from (self._gone(name) for name in self._known(self._type))
         if not isinstance(change, Changed):

@@ -22,9 +22,9 @@ def opened(where: Where, wanted: Filter) -> Backend:
 
         return HttpBackend(where, wanted)
     if where.stage or where.tables or where.endpoint:
-        from tidings.spark.backends.dynamodb import DynamoDBBackend, found
+        from tidings.spark.backends.dynamodb import DynamoDBBackend, tables_of
 
-        return DynamoDBBackend(found(where), where)
+        return DynamoDBBackend(tables_of(where), where)
     from tidings.spark.backends.archive import ArchiveBackend
 
     return ArchiveBackend(where)

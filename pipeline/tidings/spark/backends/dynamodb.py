@@ -24,7 +24,7 @@ from tidings.spark.options import Where
 from tidings.sync import target as places
 
 
-def found(where: Where) -> places.Place:
+def tables_of(where: Where) -> places.Place:
     """
     The tables that the options name.
 
@@ -108,7 +108,7 @@ class DynamoDBBackend:
         for bucket in range(copy.bucket, end):
             after = None
             while rows := state.read(self.where.feed, bucket, after):
-                yield _told([row for row in rows if _wanted(row, copy, now)])
+                yield _piece([row for row in rows if _wanted(row, copy, now)])
                 after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
@@ -142,7 +142,7 @@ def _wanted(row: Row, copy: Replication, now: int) -> bool:
     return in_copy(row, since_ms=since_ms, tombstones=copy.tombstones, now_ms=now)
 
 
-def _told(rows: Sequence[Row]) -> Piece:
+def _piece(rows: Sequence[Row]) -> Piece:
     """A row of a copy is an insert or a delete (PROTOCOL 6.3)."""
     return Piece(
         [row.line if row.deleted else as_event(row.line, "insert") for row in rows],

@@ -74,7 +74,7 @@ class HttpBackend:
 
     def fallen(self, place: Place) -> Replication | Place:
         """What a stream from there is told first, because the server knows what it remembers."""
-        stream = self._told(place.encode(), EVERYTHING)
+        stream = self._stream(place.encode(), EVERYTHING)
         with closing(stream):
             id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
         begun = None if name == RESET else parse(id)
@@ -91,7 +91,7 @@ class HttpBackend:
         while True:
             cursor = Replication(0, max(begun, seen.page - 1), limits.BUCKETS, tombstones=False)
             try:
-                for blocks in self._told(cursor.encode(), self.wanted):
+                for blocks in self._stream(cursor.encode(), self.wanted):
                     piece, ended = _operations(blocks, seen, last)
                     if piece.lines:
                         assert piece.pages is not None and piece.slots is not None
@@ -119,7 +119,7 @@ class HttpBackend:
         """Each bucket that has rows, once it is whole."""
         lines: list[str] = []
         known, bucket = copy.encode(), copy.bucket
-        for blocks in self._told(known, self.wanted):
+        for blocks in self._stream(known, self.wanted):
             for id, name, data in blocks:
                 if id != known:
                     known, next_one = id, _bucket(copy, id)
@@ -132,7 +132,7 @@ class HttpBackend:
                 lines.append(_line(name, data))
         raise Lost("the server ended the stream")
 
-    def _told(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
+    def _stream(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
         """The events behind *cursor* as they arrive, as text."""
         where = self.where
         subscription = Subscription(

@@ -71,13 +71,13 @@ class MemorySubscriptions:
 
     def all(self, feed: str) -> Sequence[Subscription]:
         with self._lock:
-            found = {
+            by_connection = {
                 watch.connection_id: watch
                 for (of, _), watches in sorted(self._watches.items())
                 if of == feed
                 for watch in watches.values()
             }
-            return [watch for _, watch in sorted(found.items())]
+            return [watch for _, watch in sorted(by_connection.items())]
 
 
 class MemoryRegistry:
@@ -165,8 +165,8 @@ class MemoryConnections:
         with self._lock:
             ids = sorted(self._connections)
             first = bisect_right(ids, place)
-            found = [self._connections[each] for each in ids[first : first + limit]]
-        return Portion(found, found[-1].id if first + limit < len(ids) else "")
+            connections = [self._connections[each] for each in ids[first : first + limit]]
+        return Portion(connections, connections[-1].id if first + limit < len(ids) else "")
 
     def round(self) -> Round:
         return self._round

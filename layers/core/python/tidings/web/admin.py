@@ -152,7 +152,7 @@ class Administration:
 
     def _raft(self) -> dict[str, object]:
         """The log of the default feed; the one member leads, without elections."""
-        found = self._lister.list(DEFAULT_FEED, Query(limit=0, since=2**63))
+        listing = self._lister.list(DEFAULT_FEED, Query(limit=0, since=2**63))
         indices = ("lastIndex", "appliedIndex", "committedIndex")
         return {
             "id": MEMBER,
@@ -160,8 +160,8 @@ class Administration:
             "leader": MEMBER,
             "term": 1,
             "nodeConfig": {"current": {"new": [{"nodeId": MEMBER}]}},
-            "firstIndex": number_of(place_of(found.floor)[0] + 1, 0),
-            **dict.fromkeys(indices, found.head),
+            "firstIndex": number_of(place_of(listing.floor)[0] + 1, 0),
+            **dict.fromkeys(indices, listing.head),
         }
 
 

@@ -44,10 +44,10 @@ def preflight(headers: Mapping[str, str], origins: Sequence[str], *methods: str)
 
 
 async def send_answer(
-    send: Send, answer: Answer, asked: Mapping[str, str], origins: Sequence[str]
+    send: Send, answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
 ) -> None:
-    """The whole *answer* to a request with the headers *asked*."""
-    always = headers_for(asked.get("origin", ""), origins)
+    """The whole *answer* to a request with *request_headers*."""
+    always = headers_for(request_headers.get("origin", ""), origins)
     await send_head(send, answer.status, {**always, **answer.headers})
     await send_body(send, answer.body, more=False)
 

@@ -76,14 +76,14 @@ class ChangeLists:
         await send_answer(send, await self._answer(scope, headers, receive), headers, self._origins)
 
     async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
-        found = PATHS.fullmatch(scope["path"])
-        if found is None:  # or the request would not have come here
+        match = PATHS.fullmatch(scope["path"])
+        if match is None:  # or the request would not have come here
             return json_answer(200, links.root(links.base_url(headers, self._prefix)))
         if scope["method"] == "OPTIONS":
             return preflight(headers, self._origins, "GET", "POST")
         gone = asyncio.ensure_future(disconnected(receive))
         try:
-            text = await self._text(scope, headers, found, gone)
+            text = await self._text(scope, headers, match, gone)
             return Answer(200, {"content-type": JSON}, text)
         except TidingsError as error:
             return refusal(error)
@@ -91,17 +91,17 @@ class ChangeLists:
             gone.cancel()
 
     async def _text(
-        self, scope: Message, headers: dict[str, str], found: re.Match[str], gone: Future[None]
+        self, scope: Message, headers: dict[str, str], match: re.Match[str], gone: Future[None]
     ) -> str:
         came_s = asyncio.get_running_loop().time()
-        feed, allowed = await in_thread(self._admit, found["feed"] or DEFAULT_FEED, headers)
-        if found["id"] is not None:
-            number = _number(found["id"])
+        feed, allowed = await in_thread(self._admit, match["feed"] or DEFAULT_FEED, headers)
+        if match["id"] is not None:
+            number = _number(match["id"])
             return await in_thread(self._lister().one, feed, number, allowed.bound)
         given = query_of(scope)
         query = replace(parse(given), bound=allowed.bound)
         listed = partial(in_thread, self._list, feed, self._charges(feed, allowed.admission))
-        return (await self._awaited(feed, query, listed, gone, came_s)).told()
+        return (await self._awaited(feed, query, listed, gone, came_s)).to_json()
 
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
@@ -139,8 +139,8 @@ class ChangeLists:
             pages = [each.page for each in tail.behind(listing.page)]
             return extended(listing, query, pages) if pages else listing
         later = replace(query, since=listing.next, strict=False)
-        found = await listed(later)
-        return replace(found, at_start=listing.at_start)
+        following = await listed(later)
+        return replace(following, at_start=listing.at_start)
 
     def _poller(self, feed: str) -> TailPoller:
         from tidings.web.tail_poller import TailPoller, at_a_pace

@@ -80,11 +80,11 @@ class ConsumerRouter:
         Raises:
             TidingsError: see `answers.refusal`.
         """
-        asked = Asked(request)
-        check_known(asked.feed, self._feeds)
-        need, reply = self._chosen(request.route, asked)
-        need.admit(self._guard, asked.feed, asked.credential)
-        return json_answer(*reply(asked))
+        consumer_request = Asked(request)
+        check_known(consumer_request.feed, self._feeds)
+        need, reply = self._chosen(request.route, consumer_request)
+        need.admit(self._guard, consumer_request.feed, consumer_request.credential)
+        return json_answer(*reply(consumer_request))
 
     def _chosen(self, route: str, request: Asked) -> tuple[Need, Callable[[Asked], Reply]]:
         if route in self._routes:
@@ -151,24 +151,24 @@ class ConsumerRouter:
     def _lease(self, request: Asked) -> Reply:
         body = request.fields("worker")
         worker = text(body, "worker")
-        return self._told(self._workers.lease(request.feed, request.name, worker))
+        return self._session_reply(self._workers.lease(request.feed, request.name, worker))
 
     def _ack(self, request: Asked) -> Reply:
         body = request.fields("fence", "through", "ids", "sending", "retried")
         acknowledged = acknowledgement(body)
         session = self._workers.acknowledge(request.feed, request.name, fence(body), acknowledged)
-        return self._told(session)
+        return self._session_reply(session)
 
     def _fail(self, request: Asked) -> Reply:
         body = request.fields("fence", "id", "error")
         entry = position.entry(body["id"], "id").encode() if "id" in body else ""
         error = text(body, "error")
         session = self._workers.fail(request.feed, request.name, fence(body), entry, error)
-        return self._told(session)
+        return self._session_reply(session)
 
     def _release(self, request: Asked) -> Reply:
         body = request.fields("fence")
-        return self._told(self._workers.release(request.feed, request.name, fence(body)))
+        return self._session_reply(self._workers.release(request.feed, request.name, fence(body)))
 
     def _pause(self, request: Asked) -> Reply:
         self._overseer.pause(request.feed, request.name, request.reason(), paused=True)
@@ -202,7 +202,7 @@ class ConsumerRouter:
         self._overseer.drop(request.feed, request.name, which, request.reason("id"))
         return self._show(request)
 
-    def _told(self, session: Session) -> Reply:
+    def _session_reply(self, session: Session) -> Reply:
         return 200, session_document(session, self._workers.clock())
 
     def _described(self, consumer: Consumer, lag: Lag) -> Document:

@@ -37,12 +37,12 @@ class Asked:
         Raises:
             InvalidConsumer, InvalidOperation: another field, or no JSON object.
         """
-        found = object_from(self._body, InvalidConsumer)
-        for name in found:
+        body = object_from(self._body, InvalidConsumer)
+        for name in body:
             if name not in known:
                 rule = f"is not known here; there are {', '.join(known)}"
                 raise InvalidConsumer(rule, field=name)  # its value may be a secret
-        return found
+        return body
 
     def check_query(self, *known: str) -> None:
         for name in self.query:
@@ -81,24 +81,24 @@ def _entries(ids: list[str]) -> list[Place]:
 
 
 def _list(body: Body, field: str) -> list[str]:
-    found = body.get(field, [])
-    texts = isinstance(found, list) and all(isinstance(each, str) for each in found)
-    if not texts or len(found) > limits.ACK_IDS_MAX:
+    ids = body.get(field, [])
+    texts = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
+    if not texts or len(ids) > limits.ACK_IDS_MAX:
         rule = f"must be a list of at most {limits.ACK_IDS_MAX} ids"
-        raise InvalidConsumer(rule, field=field, value=found)
-    return list(found)
+        raise InvalidConsumer(rule, field=field, value=ids)
+    return list(ids)
 
 
 def fence(body: Body) -> int:
-    found = body.get("fence")
-    if not isinstance(found, int) or isinstance(found, bool):
+    number = body.get("fence")
+    if not isinstance(number, int) or isinstance(number, bool):
         rule = "must be the number that came with the lease"
-        raise InvalidConsumer(rule, field="fence", value=found)
-    return found
+        raise InvalidConsumer(rule, field="fence", value=number)
+    return number
 
 
 def text(body: Body, field: str) -> str:
-    found = body.get(field)
-    if not isinstance(found, str) or not found:
-        raise InvalidConsumer("must be a text", field=field, value=found)
-    return found
+    value = body.get(field)
+    if not isinstance(value, str) or not value:
+        raise InvalidConsumer("must be a text", field=field, value=value)
+    return value

@@ -20,8 +20,8 @@ def base_url(headers: Mapping[str, str], prefix: str) -> str:
 
 def host_of(headers: Mapping[str, str]) -> str:
     forwarded = _FORWARDED_HOST.search(headers.get("forwarded", ""))
-    found = forwarded[1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
-    return found if _HOST.fullmatch(found) else "localhost"
+    host = forwarded[1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
+    return host if _HOST.fullmatch(host) else "localhost"
 
 
 def root(base: str) -> dict[str, str]:

@@ -39,8 +39,8 @@ def read(body: bytes) -> object:
         _check(body)
         return yaml.load(body, Loader=_Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        said = " ".join(str(error).split())[:_PROBLEM_CHARS]
-        raise InvalidSetting(f"Error parsing YAML: {said}") from None
+        problem = " ".join(str(error).split())[:_PROBLEM_CHARS]
+        raise InvalidSetting(f"Error parsing YAML: {problem}") from None
 
 
 def _check(body: bytes) -> None:

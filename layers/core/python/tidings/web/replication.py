@@ -59,7 +59,7 @@ class ReplicaRouter:
             WrongPassword, NoPasswordSet, WrongKey, OutsideKey: there is none.
         """
         credential = request.credential
-        told: list[dict[str, Any]] = []
+        relays: list[dict[str, Any]] = []
         refused: Rejected | None = None
         for feed in sorted(self._control.feeds):
             try:
@@ -68,14 +68,14 @@ class ReplicaRouter:
                 if refused is None or error.status > refused.status:
                     refused = error  # a key says more to the one feed that knows it
                 continue
-            told.append(self._control.listed(feed))
-        if refused is not None and not told:
+            relays.append(self._control.listed(feed))
+        if refused is not None and not relays:
             raise refused
-        return {"relays": told}
+        return {"relays": relays}
 
     def _show(self, request: Request) -> Document:
         self._check(request)
-        return self._control.told(request.feed)
+        return self._control.document(request.feed)
 
     def _act(self, request: Request) -> Document:
         self._check(request)
@@ -100,7 +100,7 @@ def _password(fields: Mapping[str, Any]) -> str:
     """Without its value in the error."""
     for name in fields.keys() - {"password"}:
         raise InvalidRelay("is not known here; there is password", field=name)
-    found = fields.get("password")
-    if not isinstance(found, str):
+    password = fields.get("password")
+    if not isinstance(password, str):
         raise InvalidRelay("must be a text", field="password")
-    return found
+    return password

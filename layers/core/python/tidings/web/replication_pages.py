@@ -85,14 +85,14 @@ class Portions:
         came_s = asyncio.get_running_loop().time()
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
-        found = PATHS.fullmatch(scope["path"])
-        assert found is not None  # or the request would not have come here
-        feed, allowed = await in_thread(self._admit, found["feed"], headers)
+        match = PATHS.fullmatch(scope["path"])
+        assert match is not None  # or the request would not have come here
+        feed, allowed = await in_thread(self._admit, match["feed"], headers)
         query = query_of(scope)
-        if found["what"] == "rows":
+        if match["what"] == "rows":
             return await in_thread(self._rows, feed, query, allowed)
-        asked = narrowed(serve.parse_pages(query), allowed)
-        return await self._pages(feed, asked, gone, came_s)
+        requested = narrowed(serve.parse_pages(query), allowed)
+        return await self._pages(feed, requested, gone, came_s)
 
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
@@ -100,32 +100,34 @@ class Portions:
         return feed, COPIES.admit(self._guard(), feed, given)
 
     def _rows(self, feed: str, query: Query, allowed: Allowed) -> str:
-        asked = narrowed(serve.parse_rows(query), allowed)
-        self._guard().check_leave(feed, asked.selection.filter)
+        requested = narrowed(serve.parse_rows(query), allowed)
+        self._guard().check_leave(feed, requested.selection.filter)
         return tell_rows(
-            self._portioner().rows(feed, asked.bucket, asked.after, asked.selection),
+            self._portioner().rows(feed, requested.bucket, requested.after, requested.selection),
         )
 
-    async def _pages(self, feed: str, asked: PagesAsked, gone: Future[None], came_s: float) -> str:
+    async def _pages(
+        self, feed: str, requested: PagesAsked, gone: Future[None], came_s: float
+    ) -> str:
         """What there is, or what comes while the caller waits, who came at *came_s*."""
-        await in_thread(self._guard().check_leave, feed, asked.selection.filter)
-        read = partial(in_thread, self._look, feed, asked)
-        now_s, until_s = asyncio.get_running_loop().time, came_s + asked.block_s
+        await in_thread(self._guard().check_leave, feed, requested.selection.filter)
+        read = partial(in_thread, self._look, feed, requested)
+        now_s, until_s = asyncio.get_running_loop().time, came_s + requested.block_s
         portion: Portion = await read()
         while _is_empty(portion) and not gone.done() and now_s() < until_s:
-            end = min(asked.after.page, portion.standing.head)  # it may be ahead of us
-            await self._poller(feed, asked).wait(end, gone, until_s - now_s())
+            end = min(requested.after.page, portion.standing.head)  # it may be ahead of us
+            await self._poller(feed, requested).wait(end, gone, until_s - now_s())
             portion = await read()
             if _is_empty(portion):  # what came is not behind it, or is not told yet
                 await asyncio.wait({gone}, timeout=min(POLL_S, max(0, until_s - now_s())))
         return await in_thread(tell, portion)
 
-    def _look(self, feed: str, asked: PagesAsked) -> Portion:
-        return self._portioner().pages(feed, asked.after, asked.selection, asked.size)
+    def _look(self, feed: str, requested: PagesAsked) -> Portion:
+        return self._portioner().pages(feed, requested.after, requested.selection, requested.size)
 
-    def _poller(self, feed: str, asked: PagesAsked) -> TailPoller:
+    def _poller(self, feed: str, requested: PagesAsked) -> TailPoller:
         """The one of the feed; where it must be known what left, the end is another."""
-        key = (feed, asked.selection.filter.leave)
+        key = (feed, requested.selection.filter.leave)
         if key not in self._pollers:
             read = partial(self._portioner().catch_up.read, feed, leave=key[1])
             self._pollers[key] = TailPoller(read, self._listen(feed))
@@ -133,12 +135,15 @@ class Portions:
 
 
 async def send_packed(
-    send: Send, answer: Answer, asked: Mapping[str, str], origins: Sequence[str]
+    send: Send, answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
 ) -> None:
     """As `send_answer`, compressed where that pays and the client takes it."""
-    headers = {**headers_for(asked.get("origin", ""), origins), **answer.headers}
+    headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
     body = answer.body.encode()
-    if len(body) >= PACKED_BYTES_MIN and "gzip" in asked.get("accept-encoding", "").lower():
+    if (
+        len(body) >= PACKED_BYTES_MIN
+        and "gzip" in request_headers.get("accept-encoding", "").lower()
+    ):
         body = await in_thread(partial(gzip.compress, body, _PACKING, mtime=0))
         headers["content-encoding"] = "gzip"
     headers["content-length"] = str(len(body))
@@ -146,10 +151,12 @@ async def send_packed(
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def narrowed(asked: Asked, allowed: Allowed) -> Asked:
-    """*asked* of what is allowed."""
-    selection = asked.selection
-    return replace(asked, selection=replace(selection, filter=allowed.narrowed(selection.filter)))
+def narrowed(requested: Asked, allowed: Allowed) -> Asked:
+    """*requested* of what is allowed."""
+    selection = requested.selection
+    return replace(
+        requested, selection=replace(selection, filter=allowed.narrowed(selection.filter))
+    )
 
 
 def _is_empty(portion: Portion) -> bool:

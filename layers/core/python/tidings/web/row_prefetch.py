@@ -57,12 +57,12 @@ class _CopyAhead:
             return self._states.lines(feed, bucket, after)
         for following in range(bucket + 1, min(bucket + 1 + _BUCKETS, limits.BUCKETS)):
             self._begin((feed, following, None))
-        found = begun.result() if begun is not None else self._states.lines(feed, bucket, after)
-        if found.after is not None:
-            self._begin((feed, bucket, found.after))
+        lines = begun.result() if begun is not None else self._states.lines(feed, bucket, after)
+        if lines.after is not None:
+            self._begin((feed, bucket, lines.after))
         elif bucket == limits.BUCKETS - 1:
             self._end()
-        return found
+        return lines
 
     def _begin(self, place: _Place) -> None:
         if place not in self._begun:

@@ -113,7 +113,7 @@ def all_exposed(cloudformation: Any) -> list[Exposed]:
     """Every stage that these credentials can see, by name; stacks of others are left out."""
     pages = cloudformation.get_paginator("describe_stacks").paginate()
     stacks = [
-        (stack["StackName"].removeprefix(stack_name("")), _told(stack))
+        (stack["StackName"].removeprefix(stack_name("")), _outputs_of(stack))
         for page in pages
         for stack in page["Stacks"]
         if stack["StackName"].startswith(stack_name(""))
@@ -177,12 +177,12 @@ def _outputs(stage: str, cloudformation: Any, wanted: Iterable[str]) -> Mapping[
         stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
         raise NoStage(f"the stack {name}: {error.response['Error']['Message']}") from None
-    outputs = _told(stack)
+    outputs = _outputs_of(stack)
     for each in sorted(wanted):
         if each not in outputs:
             raise NoStage(f"the stack {name} has no output {each}; deploy it again")
     return outputs
 
 
-def _told(stack: Mapping[str, Any]) -> dict[str, str]:
+def _outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
     return {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}

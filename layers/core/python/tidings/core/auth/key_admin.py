@@ -51,10 +51,10 @@ class Issuer:
         Raises:
             InvalidSetting: there is none.
         """
-        found = self.keys.key(feed, check_id(name))
-        if found is None:
+        key = self.keys.key(feed, check_id(name))
+        if key is None:
             raise InvalidSetting("is the id of no key of the feed", field="id", value=name)
-        return found
+        return key
 
     def revoke(self, feed: str, name: str) -> Key:
         """

@@ -48,18 +48,18 @@ class KeyRing:
             TooManyRequests: its rate is used up, or too many wrong ones came just before.
         """
         shown = keys.parse(given.secret)
-        found = self._key(feed, shown) if shown else None
-        if shown is None or found is None or not found.matches(shown.secret):
+        key = self._key(feed, shown) if shown else None
+        if shown is None or key is None or not key.matches(shown.secret):
             self._misses.add(feed)
             raise WrongKey(f"is no key of the feed {feed}", field="key")
-        self._check_holds(found)
-        if not opens(found.roles, role):
-            has = ", ".join(sorted(each.value for each in found.roles))
+        self._check_holds(key)
+        if not opens(key.roles, role):
+            has = ", ".join(sorted(each.value for each in key.roles))
             raise OutsideKey(f"has {has}, and this needs {role.value}")
-        if self._meter and found.rate:
-            self._meter.spend(feed, found.id, found.rate)
-        admission = Admission(found.id, found.expires_ms, found.rate)
-        return Allowed(found.bound, admission, found.id, found.streams or limits.KEY_STREAMS)
+        if self._meter and key.rate:
+            self._meter.spend(feed, key.id, key.rate)
+        admission = Admission(key.id, key.expires_ms, key.rate)
+        return Allowed(key.bound, admission, key.id, key.streams or limits.KEY_STREAMS)
 
     def _check_holds(self, key: Key) -> None:
         if key.revoked_ms:
@@ -81,12 +81,12 @@ class KeyRing:
                 return known
         if known is None or not known.matches(shown.secret):
             self._misses.check(feed)
-        found = self._stored.key(feed, shown.id)
+        key = self._stored.key(feed, shown.id)
         with self._lock:
-            if found is None:
+            if key is None:
                 self._known.pop(place, None)
             else:
-                self._known[place] = (now, found)
+                self._known[place] = (now, key)
                 while len(self._known) > limits.KEYS_KNOWN_MAX:
                     self._known.popitem(last=False)
-        return found
+        return key

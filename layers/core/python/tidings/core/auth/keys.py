@@ -77,8 +77,8 @@ class Key:
 
 def parse(text: str) -> Given | None:
     """The key that *text* spells; None where it is none."""
-    found = _KEY.fullmatch(text)
-    return Given(found["id"], found["secret"]) if found else None
+    match = _KEY.fullmatch(text)
+    return Given(match["id"], match["secret"]) if match else None
 
 
 def digest_of(secret: str) -> str:

@@ -47,17 +47,17 @@ def issuer_from(text: str) -> Issuer:
         InvalidSetting: a field is missing, not known, or breaks its rule.
     """
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidSetting("must be JSON") from None
-    if not isinstance(found, dict) or {*found} != {*_FIELDS}:
+    if not isinstance(fields, dict) or {*fields} != {*_FIELDS}:
         raise InvalidSetting(f"must be an object of {', '.join(_FIELDS)}")
     for name in _FIELDS:
-        if not isinstance(found[name], str) or not found[name]:
+        if not isinstance(fields[name], str) or not fields[name]:
             raise InvalidSetting("must be a text", field=name)
-    if not may_ask(found["issuer"]):
+    if not may_ask(fields["issuer"]):
         raise InvalidSetting("must begin with https://", field="issuer")
-    return Issuer(found["issuer"], found["audience"], found["claim"])
+    return Issuer(fields["issuer"], fields["audience"], fields["claim"])
 
 
 def may_ask(url: str) -> bool:

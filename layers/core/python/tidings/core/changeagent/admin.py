@@ -64,8 +64,8 @@ class Administrator:
         """
 
         def change(standing: str) -> str:
-            found = config.replaced(config.stored(standing), document)
-            return config.encoded(found)
+            configuration = config.replaced(config.stored(standing), document)
+            return config.encoded(configuration)
 
         return config.stored(self._write(feed, CONFIGURATION, change))
 

@@ -69,12 +69,12 @@ def change_from(body: bytes) -> Change:
     """
     check_size(body)
     try:
-        found = decode_json(body, "body")
+        document = decode_json(body, "body")
     except InvalidOperation as error:
         raise InvalidChange("Invalid JSON", value=error.rule) from None
-    if isinstance(found, dict) and any(name in found for name in _OURS):
-        return Change(_data(found.get("data")), _tags(found.get("tags")))
-    return Change(_data(found))
+    if isinstance(document, dict) and any(name in document for name in _OURS):
+        return Change(_data(document.get("data")), _tags(document.get("tags")))
+    return Change(_data(document))
 
 
 def line_of(change: Change, *, name: str, now_ms: int) -> str:
@@ -102,13 +102,13 @@ def tags_of(line: str) -> list[str]:
 
     Of a change its tags; of an operation its type, its parents and its own tags.
     """
-    found: dict[str, Any] = json.loads(line)
+    fields: dict[str, Any] = json.loads(line)
     if is_change(line):
-        return list(found["parents"])
-    return list(dict.fromkeys((found["type"], *found["parents"], *found.get("tags", ()))))
+        return list(fields["parents"])
+    return list(dict.fromkeys((fields["type"], *fields["parents"], *fields.get("tags", ()))))
 
 
-def told(line: str, *, number: int, at_ms: int) -> str:
+def entry_of(line: str, *, number: int, at_ms: int) -> str:
     """*line* as a reader of changes sees it, in JSON; *at_ms* is the commit time of its page."""
     tags = tags_of(line)
     shown = f'"tags":{encoded(tags)},' if tags else ""

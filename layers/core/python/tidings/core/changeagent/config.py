@@ -77,39 +77,43 @@ def replaced(standing: Configuration, document: object) -> Configuration:
         )
     )
     purge, election, heartbeat = (_duration(given, name, before[name]) for name in _DURATIONS)
-    found = Configuration(
+    configuration = Configuration(
         _records(given), purge, election, heartbeat, hooks_from(given.get("webHooks"))
     )
-    _check(found)
-    return found
+    _check(configuration)
+    return configuration
 
 
-def _check(found: Configuration) -> None:
-    if found.purge_ns < 0:
+def _check(configuration: Configuration) -> None:
+    if configuration.purge_ns < 0:
         raise InvalidSetting("minPurgeDuration must not be negative")
-    if found.heartbeat_ns < _HEARTBEAT_MIN:
+    if configuration.heartbeat_ns < _HEARTBEAT_MIN:
         raise InvalidSetting("Heartbeat timeout must be at least 100ms")
-    least = 2 * found.heartbeat_ns
-    if found.election_ns < least:
-        shown = go_durations.written(found.election_ns), go_durations.written(least)
+    least = 2 * configuration.heartbeat_ns
+    if configuration.election_ns < least:
+        shown = go_durations.written(configuration.election_ns), go_durations.written(least)
         raise InvalidSetting(f"Election timeout {shown[0]} must be at least {shown[1]}")
 
 
 def _records(given: dict[str, object]) -> int:
-    found = given.get("minPurgeRecords")
-    if found is None:
+    records = given.get("minPurgeRecords")
+    if records is None:
         return 0
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= _RECORDS_MAX:
+    if (
+        not isinstance(records, int)
+        or isinstance(records, bool)
+        or not 0 <= records <= _RECORDS_MAX
+    ):
         raise InvalidSetting("minPurgeRecords must be a whole number of at least 0")
-    return found
+    return records
 
 
 def _duration(given: dict[str, object], name: str, standing: int) -> int:
-    found = given.get(name)
-    if found is None:
+    duration = given.get(name)
+    if duration is None:
         return standing
     try:
-        return go_durations.parse(str(found))
+        return go_durations.parse(str(duration))
     except ValueError as error:
         raise InvalidSetting(f"Error parsing {name}: {error}") from None
 

@@ -49,10 +49,10 @@ def written(ns: int) -> str:
             return f"{sign}{_plain(Decimal(ns) / size)}{unit}"
     minutes, rest = divmod(ns, _UNITS["m"])
     hours, minutes = divmod(minutes, 60)
-    found = f"{_plain(Decimal(rest) / _UNITS['s'])}s"
+    text = f"{_plain(Decimal(rest) / _UNITS['s'])}s"
     if hours or minutes:
-        found = f"{minutes}m{found}"
-    return f"{sign}{hours}h{found}" if hours else f"{sign}{found}"
+        text = f"{minutes}m{text}"
+    return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
 
 
 def _plain(number: Decimal) -> str:

@@ -14,11 +14,11 @@ from tidings.core import limits
 from tidings.core.changeagent.changes import (
     ID_MAX,
     end_of,
+    entry_of,
     may_hold,
     number_of,
     place_of,
     tags_of,
-    told,
 )
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.log.reader import PagesLost
@@ -78,7 +78,7 @@ class Listing:
     lost: bool = False
     read: int = 0
 
-    def told(self) -> str:
+    def to_json(self) -> str:
         """The reply, in JSON."""
         flags = [str(flag).lower() for flag in (self.at_start, self.at_end)]
         lost = ',"lost":true' if self.lost else ""
@@ -166,7 +166,7 @@ class Scan:
             for slot, line in page.entries():
                 number = number_of(page.number, slot)
                 if number > self.next and self._wants(line):
-                    self._add(told(line, number=number, at_ms=page.at_ms), number)
+                    self._add(entry_of(line, number=number, at_ms=page.at_ms), number)
                 if self.full:
                     return
         self.skip(page.number)
@@ -253,7 +253,7 @@ class Lister:
         line = page.at(slot) if page is not None else None
         if page is None or line is None or not bound.matches(parse_line(line)):
             raise UnknownChange("Not found", value=number)
-        return told(line, number=number, at_ms=page.at_ms)
+        return entry_of(line, number=number, at_ms=page.at_ms)
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
         """Fill *scan*; whether the end was reached, and whether somebody writes there."""

@@ -24,9 +24,9 @@ class RecentDocuments:
         read_at, known = self._known.get((feed, name), (0, None))
         if known is not None and 0 <= now - read_at < limits.DOCUMENT_AGE_MS:
             return known
-        found = self._operator_documents.operator_document(feed, name)
-        self._known[feed, name] = (now, found)
-        return found
+        document = self._operator_documents.operator_document(feed, name)
+        self._known[feed, name] = (now, document)
+        return document
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
         done = self._operator_documents.write(feed, name, operator_document)

@@ -130,12 +130,12 @@ def as_document(hooks: Sequence[Hook]) -> list[Mapping[str, object]]:
 
 def may_call(address: str, *, private: bool) -> bool:
     """Whether a hook may be at this IP address; *private* allows our own networks."""
-    found = ip_address(address)
-    if isinstance(found, IPv6Address):
-        found = _embedded(found) or found
-    if any(found in each for each in _NEVER) or found.is_multicast or found.is_unspecified:
+    ip = ip_address(address)
+    if isinstance(ip, IPv6Address):
+        ip = _embedded(ip) or ip
+    if any(ip in each for each in _NEVER) or ip.is_multicast or ip.is_unspecified:
         return False
-    return private or found.is_global
+    return private or ip.is_global
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:

@@ -39,8 +39,8 @@ def leave_of(event: Event) -> Event:
 
 def veiled_leave_of(event: Event) -> Event:
     """The same, to those who may not see what is outside: which object it was."""
-    found = json.loads(event.data)
-    return Event(event.id, LEAVE, encoded({"type": found["type"], "id": found["id"]}))
+    fields = json.loads(event.data)
+    return Event(event.id, LEAVE, encoded({"type": fields["type"], "id": fields["id"]}))
 
 
 def to_sse(event: Event) -> str:

@@ -88,8 +88,8 @@ class Filter:
 
     def values(self) -> dict[str, list[str]]:
         """What each field of a request names, sorted, without those that are not filtered."""
-        found = {name: getattr(self, name) for name in FIELDS}
-        return {name: sorted(values) for name, values in found.items() if values is not None}
+        fields = {name: getattr(self, name) for name in FIELDS}
+        return {name: sorted(values) for name, values in fields.items() if values is not None}
 
     @property
     def listens(self) -> bool:
@@ -134,8 +134,8 @@ def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     """
     parents = _common(wanted.parents, bound.parents)
     types = _common(wanted.types, bound.types)
-    found = wanting(types, parents, wanted.ids, leave=wanted.leave or leave)
-    return replace(found, veiled=found.leave and bound.parents is not None)
+    narrowed = wanting(types, parents, wanted.ids, leave=wanted.leave or leave)
+    return replace(narrowed, veiled=narrowed.leave and bound.parents is not None)
 
 
 def _common(wanted: frozenset[str] | None, bound: frozenset[str] | None) -> frozenset[str] | None:
@@ -211,11 +211,11 @@ def from_lists(
     """
     sets = {}
     for name in FIELDS:
-        found = values.get(name)
-        texts = isinstance(found, list) and all(isinstance(each, str) for each in found)
-        if found is not None and not texts:
-            raise wrong("must be an array of strings", field=name, value=found)
-        sets[name] = checked(found, name) if isinstance(found, list) else None
+        given = values.get(name)
+        texts = isinstance(given, list) and all(isinstance(each, str) for each in given)
+        if given is not None and not texts:
+            raise wrong("must be an array of strings", field=name, value=given)
+        sets[name] = checked(given, name) if isinstance(given, list) else None
     return wanting(**sets, leave=leave)
 
 
@@ -245,15 +245,15 @@ def checked(values: list[str], field: str) -> frozenset[str]:
     Raises:
         InvalidFilter: see `from_query`.
     """
-    found = frozenset(value for value in values if value)
-    if len(found) > limits.FILTER_VALUES_MAX:
-        rule = f"holds at most {limits.FILTER_VALUES_MAX} values, got {len(found)}"
+    kept = frozenset(value for value in values if value)
+    if len(kept) > limits.FILTER_VALUES_MAX:
+        rule = f"holds at most {limits.FILTER_VALUES_MAX} values, got {len(kept)}"
         raise InvalidFilter(rule, field=field)
-    for value in found:
+    for value in kept:
         if _UNSTORABLE.search(value) or len(value.encode()) > limits.PARENT_BYTES_MAX:
             rule = (
                 f"must be at most {limits.PARENT_BYTES_MAX} bytes "
                 "without U+0000 and lone surrogates"
             )
             raise InvalidFilter(rule, field=field, value=value)
-    return found
+    return kept

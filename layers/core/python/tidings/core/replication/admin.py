@@ -85,15 +85,15 @@ class RelayControl:
     coordinator: Coordinator | None = None
 
     def listed(self, feed: str) -> Told:
-        """As `told`, for a list of many: of one that cannot be read, that it is so."""
+        """As `document`, for a list of many: of one that cannot be read, that it is so."""
         try:
-            return self.told(feed)
+            return self.document(feed)
         except BrokenRelay as error:
             source = self.sources[feed].url
             broken = {"feed": feed, "source": source, "role": "", "status": BROKEN}
             return {**broken, "error": str(error), **self._ends(feed)}
 
-    def told(self, feed: str) -> Told:
+    def document(self, feed: str) -> Told:
         """
         Raises:
             InvalidFeed, UnknownFeed, BrokenRelay: see there.
@@ -128,7 +128,7 @@ class RelayControl:
         source, wanted = self.sources.get(feed), _checked(action, fields)
         if source is None or (wanted is not Action.RESET and self._is_promoted(feed)):
             self._act_as_master(feed, wanted, fields)
-            return self.told(feed)
+            return self.document(feed)
         for _ in range(_ATTEMPTS_MAX):
             before = self.store.relay(feed)
             after = self._after(before, source, wanted, fields)
@@ -136,7 +136,7 @@ class RelayControl:
                 self.intake.yield_to(feed, "")  # to whomever, when it was a master before
             if self.store.write(before, replace(after, changed_ms=self.reader.clock())):
                 self.waker.ring(feed, RELAY)
-                return self.told(feed)
+                return self.document(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
 
     def _after(

@@ -62,7 +62,7 @@ class Elector:
         now = self.clock()
         if self._last is None or now - self._looked_ms >= limits.SEAT_RENEW_MS:
             before = self._last or prior(self.source, relay)
-            self._last, self._looked_ms = self._asked(relay, before, now), now
+            self._last, self._looked_ms = self._next_turn(relay, before, now), now
         return self._last
 
     def leave(self) -> None:
@@ -76,17 +76,17 @@ class Elector:
         except Unavailable:
             self.count("CoordinatorLost", 1)
 
-    def _asked(self, relay: Relay, before: Turn, now: int) -> Turn:
+    def _next_turn(self, relay: Relay, before: Turn, now: int) -> Turn:
         if self.coordinator is None:
             return before
         try:
-            found = self._elected(self.coordinator, relay, now)
-            if found.role is not before.role or now - self._announced_ms >= _ANNOUNCE_MS:
-                self._announce(self.coordinator, relay, found, now)
+            turn = self._elected(self.coordinator, relay, now)
+            if turn.role is not before.role or now - self._announced_ms >= _ANNOUNCE_MS:
+                self._announce(self.coordinator, relay, turn, now)
         except Unavailable:
             self.count("CoordinatorLost", 1)
             return before
-        return found
+        return turn
 
     def _elected(self, coordinator: Coordinator, relay: Relay, now: int) -> Turn:
         seats, address = self._seats(coordinator), self.source.address
@@ -119,9 +119,9 @@ class Elector:
     def _seats(self, coordinator: Coordinator) -> list[LeaderLease]:
         """As many as there are leaders, those that nobody ever took too."""
         cluster = self.source.cluster
-        found = {seat.number: seat for seat in coordinator.seats(cluster)}
+        seats = {seat.number: seat for seat in coordinator.seats(cluster)}
         numbers = range(self.source.leaders)
-        return [found.get(number, LeaderLease(cluster, number)) for number in numbers]
+        return [seats.get(number, LeaderLease(cluster, number)) for number in numbers]
 
     def _announce(self, coordinator: Coordinator, relay: Relay, turn: Turn, now: int) -> None:
         source = self.source

@@ -81,7 +81,7 @@ class Hold:
             self.save(self.relay)
 
     def let_go(self) -> None:
-        free = replace(self._told(self.relay), owner="", lease_until_ms=0)
+        free = replace(self._with_progress(self.relay), owner="", lease_until_ms=0)
         self.store.write(self.relay, free)
 
     def see(self, standing: Standing, url: str) -> None:
@@ -108,9 +108,9 @@ class Hold:
 
     def _held(self, relay: Relay) -> Relay:
         until_ms = self.clock() + limits.RELAY_LEASE_MS
-        return replace(self._told(relay), owner=self.owner, lease_until_ms=until_ms)
+        return replace(self._with_progress(relay), owner=self.owner, lease_until_ms=until_ms)
 
-    def _told(self, relay: Relay) -> Relay:
+    def _with_progress(self, relay: Relay) -> Relay:
         counts = replace(relay.counts, repeated=relay.counts.repeated + self.repeated)
         seen = asdict(self._seen) if self._seen else {}
         return replace(relay, counts=counts, **seen)

@@ -24,11 +24,11 @@ def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
     Raises:
         BrokenPortion: they do not follow each other and the checkpoint.
     """
-    found = [page for page in pages if page.number > checkpoint]
-    for number, page in enumerate(found, checkpoint + 1):
+    new_pages = [page for page in pages if page.number > checkpoint]
+    for number, page in enumerate(new_pages, checkpoint + 1):
         if page.number != number:
             raise BrokenPortion(f"page {page.number} came, and page {number} is next")
-    return found
+    return new_pages
 
 
 def packed(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:

@@ -112,9 +112,9 @@ def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
     if selection.is_everything:
         return page
     kept = [
-        (slot, found)
+        (slot, kept_line)
         for slot, line in page.entries()
-        if (found := selection.keeps(line, None if left is None else left.get(slot, ())))
+        if (kept_line := selection.keeps(line, None if left is None else left.get(slot, ())))
     ]
     return page.only(kept)
 
@@ -128,12 +128,12 @@ def parse_share(text: str) -> Share | None:
     """
     if not text:
         return None
-    if found := _MOD.fullmatch(text):
-        parts, chosen = int(found[1]), frozenset(map(int, found[2].split("+")))
+    if match := _MOD.fullmatch(text):
+        parts, chosen = int(match[1]), frozenset(map(int, match[2].split("+")))
         if 0 < parts <= limits.SHARE_PARTS_MAX and max(chosen) < parts:
             return Mod(parts, chosen)
-    elif found := _RANGE.fullmatch(text):
-        first, last = int(found[1], 16), int(found[2], 16)
+    elif match := _RANGE.fullmatch(text):
+        first, last = int(match[1], 16), int(match[2], 16)
         if first <= last:
             return Range(first, last)
     raise InvalidFilter(SHARE_RULE, field="share", value=text)

@@ -73,7 +73,7 @@ def tell(portion: Portion) -> str:
     return _line(head) + segments.text_of(portion.pages)
 
 
-def heard(text: str) -> Portion:
+def portion_from(text: str) -> Portion:
     """
     What `tell` made.
 
@@ -89,12 +89,12 @@ def heard(text: str) -> Portion:
         raise BrokenPortion(f"no portion of pages: {error}") from None
 
 
-def tell_rows(found: Rows) -> str:
-    head = {**asdict(found.standing), "after": found.after, "rows": len(found.rows)}
-    return _line(head) + "".join(map(_row_told, found.rows))
+def tell_rows(rows: Rows) -> str:
+    head = {**asdict(rows.standing), "after": rows.after, "rows": len(rows.rows)}
+    return _line(head) + "".join(map(_row_told, rows.rows))
 
 
-def heard_rows(text: str) -> Rows:
+def rows_from(text: str) -> Rows:
     """
     What `tell_rows` made.
 
@@ -124,10 +124,10 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
         yield Row(key, page, slot, at_ms, line, expires_ms)
 
 
-def _check_whole(told: int, found: Sequence[object]) -> None:
+def _check_whole(announced: int, items: Sequence[object]) -> None:
     """A reply that was cut between two lines looks like one that is whole."""
-    if told != len(found):
-        raise ValueError(f"it holds {len(found)}, and should hold {told}")
+    if announced != len(items):
+        raise ValueError(f"it holds {len(items)}, and should hold {announced}")
 
 
 def _line(head: object) -> str:

@@ -44,9 +44,9 @@ class RecentProfiles:
         read_at, known = self._known.get(feed, (0, None))
         if known is not None and 0 <= now - read_at < limits.PROFILE_AGE_MS:
             return known
-        found = self._profiles.profile(feed)
-        self._known[feed] = (now, found)
-        return found
+        profile = self._profiles.profile(feed)
+        self._known[feed] = (now, profile)
+        return profile
 
     def save(self, feed: str, profile: Profile) -> bool:
         done = self._profiles.save(feed, profile)

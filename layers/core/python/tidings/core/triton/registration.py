@@ -85,16 +85,16 @@ class Request:
     password: str | None = field(default=None, repr=False)
 
 
-def version_of(said: str | None) -> int:
+def version_of(header: str | None) -> int:
     """
-    The version of registrations that *said*, an Accept-Version, means.
+    The version of registrations that *header*, an Accept-Version, means.
 
     Raises:
         InvalidRegistration: no version has that many digits.
     """
-    found = _NUMBER.search(said or "")
+    match = _NUMBER.search(header or "")
     most = limits.VERSION_MAX
-    number = whole_in(found[0], "version", 0, most, InvalidRegistration) if found else V1
+    number = whole_in(match[0], "version", 0, most, InvalidRegistration) if match else V1
     return V2 if number >= V2 else V1
 
 
@@ -118,10 +118,14 @@ def listener_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Listene
 def looks_like(text: str) -> bool:
     """Whether a client that has not said what it is means *text* as a registration."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "action" not in found and not _SAYS_SO.isdisjoint(found)
+    return (
+        isinstance(document, dict)
+        and "action" not in document
+        and not _SAYS_SO.isdisjoint(document)
+    )
 
 
 def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> Request:

@@ -69,13 +69,13 @@ class HttpUpstream:
         parameters = {"size": str(size), "block": str(block_s), **_selected(selection)}
         if after.page:
             parameters["after"] = after.encode()
-        return wire.heard(self._ask(f"{url}/pages", parameters, block_s, after.page))
+        return wire.portion_from(self._ask(f"{url}/pages", parameters, block_s, after.page))
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         parameters = {"bucket": str(bucket), **_selected(selection)}
         if after is not None:
             parameters["after"] = after
-        return wire.heard_rows(self._ask(f"{url}/rows", parameters))
+        return wire.rows_from(self._ask(f"{url}/rows", parameters))
 
     def _ask(self, url: str, parameters: dict[str, str], block_s: int = 0, after: int = 0) -> str:
         target = f"{url}?{urlencode(parameters)}"
@@ -112,17 +112,17 @@ class HttpUpstream:
 
 def _refusal(host: str, status: int, text: str, after: int) -> Exception:
     """What an answer that is not 200 says, as the error it means."""
-    said = _said(text)
-    code = str(said.get("code", ""))
-    if code == LogFellOff.code and type(said.get("floor")) is int:
-        return LogFellOff(after, said["floor"])
+    error = _error_fields(text)
+    code = str(error.get("code", ""))
+    if code == LogFellOff.code and type(error.get("floor")) is int:
+        return LogFellOff(after, error["floor"])
     if code == OtherLog.code:
-        return OtherLog(_line(said.get("rule") or said.get("message")), field="after")
+        return OtherLog(_line(error.get("rule") or error.get("message")), field="after")
     if status in _REDIRECTS:
         return UpstreamRefused(f"{host} is somewhere else: name the address it redirects to")
     if status >= _FAULT or status in _BUSY:
         return Unavailable(f"{host} answered with status {status}")
-    reason = _line(said.get("message")) if code else "it is no feed"
+    reason = _line(error.get("message")) if code else "it is no feed"
     return UpstreamRefused(f"{host} refused with status {status}: {reason}")
 
 
@@ -196,7 +196,7 @@ def _is_loopback(host: str) -> bool:
         return host == _LOOPBACK_NAME
 
 
-def _said(text: str) -> dict[str, Any]:
+def _error_fields(text: str) -> dict[str, Any]:
     try:
         error = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):

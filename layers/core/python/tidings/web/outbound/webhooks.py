@@ -30,9 +30,9 @@ class Webhooks:
     def __call__(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
         threads = ThreadPoolExecutor(len(hooks), thread_name_prefix="hook")
         try:
-            asked = [threads.submit(self._ask, hook, data.encode()) for hook in hooks]
-            wait(asked, timeout=self._timeout_s)
-            return [each.result() if each.done() else _LATE for each in asked]
+            calls = [threads.submit(self._ask, hook, data.encode()) for hook in hooks]
+            wait(calls, timeout=self._timeout_s)
+            return [each.result() if each.done() else _LATE for each in calls]
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 
