@@ -158,9 +158,10 @@ def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
 
 class Settled:
     """
-    Implements `Checkpoints`, once the state has what is in the log at the time of the call.
+    Implements `Checkpoints`: the state stands where the log ended when it was called.
 
-    Who registers then is not sent again what was acknowledged before, though the state pauses.
+    Who registers then is not sent again what was acknowledged before, though the state pauses, and
+    is sent what comes while it is waited for.
     """
 
     def __init__(self, followers: SqliteFollowers, log: SqliteLog) -> None:
@@ -169,8 +170,9 @@ class Settled:
     def checkpoints(self, feed: str) -> dict[str, int]:
         head = self._log.head(feed)
         for _ in range(SETTLE_POLLS_MAX):
-            if self._followers.checkpoints(feed).get(STATE, 0) >= head:
-                break
+            checkpoints = self._followers.checkpoints(feed)
+            if checkpoints.get(STATE, 0) >= head:
+                return {**checkpoints, STATE: head}
             sleep_ms(SETTLE_POLL_MS)
         return self._followers.checkpoints(feed)
 
