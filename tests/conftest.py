@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -139,6 +140,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InGroups | None:
     """`--dist loadfile` keeps more than a file together where more than a file shares a thing."""
     return InGroups(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests of templates load the CDK, and so Node.js, when they are imported."""
+    lane = config.getoption("lane")
+    return lanes.is_outside(collection_path.as_posix(), lane) if lane else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

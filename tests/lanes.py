@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 FAST, TWIN, SPARK, DEPLOYING = "fast", "twin", "spark", "deploy"
 # Of templates, roles, releases and updates: who changes `infra/` or cuts a release needs them.
-DEPLOY = ("tests/deploy/", "tests/iam/", "tests/infra/", "tests/release/")
+DEPLOY = ("tests/deploy/", "tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ def lane_of(nodeid: str, markers: Collection[str]) -> str:
     if SPARK in markers:
         return SPARK
     return TWIN if "java" in markers else FAST
+
+
+def is_outside(path: str, lane: str) -> bool | None:
+    """True for a folder of `DEPLOY` where it is not *lane*'s; None where markers decide."""
+    return True if lane != DEPLOYING and f"{path}/".endswith(DEPLOY) else None
 
 
 def missing(lane: str, has: Callable[[str], bool]) -> list[str]:

@@ -39,6 +39,13 @@ def test_a_lane_asks_for_its_tools() -> None:
     ]
 
 
+def test_no_other_lane_imports_tests_of_templates() -> None:
+    """They load Node.js, which the machine need not have."""
+    assert lanes.is_outside("/src/tests/infra", lanes.FAST)
+    assert lanes.is_outside("/src/tests/infra", lanes.DEPLOYING) is None
+    assert lanes.is_outside("/src/tests/core", lanes.FAST) is None
+
+
 def test_each_lane_has_its_command() -> None:
     """In the Makefile, in what runs all of them, and with its time in CONTRIBUTING."""
     makefile = (ROOT / "Makefile").read_text()
