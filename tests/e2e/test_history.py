@@ -42,7 +42,7 @@ def test_a_history_arrives_whole_over_lines_that_break(repository: Path, tmp_pat
     expected = histories.files(repository)
     with (
         Server(data=tmp_path / "data") as host,
-        cutting(host.port, SEED, life_max_s=0.5) as producing,
+        cutting(host.port, SEED, life_max_s=0.1) as producing,
         cutting(host.port, SEED + 1, life_max_s=1.0) as streaming,
         cutting(host.port, SEED + 2, life_max_s=SOCKET_LIFE_MAX_S) as pushing,
     ):
