@@ -16,8 +16,7 @@ from tidings.core import limits
 from tidings.core.archive.segments import Span
 from tidings.core.consumers import position
 from tidings.core.followers.follower import standing
-from tidings.core.model.objects import is_change, object_key
-from tidings.core.model.operations import parse_line
+from tidings.core.model.objects import is_change, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -113,7 +112,7 @@ def wanted(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int
         for slot, line in page.entries():
             at = (page.number, slot)
             if not is_change(line):
-                latest[object_key(parse_line(line))] = at
+                latest[key_of(line)] = at
             elif changes:
                 without.add(at)
     return without | set(latest.values())

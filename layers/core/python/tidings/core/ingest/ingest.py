@@ -108,7 +108,7 @@ class Ingester:
             return self.appender.append(feed, lines, required), len(lines)
         fingerprint = hashlib.sha256(request.body).hexdigest()
         page = self.appender.append_once(feed, lines, allowed.own(key), fingerprint, required)
-        return page, len(lines)
+        return page, len(page.lines)  # a retry gets the ids of what is in the log
 
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:

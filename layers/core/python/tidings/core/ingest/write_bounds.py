@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidings.core import limits
 from tidings.core.errors import OutsideKey, Unavailable
 from tidings.core.followers.follower import STATE
-from tidings.core.model.objects import object_key
+from tidings.core.model.objects import key_of
 from tidings.core.model.operations import parse_line
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Bounds:
         """The type is part of what an object is: only of parents another one may be stored."""
         if allowed.bound.parents is None:
             return None
-        return Standing(self, feed, allowed.bound, [object_key(parse_line(x)) for x in lines])
+        return Standing(self, feed, allowed.bound, [key_of(x) for x in lines])
 
 
 class Standing:
@@ -87,7 +87,7 @@ class Standing:
             raise Unavailable(f"{self._feed}: the log ends above the state's page {self._page}")
         for page in run.pages:
             for line in page.lines:
-                self._see(object_key(parse_line(line)), line)
+                self._see(key_of(line), line)
             self._page = page.number
         return run.more
 

@@ -11,8 +11,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import parse_line
+from tidings.core.model.objects import key_of
 from tidings.core.sync.corrections import NOWHERE, Correction, Position
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class Conflicts:
         for page in pages:
             assert page.number == self.page + 1
             for slot, line in page.entries():
-                self._see(object_key(parse_line(line)), Position(page.number, slot), line)
+                self._see(key_of(line), Position(page.number, slot), line)
             self.page = page.number
 
     def _see(self, key: str, at: Position, line: str) -> None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.core.errors import InvalidOperation
 from tidings.core.model.json_body import decode_json
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import line_from, parse_line
+from tidings.core.model.objects import key_of
+from tidings.core.model.operations import line_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ class Correction:
 
 
 def correction(line: str, at: Position) -> Correction:
-    return Correction(object_key(parse_line(line)), line, at)
+    return Correction(key_of(line), line, at)
 
 
 def encode(correction: Correction) -> str:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
 from tidings.core.model.json_body import decode_json
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import parse_line
+from tidings.core.model.objects import key_of
 from tidings.core.sync.diff import dump_line
 
 _END = "end"
@@ -51,7 +50,7 @@ def read_line(text: bytes) -> Described | End | None:
     if "tidings" in raw and "type" not in raw:
         return _end(raw)
     line = dump_line(raw)
-    return Described(object_key(parse_line(line)), moment_of(line), line)
+    return Described(key_of(line), moment_of(line), line)
 
 
 def moment_of(line: str) -> str:
