@@ -11,13 +11,13 @@ from dataclasses import replace
 from operator import attrgetter
 
 import pytest
-from tidings.core.model.filters import EVERYTHING, Filter, parent_key, type_key
+from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_key, type_key
 from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.roster import Portion, Round
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Roster
 
-from tests.contract.stores import NOT_ON_SQLITE, Stores
+from tests.contract.stores import NOT_ON_SQLITE, Stores, unset
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
 FILTERS = [
@@ -27,6 +27,7 @@ FILTERS = [
     Filter(parents=frozenset()),
     Filter(kinds=frozenset({("vm", "nic"), ("vm", "ä"), ("network", "name")})),
     Filter(kinds=frozenset()),
+    replace(of(dict.fromkeys(FIELDS, ("x*",))), leave=True, veiled=True),
 ]
 
 
@@ -55,6 +56,7 @@ class TestConnections:
         self, stores: Stores, feed: str, wanted: Filter
     ) -> None:
         """With its filter, progress and runner."""
+        assert unset(*FILTERS) == []
         opened = Connection(
             f"{feed}=",
             NOW,

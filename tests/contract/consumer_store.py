@@ -9,9 +9,9 @@ from tidings.core.consumers.ack_ranges import Span
 from tidings.core.consumers.consumer import Change, Consumer, Failure, Note, Parked
 from tidings.core.consumers.position import COPY
 from tidings.core.model.cursors import Place, Replication
-from tidings.core.model.filters import Filter
+from tidings.core.model.filters import FIELDS, of
 
-from tests.contract.stores import Stores
+from tests.contract.stores import Stores, unset
 
 AT = 4_102_444_800_000  # in 2100: notes expire
 PLACE = Place(7, 2, AT // 1000)
@@ -22,7 +22,7 @@ def full(feed: str) -> Consumer:
     return Consumer(
         feed,
         "index",
-        Filter(frozenset(["video"]), frozenset()),
+        of(dict.fromkeys(FIELDS, ("video",)) | {"parents": ()}),
         position=PLACE,
         acked=(Span(8, 0, 3), Span(9, 1, 1)),
         sent=Place(9, 4, 5),
@@ -40,6 +40,7 @@ def full(feed: str) -> Consumer:
 class TestConsumers:
     def test_a_consumer_comes_back(self, stores: Stores, feed: str) -> None:
         """Every field, with the next version; and one with nothing set."""
+        assert unset(full(feed)) == ["version"]
         assert stores.consumers.consumer(feed, "index") is None
         assert stores.consumers.write(feed, "index", 0, Change(full(feed)))
         assert stores.consumers.write(feed, "a", 0, Change(Consumer(feed, "a")))

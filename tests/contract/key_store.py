@@ -8,7 +8,7 @@ from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key, digest_of
 from tidings.core.model.filters import Filter
 
-from tests.contract.stores import Stores
+from tests.contract.stores import Stores, unset
 
 KEY = Key(
     "3k2m9c0q8xw1",
@@ -35,6 +35,7 @@ class TestKeys:
 
     def test_a_key_is_kept_whole(self, stores: Stores, feed: str) -> None:
         """Every field, under its feed alone, as the next version."""
+        assert unset(KEY) == ["version"]
         for key in (KEY, PLAIN):
             assert stores.keys.save(feed, key)
             assert stores.keys.key(feed, key.id) == replace(key, version=1)

@@ -8,7 +8,7 @@ from tidings.core.settings.feed import Profile
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
 
-from tests.contract.stores import Stores
+from tests.contract.stores import Stores, unset
 
 PROFILE = Profile(
     "http://api/{{type}}/{{id}}",
@@ -30,6 +30,7 @@ class TestProfiles:
 
     def test_a_profile_is_kept_whole(self, stores: Stores, feed: str) -> None:
         """Every field, under its feed alone, as the next version."""
+        assert unset(PROFILE) == ["version"]
         assert stores.profiles.save(feed, PROFILE)
         assert stores.profiles.profile(feed) == replace(PROFILE, version=1)
         assert stores.profiles.profile(f"{feed}-other") == Profile()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -114,6 +114,15 @@ def on(*engines: object) -> pytest.MarkDecorator:
 
 # Connections die with the process of a server, and its outboxes are tables: SQLite has neither.
 NOT_ON_SQLITE = on("memory", "moto", DYNAMODB_LOCAL)
+
+
+def unset(*samples: Any) -> list[str]:
+    """The fields that no one of *samples* sets: a store that drops them would not be found."""
+    return [
+        each.name
+        for each in fields(samples[0])
+        if all(getattr(sample, each.name) == each.default for sample in samples)
+    ]
 
 
 class Log(LogStore, Intake, TrimStore, Protocol): ...

@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from inspect import getmembers, isclass
+from pathlib import Path
+
 from tests.contract.claim_store import TestClaims
 from tests.contract.connection_store import TestConnections, TestInbox, TestSubscriptions
 from tests.contract.consumer_store import TestConsumers
@@ -20,3 +24,17 @@ from tests.contract.relay_store import TestCoordinator, TestRelays
 from tests.contract.removed_parents_store import TestRemovedParents
 from tests.contract.state_store import TestRepairs, TestState, TestTombstones
 from tests.contract.tag_store import TestTags
+
+
+def test_every_contract_is_tried() -> None:
+    """Its class is imported above, or no store is held to it."""
+    names = [path.stem for path in Path(__file__).parent.glob("*_store.py")]
+    found = {
+        name
+        for module in (import_module(f"tests.contract.{name}") for name in names)
+        for name, each in getmembers(module, isclass)
+        if name.startswith("Test") and each.__module__ == module.__name__
+    }
+
+    assert len(found) > 15
+    assert sorted(found - {*globals()}) == []
