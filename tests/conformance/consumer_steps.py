@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.conformance import values
-from tests.conformance.scene import Scene
+from tests.conformance.scene import FILTERS, Scene
 from tests.conformance.steps import step_answer
 
 _WHY = "conformance"
@@ -20,7 +20,7 @@ def step_consumer(scene: Scene, argument: dict[str, Any]) -> None:
     unless `types` says otherwise; it goes when the case ends.
     """
     sent = {"types": [scene.token]} | {
-        key: argument[key] for key in ("from", "types", "parents", "ids") if key in argument
+        key: argument[key] for key in ("from", *FILTERS) if key in argument
     }
     path = _path(scene, argument)
     scene.answer = scene.http.put(path, json=sent)

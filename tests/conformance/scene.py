@@ -23,6 +23,7 @@ from tests.conformance.listeners import (
 )
 from tests.conformance.target import Target
 
+FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
 Wish = Mapping[str, Any]  # `from`, `types`, `parents`, `ids`, `leave`, and `path` for a GET
 
 
@@ -85,7 +86,7 @@ class Scene:
         self.listeners[name] = self.names[name] = listener
 
     def get(self, wish: Wish) -> SseListener:
-        params = {key: ",".join(wish[key]) for key in ("types", "parents", "ids") if key in wish}
+        params = {key: ",".join(wish[key]) for key in FILTERS if key in wish}
         if wish.get("leave"):
             params["leave"] = "true"
         headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}

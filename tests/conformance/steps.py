@@ -14,12 +14,12 @@ from typing import Any
 
 from tests.conformance import values
 from tests.conformance.listeners import Heard, Silence
-from tests.conformance.scene import Scene
+from tests.conformance.scene import FILTERS, Scene
 
 FENCE = "fence"
 REACH_S = 60.0  # a follower behind a schedule comes round within a minute
 SILENT_S = 0.5  # after a witness has heard the same page, what is not there is not coming
-_WISHES = ("from", "types", "parents", "ids", "leave", "path")
+_WISHES = (*FILTERS, "from", "leave", "path")
 
 
 def step_append(scene: Scene, argument: dict[str, Any]) -> None:

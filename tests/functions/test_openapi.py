@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
 
+PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 ROUTES = [route for route in HTTP_ROUTES if route.path != DEFAULT_PATH]
 
 
@@ -33,6 +36,13 @@ def test_every_route_is_in_it_and_no_other(served: dict[str, Any]) -> None:
     assert described_routes == {(route.method, route.path) for route in ROUTES}
     described = [openapi.doc_of(route) for route in ROUTES]
     assert all(doc in described for doc in DOCS.values())
+
+
+def test_every_route_has_its_rule() -> None:
+    """A section of the protocol or a rule in it, which the suite then asks for a case."""
+    rules = set(re.findall(r"^(?:## )?(\d+(?:\.\d+)?)[. ]", PROTOCOL.read_text(), re.MULTILINE))
+
+    assert {doc.section for doc in DOCS.values()} <= rules
 
 
 def test_every_description_is_used() -> None:

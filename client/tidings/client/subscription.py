@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+FIELDS = ("types", "parents", "ids")  # of a request, each a list of values
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -24,5 +26,4 @@ class Subscription:
 
     def lists(self) -> dict[str, list[str]]:
         """What of the feed is wanted, by the fields of a request; what is empty is left out."""
-        fields = {"types": self.types, "parents": self.parents, "ids": self.ids}
-        return {name: list(values) for name, values in fields.items() if values}
+        return {name: list(values) for name in FIELDS if (values := getattr(self, name))}

@@ -24,6 +24,7 @@ from tidings.client import auth
 from tidings.client.address import DEFAULT_FEED, DEFAULT_URL
 from tidings.client.cli.render import failures
 from tidings.client.errors import NoPassword
+from tidings.client.subscription import FIELDS
 
 if TYPE_CHECKING:
     from tidings.client.consume.named_consumers import NamedConsumers
@@ -49,8 +50,8 @@ def filter_options(command: Command) -> Command:
     """Adds the options of a filter to a command, which is given *wanted*: lists by field."""
 
     @functools.wraps(command)
-    def with_filter(types: str, parents: str, ids: str, **others: Any) -> None:
-        given = {"types": types, "parents": parents, "ids": ids}
+    def with_filter(**others: Any) -> None:
+        given = {name: others.pop(name) for name in FIELDS}
         wanted = {
             name: [value.strip() for value in text.split(",") if value.strip()]
             for name, text in given.items()

@@ -11,6 +11,7 @@ from tidings.client.closing import Closing
 from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import ClientError, Lost, Refused
 from tidings.client.events import RESET, Event
+from tidings.client.subscription import FIELDS
 from tidings.client.transport.feed_api import Answer
 
 RENEWALS = 3  # of each lease: two of them may fail
@@ -46,9 +47,7 @@ class Session(Closing):
         self.fence: int = answer["fence"]
         self.cursor: str = answer["cursor"]
         self._copying: bool = answer["copying"]
-        self.filter: dict[str, Any] = {
-            name: answer.get(name, []) for name in ("types", "parents", "ids")
-        }
+        self.filter: dict[str, Any] = {name: answer.get(name, []) for name in FIELDS}
         self.single_through: str = answer["single_through"] or ""
         self._acked = [tuple(map(int, span)) for span in _SPAN.findall(answer["acked"])]
         self._note(answer)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidings.core import limits
+from tidings.core.model.filters import FIELDS
 
 Schema = dict[str, Any]
 
@@ -86,9 +87,7 @@ SCHEMAS: dict[str, Schema] = {
         "type": "object",
         "properties": {
             "from": {"anyOf": [{"type": "string", "enum": ["oldest", "now", "copy"]}, _ID]},
-            "types": _list(_NAME, limits.FILTER_VALUES_MAX),
-            "parents": _list(_NAME, limits.FILTER_VALUES_MAX),
-            "ids": _list(_NAME, limits.FILTER_VALUES_MAX),
+            **dict.fromkeys(FIELDS, _list(_NAME, limits.FILTER_VALUES_MAX)),
         },
     },
     "ConsumerAction": {
@@ -136,9 +135,7 @@ SCHEMAS: dict[str, Schema] = {
 }
 
 PARAMETERS: dict[str, Schema] = {
-    "types": {"type": "string"},
-    "parents": {"type": "string"},
-    "ids": {"type": "string"},
+    **{name: {"type": "string"} for name in FIELDS},
     "leave": {"type": "string", "enum": ["true", "false"]},
     "lastEventId": {"type": "string"},
     "since": _WHOLE,
@@ -167,7 +164,7 @@ _KEYED = ("Idempotency-Key",)
 _CONFIGURED = ((YAML, _ref("Configuration")),)
 _MARKED = ((FORM, _ref("Health")),)
 _ACTED = ((JSON, _ref("ConsumerAction")),)
-_SELECTED = ("types", "parents", "ids", "share")
+_SELECTED = (*FIELDS, "share")
 _POSTED = _list(_ref("Operation"), limits.REQUEST_OPERATIONS_MAX)
 _MEMBERS = "the one member there is"
 _MACHINE = "the sandbox that answers"
@@ -185,7 +182,7 @@ DOCS: dict[str, Doc] = {
     "GET /ops": Doc(
         "follow the feed",
         "7",
-        query=("types", "parents", "ids", "leave", "lastEventId"),
+        query=(*FIELDS, "leave", "lastEventId"),
         headers=("Last-Event-ID",),
         answer=STREAM,
     ),

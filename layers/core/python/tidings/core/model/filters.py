@@ -221,10 +221,9 @@ def from_lists(
 
 def of(values: Mapping[str, Iterable[str] | None]) -> Filter:
     """The filter that `Filter.values` tells."""
-    types, parents, ids = (
-        None if each is None else frozenset(each) for each in map(values.get, FIELDS)
-    )
-    return Filter(types, parents, ids=ids)
+    given = {name: values.get(name) for name in FIELDS}
+    sets = {name: None if each is None else frozenset(each) for name, each in given.items()}
+    return wanting(**sets, leave=False)
 
 
 def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:
