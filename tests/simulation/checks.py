@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.followers.follower import FOLLOWERS
 
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.producer import Producer
@@ -30,7 +30,7 @@ def check_followers(world: World, feed: str) -> None:
     """They are at the end; what they count is exact, whatever they saw twice."""
     frontier, operations = world.models[feed].frontier, len(world.models[feed].ops)
     checkpoints = world.stores.followers.checkpoints(feed)
-    for name in (STATE, PUSH):
+    for name in FOLLOWERS:
         if checkpoints.get(name, 0) != frontier:
             stands = checkpoints.get(name)
             raise Broken(f"{name} of {feed} stands at {stands}, frontier is {frontier}")

@@ -24,7 +24,7 @@ from tidings.core.consumers.retention import Holds
 from tidings.core.consumers.worker import Workers
 from tidings.core.effects import Clock, Spread
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
+from tidings.core.followers.follower import ARCHIVE, PUSH, STATE, Follower, Habits, Handler
 from tidings.core.followers.leases import Observation
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.log.append import Appender
@@ -265,6 +265,7 @@ class Functions:
             return self._projector(process)
         if name == ARCHIVE:
             return self.parts.archiver(process.through("archive", self.archive), process.count)
+        assert name == PUSH, f"{name} has no handler here"
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
             self._port(process, "inbox"),

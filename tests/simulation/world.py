@@ -13,7 +13,7 @@ from random import Random
 
 from tidings.core import limits
 from tidings.core.catchup.catchup import CatchUp
-from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.followers.leases import Observation
 from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import Retention
@@ -151,7 +151,7 @@ class World:
         feeds: tuple[str, ...] = (feed,)
         if len(self.models) > 1 and self.faults.strikes("rung_together"):
             feeds = tuple(self.random.sample(sorted(self.models), len(self.models)))
-        for follower in (STATE, PUSH):
+        for follower in FOLLOWERS:
             self._network(partial(self._follow, follower, feeds))
 
     def _is_stale(self, age_ms: int) -> bool:

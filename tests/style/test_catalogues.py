@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
+import pytest
 from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
 from tidings.aws.config.metrics import METRICS
-from tidings.aws.config.settings import SETTINGS
-from tidings.web.settings import Setting
+from tidings.aws.config.settings import SETTINGS, Settings
+from tidings.core.followers.follower import FOLLOWERS
+from tidings.web.settings import SHARED, Setting, Shared
 
 from tests.style import operations_page, source
 from tests.style.source import ROOT
 
 PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()
-SETTINGS_READ = (
+SERVER = (ROOT / "docs/guides/SERVER.md").read_text()
+# Where each host uses its settings, and who of it parses them.
+HOSTS = {
+    Settings: ("layers/aws/python", "functions"),
+    Shared: ("server/tidings",),
+}
+PARSED = (
     "layers/aws/python/tidings/aws/config/settings.py",
     "layers/core/python/tidings/web/settings.py",
 )
@@ -32,10 +41,26 @@ def test_the_operations_page_is_the_code() -> None:
 
 def test_every_setting_is_read() -> None:
     """One that nobody reads would lie to who sets it."""
-    text = "".join((ROOT / each).read_text() for each in SETTINGS_READ)
+    text = "".join((ROOT / each).read_text() for each in PARSED)
     unread = [each.variable for each in SETTINGS if text.count(f'"{each.variable}"') < 2]
 
     assert unread == []
+
+
+@pytest.mark.parametrize("settings", HOSTS, ids=lambda settings: settings.__name__)
+def test_every_host_uses_what_it_is_told(settings: type[Shared]) -> None:
+    """What is parsed and then left alone does nothing."""
+    modules = [each for each in source.modules(*HOSTS[settings]) if each.name not in PARSED]
+    used = {
+        name for module in modules for name in re.findall(r"settings(?:\(\))?\.(\w+)", module.text)
+    }
+
+    assert [each.name for each in fields(settings) if each.name not in used] == []
+
+
+def test_the_guide_of_the_server_names_its_settings() -> None:
+    """Whoever runs one learns there what may be set."""
+    assert [each.variable for each in SHARED if f"`{each.variable}`" not in SERVER] == []
 
 
 def test_every_metric_is_counted_and_every_count_is_a_metric() -> None:
@@ -62,6 +87,17 @@ def test_the_functions_are_those_of_the_blueprint() -> None:
     folders = {path.parent.name for path in (ROOT / "functions").glob("*/handler.py")}
 
     assert folders == {function.folder for function in (*FUNCTIONS, CAPTURE)}
+
+
+def test_every_follower_runs() -> None:
+    """In a function of its own, which the sweep may wake."""
+    functions = {function.name: function for function in FUNCTIONS}
+    followers = {f"follow-{name}": name for name in FOLLOWERS}
+
+    assert {
+        name: functions[name].environment["TIDINGS_FOLLOWER"] for name in followers
+    } == followers
+    assert {*followers} <= {*functions["sweep"].invokes}
 
 
 def test_settings_are_named_alike() -> None:

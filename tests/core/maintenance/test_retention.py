@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.catchup.catchup import in_log
 from tidings.core.consumers.retention import Holds
+from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.model.feeds import Retention
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page
@@ -33,7 +34,7 @@ def aged(pages: int, *, records_min: int = 0) -> Scene:
     for _ in range(pages):
         scene.post(op())
         scene.now_ms += HOUR
-    followed(scene, "state", "push")
+    followed(scene, *FOLLOWERS)
     return scene
 
 
@@ -48,7 +49,7 @@ def test_pages_are_given_up_by_age() -> None:
     assert scene.counted["FloorRaised"] == 9
 
 
-@pytest.mark.parametrize("handled", [[], ["state"], ["push"]])
+@pytest.mark.parametrize("handled", [[], *([name] for name in FOLLOWERS)])
 def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
     """Also where it never ran: nothing is known of it, so it stands at the start."""
     scene = Scene(now_ms=NOW)
@@ -58,7 +59,7 @@ def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
     scene.now_ms += 10 * HOUR
 
     assert scene.trimmer.run(FEED) == 1
-    followed(scene, "state", "push")
+    followed(scene, *FOLLOWERS)
     assert scene.trimmer.run(FEED) == 6
 
 
@@ -87,7 +88,7 @@ def test_an_archive_that_was_turned_off_holds_nothing() -> None:
     for _ in range(2):
         scene.post(op())
         scene.now_ms += HOUR
-    followed(scene, "state", "push")
+    followed(scene, *FOLLOWERS)
 
     assert replace(scene.trimmer, archives=True).run(FEED) == 4
     assert scene.trimmer.run(FEED) == 5
@@ -110,7 +111,7 @@ def test_the_floor_is_found_by_halving(
         body = "" if number in fillers else line()
         scene.log.put(FEED, Page(scene.log.take(FEED), body, "id", scene.now_ms))
         committed.append(scene.now_ms)
-    followed(scene, "state", "push")
+    followed(scene, *FOLLOWERS)
     scene.now_ms = max(NOW, scene.now_ms)
 
     walked = 0
@@ -138,7 +139,7 @@ def test_a_missing_page_is_never_older_than_what_follows_it() -> None:
     """So that the floor does not pass a consumer that is waited for (PROTOCOL 14.7)."""
     scene = Scene(now_ms=NOW)
     pages = [scene.post(op(f"o{number}")) for number in range(40)]
-    followed(scene, "state", "push")
+    followed(scene, *FOLLOWERS)
     vanish(scene, 21, 22)
     scene.now_ms += 30 * HOUR
     trimmer = replace(scene.trimmer, holds=Held(MemoryConsumers(), Retention(720 * HOUR, 0)))
@@ -199,7 +200,7 @@ def test_no_sweep_renews_what_a_consumer_or_an_archive_holds_for_days() -> None:
             number = scene.log.take(FEED)
             scene.log.put(FEED, Page(number, line(), f"a{number}", at, at + page_ms))
             scene.now_ms += HOUR // 36
-        followed(scene, "state", "push")
+        followed(scene, *FOLLOWERS)
         trimmer.run(FEED)
         scene.log.expire(scene.now_ms)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.leases import Lease
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.source import Source
@@ -30,8 +31,9 @@ def test_late_followers_are_rung(scene: Scene) -> None:
     scene.projected(op())
     sweep(scene)
 
-    assert scene.waker.woken == [(FEED, "push")]
-    assert scene.counted["FollowerLag"] == 2
+    late = [(FEED, name) for name in FOLLOWERS if name != STATE]
+    assert scene.waker.woken == late
+    assert scene.counted["FollowerLag"] == 2 * len(late)
 
 
 def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
@@ -89,7 +91,7 @@ def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
             scene.sweeper.run(FEEDS)
         notes = {note for error in failed.value.exceptions for note in error.__notes__}
         assert notes == {"the followers of the feed main", "the retention of the feed main"}
-        assert scene.waker.woken == [("other", "state"), ("other", "push")]
+        assert scene.waker.woken == [("other", name) for name in FOLLOWERS]
 
     assert scene.counted["SweepStepsFailed"] == 4
     assert scene.connections.get("old") is None
@@ -147,7 +149,7 @@ def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
     scene.log.take(FEED)
     sweep(scene)
 
-    assert scene.waker.woken == [(FEED, "state"), (FEED, "push")]
+    assert scene.waker.woken == [(FEED, name) for name in FOLLOWERS]
 
 
 def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
