@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 from tidings.core.auth.guard import Role
 from tidings.core.auth.passwords import hashed
 from tidings.core.settings.feed import Profile
 from tidings.operate import changes
+from tidings.operate.feed_command import set_
+from tidings.server.feed_options import FeedOptions
 
 FIRST, SECOND, THIRD = (
     hashed(f"password {number}", salt=b"s" * 16, now_ms=number * 1000) for number in (1, 2, 3)
 )
+# What no owner sets with an option: hashes, what ended, what a restore lost, what guards updates.
+APART = {"read_passwords", "ingest_passwords", "ended", "lost", "version"}
+
+
+def test_every_setting_can_be_set_and_is_shown() -> None:
+    """Of a stage, of a host when it starts, and to a program."""
+    settings = {each.name.removesuffix("_s") for each in fields(Profile)} - APART
+
+    assert settings <= {each.name for each in set_.params}
+    assert settings <= {each.name for each in fields(FeedOptions)}
+    assert settings <= {*changes.as_json("main", Profile())}
 
 
 def test_a_new_password_replaces_the_old_one() -> None:

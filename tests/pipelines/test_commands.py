@@ -7,12 +7,32 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tidings import pipelines
 from tidings.client.cli.main import main
+from tidings.pipelines import sinks
 from tidings.pipelines.templates import SINKS, SOURCES
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["pipeline", *arguments], catch_exceptions=False)
+
+
+def test_every_store_is_offered_and_described() -> None:
+    """By `tidings.pipelines`, by `init` and `about`, and in the guide."""
+    guide = (ROOT / "docs/guides/PIPELINES.md").read_text()
+    modules = {path.stem for path in Path(sinks.__file__).parent.glob("[!_]*.py")}
+    names = {name for name in pipelines.__all__ if sink_of(name) in modules}
+
+    assert {sink_of(name) for name in names} == modules == {*SINKS}
+    assert {sample.name for sample in SINKS.values()} == names
+    assert [name for name in names if f"`{name}(" not in guide] == []
+
+
+def sink_of(name: str) -> str:
+    """The module of the store with this name."""
+    return pipelines._MODULES[name].removeprefix("sinks.")
 
 
 def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
