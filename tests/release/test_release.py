@@ -96,6 +96,12 @@ def test_the_changelog_has_this_version() -> None:
     build_release.noted(ROOT / "CHANGELOG.md", VERSION)
 
 
+def test_the_notes_of_updates_have_this_version() -> None:
+    """What an update to it has to mind, were it nothing."""
+    notes = (ROOT / "docs/operations/UPGRADING.md").read_text(encoding="utf-8")
+    assert f"\n### {VERSION}\n" in notes
+
+
 def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
     """Not on when, by whom and in which order they were written; a program stays one."""
     one, two = tmp_path / "one", tmp_path / "two"

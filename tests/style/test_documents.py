@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ def test_files_named_in_the_guide_are_there() -> None:
 
     assert len(paths) > 15
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_every_dependency_has_its_reason_and_its_sum() -> None:
+    """In ADR 6 and in the lock, which `make lock` renews."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    required = [*project["dependencies"], *(each for extra in extras for each in extra)]
+    names = {re.split(r"[^\w.-]", each)[0] for each in required} - {"tidings"}
+    reasons = set(re.findall(r"[\w.-]+", (ROOT / "docs/adr/0006-dependencies.md").read_text()))
+    locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text(), re.M))
+
+    assert len(names) > 30
+    assert sorted(names - reasons) == []
+    assert sorted(names - locked) == []
 
 
 def _rows() -> list[str]:
