@@ -12,9 +12,8 @@ from tidings.aws.wiring import core
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = stream_triggers.feeds_to_wake(event)
-    served = core.follower().run_each(
-        numbers, core.follower_handler(), stream_triggers.observation(event)
-    )
+    handler = core.follower_handler(stream_triggers.lane(event))
+    served = core.follower().run_each(numbers, handler, stream_triggers.observation(event))
     for feed, error in served.failed.items():
         logger().warning("follower stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

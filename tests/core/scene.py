@@ -35,10 +35,11 @@ from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, Pages, encode
-from tidings.core.settings.lookups import Losses, MaxAges
+from tidings.core.settings.lookups import Losses, MaxAges, PushLanes, RecentProfiles
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver
@@ -166,6 +167,8 @@ class Scene:
             self.catch_up, FEEDS, self.guard, self.holding, charges=self.meter.charge_for
         )
         self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
+        recent = PushLanes(RecentProfiles(self.profiles, self.clock))
+        self.lanes = Lanes(self.inbox, self.waker, self.new_id, recent, recent.fresh)
         self._sockets()
         self._followers()
         self._sweep()
@@ -174,30 +177,27 @@ class Scene:
         self.registrar = Registrar(
             self.connections,
             self.registry,
-            self.inbox,
+            self.lanes,
             self.sockets,
-            self.waker,
             self.followers,
             self.profiles,
             self.guard,
             FEEDS,
             self.clock,
-            self.new_id,
             self.count,
         )
         self.receiver = Receiver(
             self.connections,
-            self.inbox,
+            self.lanes,
             self.sockets,
             self.waker,
             self.catch_up,
-            self.new_id,
             FEEDS,
             self.guard,
             self.registrar,
         )
         self.replayer = Replayer(
-            self.inbox,
+            self.lanes,
             self.delivery,
             self.waker,
             self.catch_up,
@@ -211,15 +211,7 @@ class Scene:
         stores = self.state, self.departures, self.profiles
         kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
         self.projector = Projector(*stores, self.waker, self.clock, *kept)
-        self.pusher = Pusher(
-            self.inbox,
-            self.watches,
-            self.delivery,
-            self.reader,
-            one_by_one,
-            self.departure_reader,
-            self.profiles,
-        )
+        self.pusher = self.lane(0)
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(
             self.followers, self.reader, self.filler, self.waker, self.wait, self.new_id
@@ -227,6 +219,20 @@ class Scene:
         self.archiver = Archiver(self.archive, self.count)
         gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
         self.gathering = replace(self.follower, reader=gatherer, habits=HABITS)
+
+    def lane(self, number: int) -> Pusher:
+        """A lane of push, in a process of its own."""
+        return Pusher(
+            self.lanes,
+            self.watches,
+            self.delivery,
+            self.reader,
+            one_by_one,
+            self.departure_reader,
+            self.profiles,
+            self.followers,
+            lane=number,
+        )
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
@@ -240,10 +246,10 @@ class Scene:
             self.followers,
             self.trimmer,
             self.connections,
-            self.inbox,
+            self.watches,
+            self.lanes,
             self.delivery,
             self.waker,
-            self.new_id,
             self.tallies,
             one_by_one,
             profiles=self.profiles,

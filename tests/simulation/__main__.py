@@ -31,6 +31,7 @@ _ADDED = {
     "volume": "with a consumer that is held",
     "frames": "with frames that come late",
     "raised": "and with --copies more retention",
+    "lanes": "with lanes of push that come and go",
 }
 
 

@@ -24,7 +24,8 @@ from tidings.core.consumers.retention import Holds
 from tidings.core.consumers.worker import Workers
 from tidings.core.effects import Clock, Spread
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import ARCHIVE, PUSH, STATE, Follower, Habits, Handler
+from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
+from tidings.core.followers.lanes import lane_of
 from tidings.core.followers.leases import Observation
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.log.append import Appender
@@ -39,6 +40,7 @@ from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.receive import Receiver
 from tidings.core.websocket.replay import Replayer
@@ -71,6 +73,7 @@ class Functions:
     told: dict[str, int] = field(default_factory=dict)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     before: MemoryProfiles = field(default_factory=MemoryProfiles)
+    lanes_before: int = 1
 
     @property
     def guard(self) -> Guard:
@@ -153,11 +156,10 @@ class Functions:
     def receive(self, process: Process, connection_id: str, text: str) -> None:
         Receiver(
             self._port(process, "connections"),
-            self._port(process, "inbox"),
+            self._lanes(process),
             self._port(process, "sockets"),
             self._waker(process),
             self.catch_up(process),
-            process.new_id,
             self.feeds,
             self.guard,
             self._registrar(process),
@@ -172,21 +174,19 @@ class Functions:
         return self.parts.registrar(
             self._port(process, "connections"),
             self._port(process, "registry"),
-            self._port(process, "inbox"),
+            self._lanes(process),
             self._port(process, "sockets"),
-            self._waker(process),
             self._port(process, "followers"),
             self.profiles,
             self.guard,
             self.feeds,
             process.clock,
-            process.new_id,
             process.count,
         )
 
     def replay(self, process: Process, connection_id: str) -> None:
         Replayer(
-            self._port(process, "inbox"),
+            self._lanes(process),
             self._delivery(process),
             self._waker(process),
             self.catch_up(process),
@@ -230,10 +230,10 @@ class Functions:
             followers,
             trimmer,
             self._port(process, "connections"),
-            self._port(process, "inbox"),
+            self._port(process, "watches"),
+            self._lanes(process),
             self._delivery(process),
             self._waker(process),
-            process.new_id,
             self._port(process, "tallies"),
             shuffled(process),
         ).run(self.feeds)
@@ -265,17 +265,19 @@ class Functions:
             return self._projector(process)
         if name == ARCHIVE:
             return self.parts.archiver(process.through("archive", self.archive), process.count)
-        assert name == PUSH, f"{name} has no handler here"
+        assert lane_of(name) is not None, f"{name} has no handler here"
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
-            self._port(process, "inbox"),
+            self._lanes(process),
             self._port(process, "watches"),
             self._delivery(process),
             self._reader(process),
             shuffled(process),
             self._departures(process),
             self._recent(process),
-            self.told if warm else {},
+            self._port(process, "followers"),
+            _moments_sent=self.told if warm else {},
+            lane=lane_of(name) or 0,
         )
 
     def _projector(self, process: Process) -> Handler:
@@ -307,6 +309,18 @@ class Functions:
     def _port(self, process: Process, name: str) -> Any:
         """A store as *process* reaches it."""
         return process.through(name, getattr(self.stores, name))
+
+    def _lanes(self, process: Process) -> Lanes:
+        """A process knows how many there are, or how many there were some seconds ago."""
+
+        def now(feed: str) -> int:
+            return self.profiles.profile(feed).push_lanes
+
+        def count(feed: str) -> int:
+            stale = process.machine.faults.strikes("stale_lanes")
+            return self.lanes_before if stale and feed == FEED else now(feed)
+
+        return Lanes(self._port(process, "inbox"), self._waker(process), process.new_id, count, now)
 
     def _waker(self, process: Process) -> Any:
         return process.through("bells", self.waker)

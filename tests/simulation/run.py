@@ -18,6 +18,7 @@ from tests.simulation import (
     checks,
     clocks,
     copies,
+    lanes,
     listeners,
     named_consumers,
     relays,
@@ -47,6 +48,7 @@ _BOUNDS = {
     "consumers": named_consumers.BOUNDS,
     "relays": relays.BOUNDS,
     "feeds": throttled_feed.BOUNDS,
+    "lanes": lanes.BOUNDS,
 }
 # Then no sweep may be needed any more; two clocks make a hole a minute younger.
 _BEACON_MS = 100_000
@@ -57,8 +59,9 @@ class Plan:
     """
     *sweeps* off takes the safety net away; *clear* takes the faults away, and *without* some of
     them. The others add something, which the module of that name describes: *consumers* those of
-    `named_consumers`, *feeds* a `throttled_feed`, *frames* the late ones of `sockets`, *archive*
-    and *raised* an archive and a longer retention beside *copies*.
+    `named_consumers`, *feeds* a `throttled_feed`, *lanes* those whose number changes, *frames* the
+    late ones of `sockets`, *archive* and *raised* an archive and a longer retention beside
+    *copies*.
     """
 
     seed: int
@@ -75,6 +78,7 @@ class Plan:
     volume: bool = False
     frames: bool = False
     raised: bool = False
+    lanes: bool = False
     without: frozenset[str] = frozenset()
 
     @property
@@ -122,6 +126,7 @@ class Run:
         self._begin_copies(plan)
         self.syncs = syncs.begin(world) if plan.syncs else []
         self.listeners = listeners.begin(world, parts.buffer) if plan.listeners else []
+        self.sockets += lanes.begin(world) if plan.lanes else []
         self._begin_consumers(plan)
         self._begin_feeds(plan)
         self._begin_faults(plan)

@@ -17,6 +17,7 @@ from tests.simulation import (
     archives,
     clocks,
     copies,
+    lanes,
     listeners,
     named_consumers,
     relays,
@@ -102,6 +103,11 @@ ADDED: dict[str, tuple[Plan, int, dict[str, int]]] = {
         Plan(0, feeds=True),
         SEEDS_OF_OTHERS,
         at_least(1, *throttled_feed.RATES),
+    ),
+    "lanes come and go without a gap": (
+        Plan(0, lanes=True),
+        12,
+        at_least(12, *lanes.RATES, *lanes.LEADS_TO),
     ),
     "clocks that are minutes off cost time alone": (
         Plan(0, clocks=True),

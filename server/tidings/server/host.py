@@ -62,6 +62,7 @@ from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.triton.items import Items as ItemLines
+from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver
@@ -209,6 +210,7 @@ class Host:
         self._stores()
         self._copies = Copies(settings.sources, lambda: self.relays, now_ms)
         self.waker = Wakeups(self._replay_soon)
+        self.lanes = Lanes(self.inbox, self.waker, new_id)  # one is enough for one process
         self._follow()
         self.database.before_commit = self.followers.write
         self.database.committed = self._committed
@@ -325,13 +327,14 @@ class Host:
 
     def _pusher(self) -> Pusher:
         return Pusher(
-            self.inbox,
+            self.lanes,
             self.subscriptions,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
             self.reader,
             one_by_one,
             self._removed_parents_reader,
             self.profiles,
+            self.followers,
             self._copies,
         )
 
@@ -454,24 +457,21 @@ class Host:
         registrar = Registrar(
             self.connections,
             self.registry,
-            self.inbox,
+            self.lanes,
             self.sockets,
-            self.waker,
             Settled(self.followers, self.log),
             self.profiles,
             self.guard,
             self.settings.feeds,
             now_ms,
-            new_id,
             self.count,
         )
         return Receiver(
             self.connections,
-            self.inbox,
+            self.lanes,
             self.sockets,
             self.waker,
             self.catch_up,
-            new_id,
             self.settings.feeds,
             self.guard,
             registrar,
@@ -481,7 +481,7 @@ class Host:
     def _replayer(self) -> Replayer:
         delivery = Delivery(self.sockets.patient, self.connections, sleep_ms, self.count)
         return Replayer(
-            self.inbox,
+            self.lanes,
             delivery,
             self.waker,
             self.catch_up,
@@ -577,10 +577,10 @@ class Host:
             self.followers,
             trimmer,
             self.connections,
-            self.inbox,
+            self.subscriptions,
+            self.lanes,
             Delivery(self.sockets, self.connections, sleep_ms, self.count),
             self.waker,
-            new_id,
             self.counters,
             one_by_one,
             ConsumerMonitor(self._watchers, settings.retention, self.count),

@@ -29,6 +29,10 @@ class Diary:
     until: int = 2**40
     rounds: int = 0
     goes_on: bool = False
+    start: int = 0
+
+    def begin(self, feed: str, checkpoint: int) -> int:
+        return max(checkpoint, self.start)
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         self.prepared.append(checkpoint)

@@ -36,6 +36,7 @@ def test_the_whole_table() -> None:
         (State.JOINING, Act.UNSUBSCRIBE): State.LEAVING,
         (State.JOINING, Event.TAKEN_UP): State.LIVE,
         (State.LIVE, Act.UNSUBSCRIBE): State.LEAVING,
+        (State.LIVE, Event.MOVED): State.JOINING,
         (State.LEAVING, Event.LET_GO): State.OPEN,
         **{(state, Act.PING): state for state in State},
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.triton.registration import Listener, Registered
 from tidings.core.websocket.connections import Change, Connection, Subscription
+from tidings.core.websocket.lanes import filed_under
 from tidings.core.websocket.roster import Portion, Round
 
 if TYPE_CHECKING:
@@ -20,27 +21,27 @@ class MemoryInbox:
     """Implements `Inbox`."""
 
     def __init__(self) -> None:
-        self._changes: dict[tuple[str, str], Change] = {}
+        self._changes: dict[tuple[str, str, bool], Change] = {}
         self._lock = Lock()
 
-    def post(self, feed: str, change: Change) -> None:
+    def post(self, lane: str, change: Change) -> None:
         with self._lock:
-            self._changes[feed, change.connection_id] = change
+            self._changes[lane, change.connection_id, change.moves] = change
 
-    def list(self, feed: str) -> Sequence[Change]:
+    def list(self, lane: str) -> Sequence[Change]:
         with self._lock:
-            return [change for (of, _), change in sorted(self._changes.items()) if of == feed]
+            return [change for (of, *_), change in sorted(self._changes.items()) if of == lane]
 
-    def done(self, feed: str, change: Change) -> None:
+    def done(self, lane: str, change: Change) -> None:
         with self._lock:
-            standing = self._changes.get((feed, change.connection_id))
-            if standing is not None and standing.token == change.token:
-                del self._changes[feed, change.connection_id]
+            at = (lane, change.connection_id, change.moves)
+            if at in self._changes and self._changes[at].token == change.token:
+                del self._changes[at]
 
-    def forget(self, feed: str, connection_id: str) -> Change | None:
+    def forget(self, lane: str, connection_id: str) -> Change | None:
         """Drop whatever the connection left here; the change that was dropped."""
         with self._lock:
-            return self._changes.pop((feed, connection_id), None)
+            return self._changes.pop((lane, connection_id, False), None)
 
 
 class MemorySubscriptions:
@@ -50,31 +51,31 @@ class MemorySubscriptions:
         self._watches: defaultdict[tuple[str, str], dict[str, Subscription]] = defaultdict(dict)
         self._lock = Lock()
 
-    def add(self, feed: str, watch: Subscription) -> None:
+    def add(self, lane: str, watch: Subscription) -> None:
         with self._lock:
             for key in sorted(watch.filter.keys()):
-                self._watches[feed, key][watch.connection_id] = watch
+                self._watches[lane, key][watch.connection_id] = watch
 
-    def remove(self, feed: str, watch: Subscription) -> None:
+    def remove(self, lane: str, watch: Subscription) -> None:
         with self._lock:
             for key in sorted(watch.filter.keys()):
-                self._watches[feed, key].pop(watch.connection_id, None)
+                self._watches[lane, key].pop(watch.connection_id, None)
 
-    def find(self, feed: str, key: str) -> Sequence[Subscription]:
+    def find(self, lane: str, key: str) -> Sequence[Subscription]:
         with self._lock:
-            return [watch for _, watch in sorted(self._watches[feed, key].items())]
+            return [watch for _, watch in sorted(self._watches[lane, key].items())]
 
-    def few(self, feed: str, at_most: int) -> Sequence[Subscription] | None:
+    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         with self._lock:
-            filed = [len(watches) for (of, _), watches in self._watches.items() if of == feed]
-        return self.all(feed) if sum(filed) <= at_most else None
+            filed = [len(watches) for (of, _), watches in self._watches.items() if of == lane]
+        return self.all(lane) if sum(filed) <= at_most else None
 
-    def all(self, feed: str) -> Sequence[Subscription]:
+    def all(self, lane: str) -> Sequence[Subscription]:
         with self._lock:
             by_connection = {
                 watch.connection_id: watch
                 for (of, _), watches in sorted(self._watches.items())
-                if of == feed
+                if of == lane
                 for watch in watches.values()
             }
             return [watch for _, watch in sorted(by_connection.items())]
@@ -156,9 +157,10 @@ class MemoryConnections:
             return
         if connection.listener is not None:
             self._registry.leave(connection.feed, connection_id, connection.listener)
-        change = self._inbox.forget(connection.feed, connection_id)
+        lane = filed_under(connection.feed, connection.lane)
+        change = self._inbox.forget(lane, connection_id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
-            self._watches.remove(connection.feed, Subscription(connection_id, wanted, since=0))
+            self._watches.remove(lane, Subscription(connection_id, wanted, since=0))
 
     def portion(self, place: str, limit: int) -> Portion:
         """The place is the id of the last one."""

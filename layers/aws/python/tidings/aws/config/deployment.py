@@ -283,7 +283,9 @@ FUNCTIONS = (
         "sweep",
         timeout_s=55,
         grants=_grants(
-            log=_QUERY + _UPDATE, control=_READ + _UPDATE, connections=_GET + _PUT + _DELETE + _SCAN
+            log=_QUERY + _UPDATE,
+            control=_READ + _UPDATE,
+            connections=_READ + _PUT + _DELETE + _SCAN,
         ),
         sockets=True,
         invokes=("follow-state", "follow-push", "follow-archive", "follow-relay", "replay"),

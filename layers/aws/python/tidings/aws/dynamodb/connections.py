@@ -16,6 +16,7 @@ from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core.websocket.connections import Change, Connection, Subscription
+from tidings.core.websocket.lanes import filed_under
 from tidings.core.websocket.roster import Portion
 
 if TYPE_CHECKING:
@@ -30,23 +31,23 @@ _WRITERS = 4  # threads that file a subscription under its keys, up to FILTER_VA
 class DynamoDBInbox(TableStore):
     """Implements `Inbox`."""
 
-    def post(self, feed: str, change: Change) -> None:
+    def post(self, lane: str, change: Change) -> None:
         expires_ms = now_ms() + connections.SAFETY_MS
-        self._table.put(changes.encode(feed, change, expires_ms=expires_ms))
+        self._table.put(changes.encode(lane, change, expires_ms=expires_ms))
 
-    def list(self, feed: str) -> Sequence[Change]:
-        return [changes.decode(item) for item in self._table.of_kind(changes.kind(feed))]
+    def list(self, lane: str) -> Sequence[Change]:
+        return [changes.decode(item) for item in self._table.of_kind(changes.kind(lane))]
 
-    def done(self, feed: str, change: Change) -> None:
+    def done(self, lane: str, change: Change) -> None:
         try:
-            key = changes.key(feed, change.connection_id)
+            key = changes.key(lane, change.connection_id, moves=change.moves)
             self._table.delete(key, "#token = :token", {":token": text(change.token)})
         except ConditionFailed:
             return
 
-    def forget(self, feed: str, connection_id: str) -> Change | None:
+    def forget(self, lane: str, connection_id: str) -> Change | None:
         """Drop whatever the connection left here; the change that was dropped."""
-        item = self._table.delete(changes.key(feed, connection_id), returns="ALL_OLD")
+        item = self._table.delete(changes.key(lane, connection_id), returns="ALL_OLD")
         return changes.decode(item) if item else None
 
 
@@ -57,29 +58,29 @@ class DynamoDBSubscriptions(TableStore):
         super().__init__(client, table)
         self._threads = Threads(_WRITERS)
 
-    def add(self, feed: str, watch: Subscription) -> None:
+    def add(self, lane: str, watch: Subscription) -> None:
         expires_ms = now_ms() + connections.SAFETY_MS
 
         def put(key: str) -> None:
-            self._table.put(subscriptions.encode(feed, key, watch, expires_ms=expires_ms))
+            self._table.put(subscriptions.encode(lane, key, watch, expires_ms=expires_ms))
 
         self._threads(put, watch.filter.keys())
 
-    def remove(self, feed: str, watch: Subscription) -> None:
+    def remove(self, lane: str, watch: Subscription) -> None:
         def delete(key: str) -> None:
-            self._table.delete(subscriptions.key(feed, key, watch.connection_id))
+            self._table.delete(subscriptions.key(lane, key, watch.connection_id))
 
         self._threads(delete, watch.filter.keys())
 
-    def find(self, feed: str, key: str) -> Sequence[Subscription]:
-        items = self._table.of_kind(subscriptions.kind(feed), subscriptions.prefix(key))
+    def find(self, lane: str, key: str) -> Sequence[Subscription]:
+        items = self._table.of_kind(subscriptions.kind(lane), subscriptions.prefix(key))
         return [subscriptions.decode(item) for item in items]
 
-    def all(self, feed: str) -> Sequence[Subscription]:
-        return _distinct(self._table.of_kind(subscriptions.kind(feed)))
+    def all(self, lane: str) -> Sequence[Subscription]:
+        return _distinct(self._table.of_kind(subscriptions.kind(lane)))
 
-    def few(self, feed: str, at_most: int) -> Sequence[Subscription] | None:
-        items = self._table.few_of_kind(subscriptions.kind(feed), at_most)
+    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
+        items = self._table.few_of_kind(subscriptions.kind(lane), at_most)
         return _distinct(items) if items is not None else None
 
 
@@ -94,7 +95,8 @@ class DynamoDBConnections(TableStore):
     Implements `ConnectionStore` and `Roster`.
 
     A connection's inbox and subscription items are located by its current filter and by the filter
-    of a pending change. Items missed in a crash expire by themselves.
+    of a pending change. A lane that is handing the connection over clears its own. Items missed in
+    a crash expire by themselves.
     """
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
@@ -126,11 +128,10 @@ class DynamoDBConnections(TableStore):
     def _clear(self, connection: Connection) -> None:
         if connection.listener is not None:
             self._registry.leave(connection.feed, connection.id, connection.listener)
-        change = self._inbox.forget(connection.feed, connection.id)
+        lane = filed_under(connection.feed, connection.lane)
+        change = self._inbox.forget(lane, connection.id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
-            self._subscriptions.remove(
-                connection.feed, Subscription(connection.id, wanted, since=0)
-            )
+            self._subscriptions.remove(lane, Subscription(connection.id, wanted, since=0))
 
     def portion(self, place: str, limit: int) -> Portion:
         with translated():

@@ -12,6 +12,7 @@ from tidings.aws.dynamodb.items.attributes import (
     NUMBER,
     TEXT,
     TEXTS,
+    Codec,
     Item,
     Layout,
     as_text,
@@ -43,6 +44,8 @@ def _read_range(text_: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
+_LANES = Codec(NUMBER.write, NUMBER.read, Profile().push_lanes, is_sparse=True)
+
 _LAYOUT = Layout(
     Profile,
     object_url=TEXT.sparse,
@@ -54,6 +57,7 @@ _LAYOUT = Layout(
     max_age=NUMBER.sparse.of("max_age_s"),
     ended=listed(as_text(_write_ended, _read_ended)).sparse,
     lost=listed(as_text(_write_range, _read_range)).sparse,
+    push_lanes=_LANES,
     version=NUMBER,
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.aws.gateway import stream_triggers
 from tidings.aws.runtime.aws_errors import translated
 from tidings.core.errors import Unavailable
+from tidings.core.followers.lanes import PUSH, lane_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,10 @@ class LambdaWaker:
         self._client, self._prefix = client, prefix
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
-        self._wake(f"follow-{follower}", stream_triggers.payload(feed, observation))
+        """All lanes of push are runs of one function."""
+        lane = lane_of(follower)
+        function = follower if lane is None else PUSH
+        self._wake(f"follow-{function}", stream_triggers.payload(feed, observation, lane or 0))
 
     def replay(self, connection_id: str) -> None:
         self._wake("replay", {"replay": connection_id})

@@ -11,9 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def payload(feed: str, observation: Observation | None = None) -> dict[str, Any]:
+def payload(feed: str, observation: Observation | None = None, lane: int = 0) -> dict[str, Any]:
     """The event that wakes a function for *feed*; an older release ignores the rest of it."""
-    return {"ring": feed} | ({"seen": asdict(observation)} if observation else {})
+    seen = {"seen": asdict(observation)} if observation else {}
+    return {"ring": feed} | seen | ({"lane": lane} if lane else {})
+
+
+def lane(event: Mapping[str, Any]) -> int:
+    """Which lane of push *event* wakes; a stream wakes the first one."""
+    return int(event.get("lane", 0))
 
 
 def observation(event: Mapping[str, Any]) -> Observation | None:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
     from tidings.core.ingest.oplog_compat import CompatibilityMode
     from tidings.core.log.reader import Reader
-    from tidings.core.settings.lookups import RecentProfiles
+    from tidings.core.settings.lookups import PushLanes, RecentProfiles
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
+    from tidings.core.websocket.lanes import Lanes
 
 KEY_BYTES = 32  # as the digests that are made with it
 SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
@@ -138,6 +139,21 @@ def watches() -> DynamoDBSubscriptions:
     from tidings.aws.dynamodb.connections import DynamoDBSubscriptions
 
     return DynamoDBSubscriptions(clients.dynamodb(), settings().connections_table)
+
+
+@cache
+def push_lanes() -> PushLanes:
+    from tidings.core.settings.lookups import PushLanes
+
+    return PushLanes(profiles())
+
+
+@cache
+def lanes() -> Lanes:
+    from tidings.core.websocket.lanes import Lanes
+
+    count = push_lanes()
+    return Lanes(inbox(), waker(), new_id, count, count.fresh)
 
 
 @cache

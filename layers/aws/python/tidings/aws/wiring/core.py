@@ -51,9 +51,9 @@ def follower() -> Follower:
 
 
 @cache
-def follower_handler() -> Handler:
+def follower_handler(lane: int = 0) -> Handler:
     """
-    What this function's follower does.
+    What this function's follower does; *lane* is the one of push.
 
     Raises:
         WrongSetting: TIDINGS_FOLLOWER names none.
@@ -63,7 +63,7 @@ def follower_handler() -> Handler:
 
     known: dict[str, Callable[[], Handler]] = {
         STATE: _projector,
-        PUSH: _pusher,
+        PUSH: lambda: _pusher(lane),
         ARCHIVE: archive.handler,
     }
     build = known.get(adapters.settings().follower)
@@ -88,19 +88,22 @@ def _projector() -> Handler:
     )
 
 
-def _pusher() -> Handler:
+@cache
+def _pusher(lane: int) -> Handler:
     from tidings.aws.runtime.thread_pool import Threads
     from tidings.core.websocket.push import Pusher
 
     return Pusher(
-        adapters.inbox(),
+        adapters.lanes(),
         adapters.watches(),
         delivery(),
         adapters.reader(),
         Threads(adapters.SPREAD_WORKERS),
         adapters.departure_reader(),
         adapters.profiles(),
+        adapters.followers(),
         chained.copies(),
+        lane=lane,
     )
 
 
@@ -111,11 +114,10 @@ def receiver() -> Receiver:
 
     return Receiver(
         adapters.connections(),
-        adapters.inbox(),
+        adapters.lanes(),
         adapters.sockets(),
         adapters.waker(),
         catchup.catch_up(),
-        adapters.new_id,
         adapters.settings().feeds,
         auth.guard(),
         registrar(),
@@ -128,7 +130,7 @@ def replayer() -> Replayer:
     from tidings.core.websocket.replay import Replayer
 
     return Replayer(
-        adapters.inbox(),
+        adapters.lanes(),
         delivery(),
         adapters.waker(),
         catchup.catch_up(),
@@ -180,16 +182,17 @@ def sweeper() -> Sweeper:
         MaxAges(adapters.profiles()),
         consumers.holds(),
         archives,
+        adapters.push_lanes(),
     )
     return Sweeper(
         adapters.reader(),
         adapters.followers(),
         trimmer,
         adapters.connections(),
-        adapters.inbox(),
+        adapters.watches(),
+        adapters.lanes(),
         delivery(),
         adapters.waker(),
-        adapters.new_id,
         adapters.tallies(),
         threads,
         consumers.watch(),
@@ -219,5 +222,6 @@ def status() -> Status:
         settings.feeds,
         settings.archive != "",
         chained.copies(),
+        adapters.push_lanes(),
     )
     return Status(reporter, settings.feeds, settings.url_prefix)

@@ -33,15 +33,13 @@ def registrar() -> Registrar:
     return Registrar(
         adapters.connections(),
         registry(),
-        adapters.inbox(),
+        adapters.lanes(),
         adapters.sockets(),
-        adapters.waker(),
         adapters.followers(),
         adapters.profiles(),
         auth.guard(),
         adapters.settings().feeds,
         now_ms,
-        adapters.new_id,
         adapters.count,
     )
 

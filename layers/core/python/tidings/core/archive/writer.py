@@ -55,6 +55,10 @@ class Archiver:
     def name(self) -> str:
         return ARCHIVE
 
+    def begin(self, feed: str, checkpoint: int) -> int:
+        """It handles every page."""
+        return checkpoint
+
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Nothing to prepare."""
         return False

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidings.core import limits
 from tidings.core.errors import FellOff, Unavailable
 from tidings.core.followers.invocation import serve
+from tidings.core.followers.lanes import PUSH, lane_of, pushers
 from tidings.core.followers.leases import Observation
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
 
-STATE, PUSH, ARCHIVE = "state", "push", "archive"
+STATE, ARCHIVE = "state", "archive"
 FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` is there where a deployment has one
 
 _TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
@@ -43,6 +44,13 @@ class Handler(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def begin(self, feed: str, checkpoint: int) -> int:
+        """
+        Called once a run: the page to go on behind.
+
+        It is *checkpoint*, or a later one where what lies between concerns nobody.
+        """
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Called before each read, with the last page handled; whether there is more to prepare."""
@@ -77,16 +85,23 @@ def portion(
     return pages
 
 
-def standing(checkpoints: Mapping[str, int], *, archives: bool) -> dict[str, int]:
+def standing(checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1) -> dict[str, int]:
     """
     *checkpoints* of who counts: a built-in follower that never ran stands before the first page.
 
-    That of an archive that was turned off is history.
+    A lane that never ran has nobody to send to, and begins where the first lane stands. That of an
+    archive that was turned off, or of a lane that the feed has no more, is history.
     """
     counting = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
+    counting |= {name: counting[PUSH] for name in pushers(lanes) if name not in counting}
     if archives:
-        return {ARCHIVE: 0} | counting
-    return {name: page for name, page in counting.items() if name != ARCHIVE}
+        counting = {ARCHIVE: 0} | counting
+    gone = () if archives else (ARCHIVE,)
+    return {
+        name: page
+        for name, page in counting.items()
+        if name not in gone and (lane_of(name) or 0) < lanes
+    }
 
 
 def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
@@ -179,7 +194,8 @@ class Follower:
         lease = self._take(feed, handler.name, observation)
         if lease is None:
             return 0
-        first = lease.checkpoint
+        first = handler.begin(feed, lease.checkpoint)
+        lease = replace(lease, checkpoint=first)
         until = until_ms or self.reader.clock() + limits.FOLLOW_RUN_MS
         work = self._work(observation)
         while True:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.followers.follower import standing
+from tidings.core.followers.lanes import one
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,8 @@ def _nothing(feed: str) -> Retention | None:
 class Trimmer:
     """
     *purge* is what the operator of a feed allows beside *retention*, *aged* what its `maxAge` does.
-    *holds* are its named consumers. *archives*: nothing is given up that is not archived.
+    *holds* are its named consumers. *archives*: nothing is given up that is not archived. *lanes*
+    is how many lanes of push it has.
     """
 
     reader: Reader
@@ -44,6 +46,7 @@ class Trimmer:
     aged: Callable[[str], Retention | None] = _nothing
     holds: Holds | None = None
     archives: bool = False
+    lanes: Callable[[str], int] = one
 
     def run(self, feed: str) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
@@ -92,7 +95,8 @@ class Trimmer:
         return min(self.reader.log.head(feed) - records_min, *handled) + 1
 
     def _handled(self, feed: str) -> dict[str, int]:
-        return standing(self.reader.checkpoints.checkpoints(feed), archives=self.archives)
+        checkpoints = self.reader.checkpoints.checkpoints(feed)
+        return standing(checkpoints, archives=self.archives, lanes=self.lanes(feed))
 
     def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
         """

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.followers.follower import STATE, standing
+from tidings.core.followers.lanes import one
 from tidings.core.model.feeds import check_known
 from tidings.core.model.timestamps import from_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidings.core.counters import Counters, Taken, Totals
     from tidings.core.followers.leases import Lease
@@ -63,7 +64,10 @@ class Standing:
 
 @dataclass(slots=True)
 class Reporter:
-    """Reports are remembered for `limits.STATUS_AGE_MS`. *sources* are those of chained feeds."""
+    """
+    Reports are remembered for `limits.STATUS_AGE_MS`. *sources* are those of chained feeds, *lanes*
+    is how many lanes of push a feed has.
+    """
 
     intake: Intake
     checkpoints: Standings
@@ -72,6 +76,7 @@ class Reporter:
     feeds: frozenset[str]
     archives: bool = False
     sources: Sources = field(default_factory=dict)
+    lanes: Callable[[str], int] = one
     _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)
 
     def report(self, feed: str) -> Report:
@@ -122,10 +127,8 @@ class Reporter:
         """Those that never ran yet stand before the first page."""
         known = {lease.name: lease for lease in leases}
         handled = {lease.name: lease.checkpoint for lease in leases}
-        return [
-            self._standing(feed, name, known.get(name), head, now_ms)
-            for name in sorted(standing(handled, archives=self.archives))
-        ]
+        names = standing(handled, archives=self.archives, lanes=self.lanes(feed))
+        return [self._standing(feed, name, known.get(name), head, now_ms) for name in sorted(names)]
 
     def _standing(
         self, feed: str, name: str, lease: Lease | None, head: int, now_ms: int

@@ -14,29 +14,31 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.followers.follower import ARCHIVE, FOLLOWERS, PUSH
+from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.invocation import in_turn
+from tidings.core.followers.lanes import lane_of, pushers
 from tidings.core.settings.feed import endings_of
 from tidings.core.settings.revocations import may_be_forgotten
-from tidings.core.websocket.inbox import hand_over, take_back
+from tidings.core.websocket.lanes import filed_under
 from tidings.core.websocket.push import leaves_push
 from tidings.core.websocket.replay import serves
 from tidings.core.websocket.session import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.consumers.retention import ConsumerMonitor
     from tidings.core.counters import Counters
-    from tidings.core.effects import NewId, Spread
+    from tidings.core.effects import Spread
     from tidings.core.followers.stores import Standings, Waker
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.monitor import ReplicaMonitor
     from tidings.core.settings.stores import Profiles
     from tidings.core.websocket.connections import Connection
+    from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import Inbox, Roster
+    from tidings.core.websocket.stores import Roster, SubscriptionIndex
 
 SOCKETS = "sockets"  # the place of those who are connected by WebSocket
 
@@ -68,10 +70,10 @@ class Sweeper:
     checkpoints: Standings
     trimmer: Trimmer
     roster: Roster
-    inbox: Inbox
+    watches: SubscriptionIndex
+    lanes: Lanes
     delivery: Delivery
     waker: Waker
-    new_id: NewId
     tallies: Counters
     spread: Spread
     watch: ConsumerMonitor | None = None
@@ -142,13 +144,23 @@ class Sweeper:
         head, now_ms = self.reader.log.head(feed), self.reader.clock()
         leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
         checkpoints = {name: lease.checkpoint for name, lease in leases.items()}
-        for follower in FOLLOWERS:
-            lag = head - checkpoints.get(follower, 0)
+        lanes = self.lanes.count(feed)
+        positions = standing(checkpoints, archives=False, lanes=lanes)
+        for follower in (STATE, *pushers(lanes)):
+            lag = head - positions[follower]
             self.reader.count("FollowerLag", lag)
             if lag > 0 or (follower in leases and leases[follower].is_late(now_ms)):
                 self.waker.ring(feed, follower)
+        self._drain(feed, leases, lanes)
         if self.archives:
             self._archive(feed, head, checkpoints.get(ARCHIVE, 0))
+
+    def _drain(self, feed: str, leases: Iterable[str], lanes: int) -> None:
+        """Lanes that the feed has no more hand over whoever is left there."""
+        for follower in leases:
+            lane = lane_of(follower) or 0
+            if lane >= lanes and self.watches.few(filed_under(feed, lane), 0) is None:
+                self.waker.ring(feed, follower)
 
     def _archive(self, feed: str, head: int, checkpoint: int) -> None:
         """
@@ -194,6 +206,6 @@ class Sweeper:
 
     def _hand_over(self, connection: Connection) -> None:
         """Once more: who changed its state may have died before it notified the push follower."""
-        tell = hand_over if connection.state is State.JOINING else take_back
-        tell(self.inbox, connection, self.new_id())
-        self.waker.ring(connection.feed, PUSH)
+        joins = connection.state is State.JOINING
+        (self.lanes.hand_over if joins else self.lanes.take_back)(connection)
+        self.lanes.wake(connection)

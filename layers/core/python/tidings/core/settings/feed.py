@@ -31,6 +31,7 @@ class Profile:
     *object_url* is the template of `ref`, empty for none. *compat* `oplog` answers as oplog
     did. *leave* keeps what consumers with `leave=true` need. *resources* are those that listeners
     may register for, and *max_age_s* is how long the log keeps their items; 0: as long as any.
+    *push_lanes* is over how many followers a stage spreads the WebSockets; a server has one anyway.
 
     The passwords are hashes of `auth.passwords`, newest first, at most `limits.PASSWORDS_MAX` a
     role so that clients can move from one to the next. *ended* are keys that ended lately, so that
@@ -48,6 +49,7 @@ class Profile:
     max_age_s: int = 0
     ended: tuple[Ended, ...] = ()
     lost: tuple[Lost, ...] = ()
+    push_lanes: int = 1
 
 
 def check_object_url(template: str) -> str:
@@ -85,6 +87,19 @@ def check_compat(name: str) -> str:
     return name
 
 
+def check_push_lanes(lanes: int) -> int:
+    """
+    *lanes* if a feed can have so many.
+
+    Raises:
+        InvalidSetting: it cannot.
+    """
+    if not 1 <= lanes <= limits.PUSH_LANES_MAX:
+        rule = f"must be from 1 to {limits.PUSH_LANES_MAX}"
+        raise InvalidSetting(rule, field="push_lanes", value=lanes)
+    return lanes
+
+
 def checked(profile: Profile) -> Profile:
     """
     *profile* if it may be saved.
@@ -95,6 +110,7 @@ def checked(profile: Profile) -> Profile:
     check_object_url(profile.object_url)
     check_compat(profile.compat)
     check_all(profile.resources, profile.max_age_s)
+    check_push_lanes(profile.push_lanes)
     for name in ("read_passwords", "ingest_passwords"):
         if len(getattr(profile, name)) > limits.PASSWORDS_MAX:
             rule = f"a feed has at most {limits.PASSWORDS_MAX} passwords of each role"

@@ -48,10 +48,28 @@ class RecentProfiles:
         self._known[feed] = (now, profile)
         return profile
 
+    def fresh(self, feed: str) -> Profile:
+        """The profile as it is now."""
+        self._known.pop(feed, None)
+        return self.profile(feed)
+
     def save(self, feed: str, profile: Profile) -> bool:
         done = self._profiles.save(feed, profile)
         self._known.pop(feed, None)
         return done
+
+
+@dataclass(frozen=True, slots=True)
+class PushLanes:
+    """How many lanes of push a feed has, as remembered or as it is now."""
+
+    profiles: RecentProfiles
+
+    def __call__(self, feed: str) -> int:
+        return self.profiles.profile(feed).push_lanes
+
+    def fresh(self, feed: str) -> int:
+        return self.profiles.fresh(feed).push_lanes
 
 
 @dataclass(frozen=True, slots=True)

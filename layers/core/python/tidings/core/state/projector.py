@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.followers.follower import STATE
+from tidings.core.followers.lanes import pushers
 from tidings.core.state.removed_parents import depart
 from tidings.core.state.rows import project
 from tidings.core.state.tombstones import known_since, note
@@ -46,6 +47,10 @@ class Projector:
     def name(self) -> str:
         return STATE
 
+    def begin(self, feed: str, checkpoint: int) -> int:
+        """It handles every page."""
+        return checkpoint
+
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Nothing to prepare."""
         return False
@@ -62,8 +67,9 @@ class Projector:
         return len(pages)
 
     def moved(self, feed: str) -> None:
-        if self._keeps(feed):
-            self.waker.ring(feed, PUSH)
+        profile = self.profiles.profile(feed)
+        for pusher in pushers(profile.push_lanes) if profile.leave else ():
+            self.waker.ring(feed, pusher)
 
     def lost(self, feed: str) -> bool:
         """What is not in the state is wrong from then on: only a repair or a copy helps."""

@@ -28,8 +28,9 @@ class Connection:
 
     *progress* is where its catch-up stands (an encoded `catchup.Progress`), empty once it was
     handed over behind page *since*; so it also tells who serves it. *runner* and
-    *runner_expires_ms* say which replay works on it. *listener* is set for one that registers as
-    Triton's listeners do. *admission* is with what it subscribed. *version* guards every update.
+    *runner_expires_ms* say which replay works on it. *lane* is the one of push that serves it, or
+    is to take it up. *listener* is set for one that registers as Triton's listeners do. *admission*
+    is with what it subscribed. *version* guards every update.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Connection:
     listener: Listener | None = None
     admission: Admission = FOR_GOOD
     version: int = 0
+    lane: int = 0
 
     def changed(self, **fields: object) -> Connection:
         """This connection with other *fields*, as the next version."""
@@ -63,7 +65,8 @@ class Subscription:
 @dataclass(frozen=True, slots=True)
 class Change:
     """
-    A subscription to be made live after page *since* (`joins`) or to be ended.
+    A subscription to be made live after page *since* (`joins`), to be ended, or to be handed to
+    the lane that it belongs to now (`moves`).
 
     *token* tells one change of a connection from the next.
     """
@@ -73,3 +76,4 @@ class Change:
     filter: Filter
     since: int
     token: str
+    moves: bool = False

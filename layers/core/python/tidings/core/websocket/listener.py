@@ -14,13 +14,12 @@ from tidings.core import limits
 from tidings.core.auth.guard import credential
 from tidings.core.auth.permissions import READS_ALL
 from tidings.core.errors import InvalidMessage, Rejected, TooLarge
-from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.followers.follower import STATE
 from tidings.core.model import events
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.settings.resources import declared
 from tidings.core.triton.registration import V1, Listener, answer, looks_like, parse
 from tidings.core.websocket.connections import Outcome
-from tidings.core.websocket.inbox import hand_over
 from tidings.core.websocket.messages import act_of
 from tidings.core.websocket.session import Act, Event, State, after
 
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidings.core.auth.guard import Guard
-    from tidings.core.effects import Clock, Count, NewId
-    from tidings.core.followers.stores import Waker
+    from tidings.core.effects import Clock, Count
     from tidings.core.log.stores import Checkpoints
     from tidings.core.settings.resources import Resource
     from tidings.core.settings.stores import Profiles
     from tidings.core.triton.stores import Registry
     from tidings.core.websocket.connections import Connection
-    from tidings.core.websocket.stores import ConnectionStore, Inbox, Sockets
+    from tidings.core.websocket.lanes import Lanes
+    from tidings.core.websocket.stores import ConnectionStore, Sockets
 
 
 def listens(connection: Connection, text: str) -> bool:
@@ -49,15 +48,13 @@ def listens(connection: Connection, text: str) -> bool:
 class Registrar:
     connections: ConnectionStore
     registry: Registry
-    inbox: Inbox
+    lanes: Lanes
     sockets: Sockets
-    waker: Waker
     checkpoints: Checkpoints
     profiles: Profiles
     guard: Guard
     feeds: frozenset[str]
     clock: Clock
-    new_id: NewId
     count: Count
 
     def hear(self, connection: Connection, text: str) -> None:
@@ -101,6 +98,7 @@ class Registrar:
             state=after(after(connection.state, Act.SUBSCRIBE), Event.REACHED_FRONTIER),
             feed=listener.feed,
             filter=listener.filter,
+            lane=self.lanes.lane_for(listener.feed, connection.id),
             since=self.checkpoints.checkpoints(listener.feed).get(STATE, 0),
             runner_expires_ms=self.clock() + limits.REGISTERING_MS,
             listener=listener,
@@ -121,8 +119,8 @@ class Registrar:
             self._end(joining.id)  # an item must not be the first it hears
             return
         self.count("ListenersRegistered", 1)
-        hand_over(self.inbox, joining, self.new_id())
-        self.waker.ring(joining.feed, PUSH)
+        self.lanes.hand_over(joining)
+        self.lanes.wake(joining)
 
     def _end(self, connection_id: str) -> None:
         self.sockets.close(connection_id)

@@ -1,10 +1,15 @@
 """
 The follower `push`: sends each page to the connections that want it.
 
-It is the only one that makes subscriptions live and that sends to live ones; its lease makes
-it one at a time. Who wants to join or leave posts a change to the inbox and rings. A joining
+A feed has one or several of it, its lanes; each owns some of the connections (`lanes`). A lane is
+the only one that makes its subscriptions live and that sends to live ones; its lease makes it one
+at a time. Who wants to join or leave posts a change to the lane's inbox and rings. A joining
 connection first gets what lies between its replay's last page and the checkpoint, from the
 log; so the hand-over has neither gap nor reorder.
+
+Where the number of lanes changes, a lane lets the connections go that belong to another one, and
+they join there behind its own checkpoint. It first notes in its inbox that it does: one that dies
+half way goes on with that before it sends anything.
 
 Where some want to hear of leaves it stays behind the follower `state`, which finds out what was
 left. That somebody does is filed under "everything", as the watch of nobody: it is read anyway.
@@ -19,7 +24,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.catchup.links import with_ref
 from tidings.core.catchup.matching import page_events
-from tidings.core.followers.follower import PUSH
+from tidings.core.followers.lanes import PUSH, follower_of, pushers
 from tidings.core.model.events import pack, reply, to_json
 from tidings.core.model.filters import ALL_KEY, LEAVERS
 from tidings.core.settings.feed import endings_of
@@ -27,12 +32,14 @@ from tidings.core.settings.resources import declared
 from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Change, Connection, Subscription
+from tidings.core.websocket.lanes import filed_under, lane_for
 from tidings.core.websocket.session import Event, State, after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tidings.core.effects import Spread
+    from tidings.core.followers.stores import FollowerStore
     from tidings.core.log.reader import Reader
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
@@ -41,29 +48,56 @@ if TYPE_CHECKING:
     from tidings.core.settings.stores import Profiles
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
+    from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import Inbox, SubscriptionStore
+    from tidings.core.websocket.stores import SubscriptionStore
 
 _SOMEBODY = Subscription("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 
 
+_MOVE_ATTEMPTS = 5  # each loss means that the connection's client made a step meanwhile
+
+
+@dataclass(slots=True)
+class _Known:
+    """
+    What a lane remembers of a feed: the *count* of lanes for which it looked who is a *stranger*.
+
+    The first lane wakes *woken* lanes, those given up until *until_ms* by the time of pages.
+    """
+
+    count: int = 0
+    strangers: list[Subscription] = field(default_factory=list)
+    woken: int = 1
+    until_ms: int = 0
+
+
 @dataclass(slots=True)
 class Pusher:
-    inbox: Inbox
+    lanes: Lanes
     watches: SubscriptionStore
     delivery: Delivery
     reader: Reader
     spread: Spread
     departures: RemovedParentsReader
     profiles: Profiles
+    followers: FollowerStore
     chained: Collection[str] = ()
     _moments_sent: dict[str, int] = field(default_factory=dict)
     _ended: dict[str, frozenset[str]] = field(default_factory=dict)
     _crowded: dict[str, int] = field(default_factory=dict)  # until when, by the time of pages
+    _known: dict[str, _Known] = field(default_factory=dict)
+    lane: int = 0
 
     @property
     def name(self) -> str:
-        return PUSH
+        return follower_of(self.lane)
+
+    def begin(self, feed: str, checkpoint: int) -> int:
+        """A lane without anybody misses nothing: it goes on where the first lane stands."""
+        if not self.lane or self.watches.few(filed_under(feed, self.lane), 0) is None:
+            return checkpoint
+        return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """
@@ -71,24 +105,80 @@ class Pusher:
 
         Side by side, and so many that a turn ends in time however many clients come at once.
         """
-        waiting = {
-            change.connection_id: change
-            for change in self.inbox.list(feed)
-            if not (change.joins and self._is_early(feed, change, checkpoint))
-        }
+        strangers = self._note_strangers(feed)
+        waiting: dict[str, list[Change]] = {}
+        for change in self.lanes.inbox.list(filed_under(feed, self.lane)):
+            if not (change.joins and self._is_early(feed, change, checkpoint)):
+                waiting.setdefault(change.connection_id, []).append(change)
 
         def apply(connection_id: str) -> None:
-            change = waiting[connection_id]
-            if change.joins:
-                self._join(feed, change, checkpoint)
-            else:
-                self._leave(feed, change)
-            self.inbox.done(feed, change)
+            for change in sorted(waiting[connection_id], key=lambda each: not each.moves):
+                self._apply(feed, change, checkpoint)
 
         self.spread(apply, list(waiting)[: limits.CHANGES_MAX])
-        return len(waiting) > limits.CHANGES_MAX
+        return strangers or len(waiting) > limits.CHANGES_MAX
+
+    def _apply(self, feed: str, change: Change, checkpoint: int) -> None:
+        if change.moves:
+            self._move(feed, change, checkpoint)
+        elif change.joins:
+            self._join(feed, change, checkpoint)
+        else:
+            self._leave(feed, change)
+        self.lanes.inbox.done(filed_under(feed, self.lane), change)
+
+    def _note_strangers(self, feed: str) -> bool:
+        """Note in the inbox some of those who belong to another lane; whether some are left."""
+        known, count = self._of(feed), self.lanes.count(feed)
+        if known.count != count and max(self.lane, known.count, count - 1) > 0:
+            self._recount(feed, known)
+        known.count = known.count or count
+        some = known.strangers[: limits.CHANGES_MAX]
+
+        def note(connection_id: str) -> None:
+            self.lanes.inbox.post(filed_under(feed, self.lane), changes[connection_id])
+
+        changes = {
+            watch.connection_id: Change(
+                watch.connection_id, False, watch.filter, 0, self.lanes.new_id(), moves=True
+            )
+            for watch in some
+        }
+        self.spread(note, list(changes))
+        del known.strangers[: len(some)]
+        return known.strangers != []
+
+    def _recount(self, feed: str, known: _Known) -> None:
+        """By the number of lanes as it is now: two that believe different ones would swap."""
+        before, known.count = known.count, self.lanes.recount(feed)
+        known.strangers = [
+            watch
+            for watch in self.watches.all(filed_under(feed, self.lane))
+            if watch != _SOMEBODY and lane_for(watch.connection_id, known.count) != self.lane
+        ]
+        if before > known.count:
+            known.woken, known.until_ms = before, 0
+
+    def _of(self, feed: str) -> _Known:
+        return self._known.setdefault(feed, _Known())
+
+    def _wake_lanes(self, feed: str, at_ms: int) -> None:
+        """The stream of the log wakes the first lane alone; a lane at work sees its mark."""
+        known = self._of(feed)
+        if known.woken > known.count and not known.until_ms:
+            known.until_ms = at_ms + limits.LANE_DRAIN_MS
+        if at_ms >= known.until_ms:
+            known.woken = known.count
+
+        def wake(follower: str) -> None:
+            if self.followers.mark(feed, follower) is None:
+                self.lanes.waker.ring(feed, follower)
+
+        self.spread(wake, pushers(max(known.woken, known.count))[1:])
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        if not self.lane:
+            self._wake_lanes(feed, pages[-1].at_ms)
         index = self._index(feed, pages[-1].at_ms)
         leave = any(watch.filter.leave for watch in index.find(ALL_KEY))
         settled = self._settled(feed, pages) if leave else pages
@@ -104,12 +194,13 @@ class Pusher:
 
     def _index(self, feed: str, at_ms: int) -> fanout.Index:
         """Where they are few they are read at once: most feeds, and each that nobody follows."""
+        lane = filed_under(feed, self.lane)
         if at_ms >= self._crowded.get(feed, 0):
-            few = self.watches.few(feed, limits.FEW_WATCHES)
+            few = self.watches.few(lane, limits.FEW_WATCHES)
             if few is not None:
                 return fanout.Index.of_few(few)
             self._crowded[feed] = at_ms + limits.CROWDED_MS
-        return fanout.Index.of(partial(self.watches.find, feed), partial(self.watches.all, feed))
+        return fanout.Index.of(partial(self.watches.find, lane), partial(self.watches.all, lane))
 
     def _let_go_ended(
         self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
@@ -147,7 +238,8 @@ class Pusher:
         """
         if feed not in self.chained:
             return False
-        watches = [watch for watch in self.watches.all(feed) if watch != _SOMEBODY]
+        lane = filed_under(feed, self.lane)
+        watches = [watch for watch in self.watches.all(lane) if watch != _SOMEBODY]
         self.spread(self.delivery.cut, [watch.connection_id for watch in watches])
         return True
 
@@ -180,14 +272,14 @@ class Pusher:
     ) -> None:
         def task(connection_id: str) -> None:
             if not self.delivery.send(connection_id, messages[connection_id]):
-                self.watches.remove(feed, watches[connection_id])
+                self.watches.remove(filed_under(feed, self.lane), watches[connection_id])
 
         self.spread(task, list(messages))
 
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """Where the last who wanted leaves is gone, nobody has to be waited for."""
         if [watch for watch in everybody if watch.filter.leave] == [_SOMEBODY]:
-            self.watches.remove(feed, _SOMEBODY)
+            self.watches.remove(filed_under(feed, self.lane), _SOMEBODY)
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """Now and then idle connections hear the cursor, so that it never leaves the log."""
@@ -198,8 +290,8 @@ class Pusher:
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
         """The change may be an old one, posted late; what the connection says counts."""
         connection = self.delivery.connections.get(change.connection_id)
-        if connection is None or connection.feed != feed or connection.state is not State.JOINING:
-            return  # gone, left again, or taken up before a crash
+        if connection is None or not self._is_ours(feed, connection, State.JOINING):
+            return  # gone, left again, joining elsewhere, or taken up before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
             self.delivery.end(connection.id)  # while it was on its way to us
             return
@@ -207,12 +299,56 @@ class Pusher:
             return
         since = max(connection.since, checkpoint)
         watch = Subscription(connection.id, connection.filter, since, connection.admission)
+        lane = filed_under(feed, self.lane)
         if watch.filter.leave:
-            self.watches.add(feed, _SOMEBODY)
-        self.watches.add(feed, watch)
+            self.watches.add(lane, _SOMEBODY)
+        self.watches.add(lane, watch)
         live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
         if not self.delivery.connections.update(connection, live):
-            self.watches.remove(feed, watch)  # it left or went meanwhile
+            self.watches.remove(lane, watch)  # it left or went meanwhile
+        elif lane_for(connection.id, self._of(feed).count) != self.lane:
+            self._of(feed).count = 0  # it was let in by an older number of lanes, or a newer one
+
+    def _owns(self, feed: str, connection: Connection) -> bool:
+        live = connection.state is State.LIVE or leaves_push(connection)
+        return live and (connection.feed, connection.lane) == (feed, self.lane)
+
+    def _is_ours(self, feed: str, connection: Connection, state: State) -> bool:
+        return (connection.feed, connection.lane, connection.state) == (feed, self.lane, state)
+
+    def _move(self, feed: str, change: Change, checkpoint: int) -> None:
+        """
+        Let the connection go to the lane that it belongs to now, where it joins.
+
+        Done again after a crash: whatever it is by now, it is ours no more, or to be taken up anew.
+        """
+        connection = self._moved(feed, change, checkpoint)
+        if connection is not None and self._owns(feed, connection):
+            return  # it stays; or it is let go by the change that says so
+        stale = Subscription(change.connection_id, change.filter, 0)
+        self.watches.remove(filed_under(feed, self.lane), stale)
+        if connection is not None and connection.state is State.JOINING:
+            self.lanes.hand_over(connection)
+            self.lanes.wake(connection)
+
+    def _moved(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
+        """The connection as it stands once it is no longer live with us, if it is to move."""
+        connection = None
+        for _ in range(_MOVE_ATTEMPTS):
+            connection = self.delivery.connections.get(change.connection_id)
+            if connection is None or not self._is_ours(feed, connection, State.LIVE):
+                return connection
+            lane = lane_for(connection.id, self._of(feed).count)
+            if lane == self.lane:
+                return connection
+            since = max(connection.since, checkpoint)
+            joining = connection.changed(
+                state=after(connection.state, Event.MOVED), since=since, lane=lane
+            )
+            if self.delivery.connections.update(connection, joining):
+                return joining
+        self._of(feed).count = 0  # its client makes a step at each attempt: noted once more
+        return connection
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
         """
@@ -242,13 +378,14 @@ class Pusher:
     def _leave(self, feed: str, change: Change) -> None:
         """As with `_join`: it may have been let go before, and have subscribed again."""
         connection = self.delivery.connections.get(change.connection_id)
+        lane = filed_under(feed, self.lane)
         if connection is None:
             self.watches.remove(
-                feed, Subscription(change.connection_id, change.filter, change.since)
+                lane, Subscription(change.connection_id, change.filter, change.since)
             )
-        elif connection.feed == feed and leaves_push(connection):
+        elif self._is_ours(feed, connection, State.LEAVING) and leaves_push(connection):
             self.watches.remove(
-                feed, Subscription(connection.id, connection.filter, connection.since)
+                lane, Subscription(connection.id, connection.filter, connection.since)
             )
             let_go(self.delivery, connection)
 

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from tidings.core.auth.guard import ALL, credential
 from tidings.core.auth.permissions import READS
 from tidings.core.errors import Rejected, Unavailable
-from tidings.core.followers.follower import PUSH
 from tidings.core.model import events
 from tidings.core.model.cursors import Now
-from tidings.core.websocket.inbox import hand_over, take_back
 from tidings.core.websocket.listener import listens
 from tidings.core.websocket.messages import Message, parse
 from tidings.core.websocket.session import Act, Event, State, after
@@ -23,12 +21,12 @@ from tidings.core.websocket.session import Act, Event, State, after
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.catchup.catchup import CatchUp, Progress
-    from tidings.core.effects import NewId
     from tidings.core.followers.stores import Waker
     from tidings.core.model.filters import Filter
     from tidings.core.websocket.connections import Connection
+    from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.listener import Registrar
-    from tidings.core.websocket.stores import ConnectionStore, Inbox, Sockets
+    from tidings.core.websocket.stores import ConnectionStore, Sockets
 
 _UPDATE_ATTEMPTS = 5  # each loss means that the connection's server made a step meanwhile
 
@@ -36,11 +34,10 @@ _UPDATE_ATTEMPTS = 5  # each loss means that the connection's server made a step
 @dataclass(frozen=True, slots=True)
 class Receiver:
     connections: ConnectionStore
-    inbox: Inbox
+    lanes: Lanes
     sockets: Sockets
     waker: Waker
     catch_up: CatchUp
-    new_id: NewId
     feeds: frozenset[str]
     guard: Guard
     registrar: Registrar
@@ -128,12 +125,13 @@ class Receiver:
     def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
         """From now on means nothing to catch up with: straight to the push follower."""
         state = after(subscribed.state, Event.REACHED_FRONTIER)
-        joining = replace(subscribed, state=state, progress="", since=progress.page)
+        lane = self.lanes.lane_for(subscribed.feed, subscribed.id)
+        joining = replace(subscribed, state=state, progress="", since=progress.page, lane=lane)
         if not self.connections.update(old, joining):
             return False
-        hand_over(self.inbox, joining, self.new_id())
+        self.lanes.hand_over(joining)
         self._confirm(joining, progress.cursor)
-        self.waker.ring(joining.feed, PUSH)
+        self.lanes.wake(joining)
         return True
 
     def _confirm(self, connection: Connection, cursor: str) -> None:
@@ -149,8 +147,8 @@ class Receiver:
             case State.CATCHING_UP:
                 self.waker.replay(connection.id)
             case _:
-                take_back(self.inbox, connection, self.new_id())
-                self.waker.ring(connection.feed, PUSH)
+                self.lanes.take_back(connection)
+                self.lanes.wake(connection)
         return True
 
 

@@ -14,10 +14,8 @@ from tidings.core import limits
 from tidings.core.auth.rate_limit import free
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.links import with_ref
-from tidings.core.followers.follower import PUSH
 from tidings.core.model.events import pack, to_json
 from tidings.core.settings.feed import endings_of
-from tidings.core.websocket.inbox import hand_over
 from tidings.core.websocket.push import let_go
 from tidings.core.websocket.session import Event, State, after
 
@@ -27,13 +25,13 @@ if TYPE_CHECKING:
     from tidings.core.followers.stores import Waker
     from tidings.core.settings.stores import Profiles
     from tidings.core.websocket.connections import Connection
+    from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import Inbox
 
 
 @dataclass(frozen=True, slots=True)
 class Replayer:
-    inbox: Inbox
+    lanes: Lanes
     delivery: Delivery
     waker: Waker
     catch_up: CatchUp
@@ -104,14 +102,15 @@ class Replayer:
             state=after(connection.state, Event.REACHED_FRONTIER),
             progress="",
             since=progress.page,
+            lane=self.lanes.lane_for(connection.feed, connection.id),
             runner="",
             runner_expires_ms=0,
         )
         saved = self._save(connection, joining)
         if saved is None or saved.state is not State.JOINING:
             return saved
-        hand_over(self.inbox, saved, self.new_id())
-        self.waker.ring(saved.feed, PUSH)
+        self.lanes.hand_over(saved)
+        self.lanes.wake(saved)
         return None
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:

@@ -34,6 +34,7 @@ class Event(Enum):
 
     REACHED_FRONTIER = "reached-frontier"  # the replay has sent all there is
     TAKEN_UP = "taken-up"  # the push follower has made it live
+    MOVED = "moved"  # a lane of push has stopped sending, another one is to take it up
     LET_GO = "let-go"  # the replay or the push follower has stopped sending
 
 
@@ -57,6 +58,7 @@ TRANSITIONS: dict[State, dict[Act | Event, State]] = {
     State.LIVE: {
         Act.UNSUBSCRIBE: State.LEAVING,
         Act.PING: State.LIVE,
+        Event.MOVED: State.JOINING,
     },
     State.LEAVING: {
         Act.PING: State.LEAVING,

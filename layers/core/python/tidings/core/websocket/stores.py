@@ -51,15 +51,23 @@ class Roster(Protocol):
 
 
 class Inbox(Protocol):
-    """Changes of subscriptions on their way to the push follower, the only one to apply them."""
+    """
+    Changes of subscriptions on their way to a lane of push, the only one to apply them.
 
-    def post(self, feed: str, change: Change) -> None:
-        """Leave *change*; a later one of the same connection replaces it."""
+    *lane* here and below is the name `lanes.filed_under` gives: the first lane's is the feed's own.
+    """
 
-    def list(self, feed: str) -> Sequence[Change]:
-        """All changes of *feed*. Strongly consistent."""
+    def post(self, lane: str, change: Change) -> None:
+        """
+        Leave *change*; a later one of the same connection replaces it.
 
-    def done(self, feed: str, change: Change) -> None:
+        Only one that `moves` replaces one that moves, and no other.
+        """
+
+    def list(self, lane: str) -> Sequence[Change]:
+        """All changes for *lane*. Strongly consistent."""
+
+    def done(self, lane: str, change: Change) -> None:
         """Remove *change* unless it was replaced since."""
 
 
@@ -85,13 +93,13 @@ class Sockets(Protocol):
 class SubscriptionIndex(Protocol):
     """Live subscriptions as they are filed under each value they filter on. Strongly consistent."""
 
-    def find(self, feed: str, key: str) -> Sequence[Subscription]:
+    def find(self, lane: str, key: str) -> Sequence[Subscription]:
         """The subscriptions filed under *key*."""
 
-    def all(self, feed: str) -> Sequence[Subscription]:
-        """Every subscription of *feed*, once each."""
+    def all(self, lane: str) -> Sequence[Subscription]:
+        """Every subscription of *lane*, once each."""
 
-    def few(self, feed: str, at_most: int) -> Sequence[Subscription] | None:
+    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         """
         The same by one read; None if more than *at_most* are filed.
 
@@ -102,8 +110,8 @@ class SubscriptionIndex(Protocol):
 class SubscriptionStore(SubscriptionIndex, Protocol):
     """Where they are filed."""
 
-    def add(self, feed: str, watch: Subscription) -> None:
+    def add(self, lane: str, watch: Subscription) -> None:
         """File *watch* under each of its keys."""
 
-    def remove(self, feed: str, watch: Subscription) -> None:
+    def remove(self, lane: str, watch: Subscription) -> None:
         """Take it out again; nothing happens when it is not there."""

@@ -59,6 +59,7 @@ _LAYOUT = Layout(
     since=NUMBER,
     runner_until=NUMBER.of("runner_expires_ms"),
     version=NUMBER,
+    lane=NUMBER.sparse,
 )
 
 

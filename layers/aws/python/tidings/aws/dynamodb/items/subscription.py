@@ -1,7 +1,7 @@
 """
 watch: a live subscription, filed under one of the keys of its filter.
 
-Key: `watch#<feed>`, filter key NUL connection id: all subscriptions of a key lie side by side,
+Key: `watch#<lane>`, filter key NUL connection id: all subscriptions of a key lie side by side,
 and no key is the beginning of another, because none holds a NUL. Removed with the
 subscription; should that be missed, it expires like the connection.
 """
@@ -16,8 +16,8 @@ from tidings.core.websocket.connections import Subscription
 _LAYOUT = Layout(Subscription, filter=FILTER, since=NUMBER)
 
 
-def kind(feed: str) -> str:
-    return f"watch#{feed}"
+def kind(lane: str) -> str:
+    return f"watch#{lane}"
 
 
 def prefix(filter_key: str) -> str:
@@ -30,13 +30,13 @@ def prefix(filter_key: str) -> str:
     return filter_key.encode("utf-8", "replace").decode() + "\0"
 
 
-def key(feed: str, filter_key: str, connection_id: str) -> Item:
-    return {"kind": text(kind(feed)), "name": text(prefix(filter_key) + connection_id)}
+def key(lane: str, filter_key: str, connection_id: str) -> Item:
+    return {"kind": text(kind(lane)), "name": text(prefix(filter_key) + connection_id)}
 
 
-def encode(feed: str, filter_key: str, watch: Subscription, *, expires_ms: int) -> Item:
+def encode(lane: str, filter_key: str, watch: Subscription, *, expires_ms: int) -> Item:
     return {
-        **key(feed, filter_key, watch.connection_id),
+        **key(lane, filter_key, watch.connection_id),
         **_LAYOUT.encode(watch),
         **revocation.encode(watch.admission),
         **expiry(expires_ms),

@@ -1,0 +1,62 @@
+"""
+Lanes of push whose number changes while everything goes on.
+
+More clients than elsewhere, so that each lane has some; and a few changes of subscriptions a turn,
+so that a lane is given up in several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.session import State
+
+from tests.simulation.functions import FEED
+from tests.simulation.sockets import SocketClient
+from tests.simulation.world import World
+
+RATES: Final = {
+    "lanes_change": 0.7,  # at each occasion
+    "stale_lanes": 0.2,  # a process believes in the number from before
+}
+LEADS_TO: Final = ("connection changed lanes", "a lane was given up")
+BOUNDS: Final = {"CHANGES_MAX": 2, "LANE_DRAIN_MS": 20_000}
+_CLIENTS: Final = 6
+_LANES: Final = (1, 2, 3, 4)
+_EVERY_MS: Final = (1_000, 10_000)
+
+
+def begin(world: World) -> list[SocketClient]:
+    """The clients that are added."""
+    world.faults.add(RATES, LEADS_TO)
+    world.scheduler.spawn("lanes", lambda: _operate(world))
+    _watch(world)
+    return [SocketClient(world, f"v{at}") for at in range(_CLIENTS)]
+
+
+def _operate(world: World) -> None:
+    functions, saw = world.functions, world.faults.saw
+    while True:
+        world.sleep_through_lull()
+        world.scheduler.sleep(world.random.uniform(*_EVERY_MS))
+        if not world.faults.strikes("lanes_change"):
+            continue
+        profile = functions.profiles.profile(FEED)
+        functions.lanes_before = profile.push_lanes
+        lanes = world.random.choice(_LANES)
+        saw("a lane was given up", max(0, profile.push_lanes - lanes))
+        functions.profiles.save(FEED, replace(profile, push_lanes=lanes))
+
+
+def _watch(world: World) -> None:
+    update = world.stores.connections.update
+
+    def watched(old: Connection, new: Connection) -> bool:
+        done = update(old, new)
+        if done and (old.state, new.state) == (State.LIVE, State.JOINING):
+            world.faults.saw("connection changed lanes")
+        return done
+
+    world.stores.connections.update = watched  # type: ignore[method-assign]
