@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from click.testing import CliRunner
+from tidings.client.cli.main import main
 from tidings.server import operating
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
@@ -39,6 +41,13 @@ def raise_floor(host: Server, feed: str, page: int) -> None:
     with contextlib.closing(Database(host.data / operating.FILE)) as database:
         SqliteLog(database).raise_floor(feed, page)
     host.start()
+
+
+def set_lanes(host: Server, feed: str, lanes: int) -> None:
+    """As the operator does."""
+    command = ["feed", "set", *host.place, "--feed", feed, "--push-lanes", str(lanes)]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
 
 
 def seats(host: Server) -> str:

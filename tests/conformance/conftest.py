@@ -1,7 +1,8 @@
 """
 The targets of the suite: `--base-url`, or a server and a twin of its own.
 
-On a twin as well: only there events of API Gateway are translated for each rule.
+On a twin as well: only there events of API Gateway are translated for each rule. And once more on
+a twin whose feed has several lanes of push, for what comes over WebSockets.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.target import Target, parse_skips, socket_url
-from tests.hosts import host
+from tests.hosts import host, set_lanes
 
 _STEPS = ("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps")
 # What the cases of listeners listen for; any other target has to declare it too.
@@ -20,13 +21,35 @@ RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
 
 
-@pytest.fixture(scope="module", params=["server", pytest.param("twin", marks=pytest.mark.java)])
+LANES = 4
+_HOSTS = (
+    "server",
+    pytest.param("twin", marks=pytest.mark.java),
+    pytest.param("lanes", marks=pytest.mark.java),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lanes change nothing for who uses no WebSocket."""
+    items[:] = [item for item in items if _concerns(item)]
+
+
+def _concerns(item: pytest.Item) -> bool:
+    parameters = getattr(item, "callspec", None)
+    chosen = parameters.params if parameters else {}
+    return chosen.get("target") != "lanes" or "case" not in chosen or chosen["case"].needs >= {"ws"}
+
+
+@pytest.fixture(scope="module", params=_HOSTS)
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     option = request.config.getoption
     base_url = option("--base-url")
     if not base_url:
         declared = [part for resource in RESOURCES for part in ("--resource", resource)]
-        with host(request.param)("--leave", *declared) as own:
+        name = "twin" if request.param == "lanes" else request.param
+        with host(name)("--leave", *declared) as own:
+            if request.param == "lanes":
+                set_lanes(own, option("--feed"), LANES)
             yield _target(request, own.url, own.ws_url, alone=True)
         return
     if request.param != "server":

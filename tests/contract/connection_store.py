@@ -13,6 +13,7 @@ from operator import attrgetter
 import pytest
 from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_key, type_key
 from tidings.core.websocket.connections import Change, Connection, Subscription
+from tidings.core.websocket.lanes import filed_under
 from tidings.core.websocket.roster import Portion, Round
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Roster
@@ -68,6 +69,7 @@ class TestConnections:
             runner="runner",
             runner_expires_ms=NOW,
             version=4,
+            lane=2,
         )
         assert stores.connections.get(opened.id) is None
         stores.connections.open(opened)
@@ -113,6 +115,17 @@ class TestConnections:
         stores.inbox.post(feed, Change(mine.id, False, leaving, 1, "t"))
         stores.connections.remove(mine.id)
         assert stores.subscriptions.all(feed) == []
+
+    def test_remove_clears_the_lane_of_the_connection(self, stores: Stores, feed: str) -> None:
+        """Its change and its subscription are filed under the lane; others' are not touched."""
+        mine, lane = replace(connection(feed, "a"), lane=3), filed_under(feed, 3)
+        stores.connections.open(mine)
+        for where in (lane, feed):
+            stores.inbox.post(where, Change(mine.id, True, EVERYTHING, 1, "t"))
+            stores.subscriptions.add(where, Subscription(mine.id, EVERYTHING, 1))
+        stores.connections.remove(mine.id)
+        assert (stores.inbox.list(lane), stores.subscriptions.all(lane)) == ([], [])
+        assert len(stores.inbox.list(feed)) == len(stores.subscriptions.all(feed)) == 1
 
     def test_the_roster_names_connections_only(self, stores: Stores, feed: str) -> None:
         """All that are open, without their changes and subscriptions."""
@@ -184,6 +197,21 @@ class TestInbox:
         assert stores.inbox.list(feed) == [second]
         stores.inbox.done(feed, second)
         stores.inbox.done(feed, second)
+        assert stores.inbox.list(feed) == []
+
+    def test_a_move_stands_beside_other_changes(self, stores: Stores, feed: str) -> None:
+        """It replaces none, none replaces it, and nothing but `done` takes it away."""
+        mine = connection(feed)
+        moves = Change(mine.id, False, EVERYTHING, 0, "moves", moves=True)
+        joins = Change(mine.id, True, EVERYTHING, 7, "joins")
+        stores.connections.open(mine)
+        for change in (joins, moves):
+            stores.inbox.post(feed, change)
+        assert sorted(stores.inbox.list(feed), key=attrgetter("token")) == [joins, moves]
+        stores.inbox.done(feed, joins)
+        stores.connections.remove(mine.id)
+        assert stores.inbox.list(feed) == [moves]
+        stores.inbox.done(feed, moves)
         assert stores.inbox.list(feed) == []
 
     def test_changes_of_several_connections(self, stores: Stores, feed: str) -> None:

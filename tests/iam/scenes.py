@@ -119,8 +119,9 @@ def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription)
 
 
 def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    """One that joins, one whose time is up."""
+    """One that joins, one whose time is up; and a lane that the feed has no more."""
     come()
+    adapters.followers().take("main", "push-1", owner="lane", now_ms=0)
     watch()
     sweep({}, None)
     monkeypatch.setattr(limits, "CONNECTION_MS_MAX", -1)

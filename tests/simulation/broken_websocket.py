@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
-from tidings.core.followers.follower import PUSH, STATE
+from tidings.core.followers.follower import STATE
+from tidings.core.followers.lanes import PUSH
 from tidings.core.log.stores import Checkpoints
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
-from tidings.core.websocket.connections import Connection, Outcome
+from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.send import Delivery
+from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Sockets
 
+from tests.fakes import MemoryInbox
 from tests.simulation.parts import instead
 from tests.simulation.sockets import SocketClient
 
@@ -89,3 +93,67 @@ def _whatever(self: SocketClient, id: str, name: str) -> bool:
 
 repeats_all = instead(Delivery, "_send", _again)
 takes_all = instead(SocketClient, "_ascends", _whatever)
+
+
+class UnnotedPusher(Pusher):
+    """A lane lets a connection go without a note, which a crash would leave for the next run."""
+
+    def _note_strangers(self, feed: str) -> bool:
+        kept, self.lanes = self.lanes, replace(self.lanes, inbox=_Unnoted())
+        try:
+            return super()._note_strangers(feed)
+        finally:
+            noted = self.lanes.inbox.noted  # type: ignore[attr-defined]
+            self.lanes = kept
+            for change in noted:
+                self._move(feed, change, self._stands(feed))
+
+    def _stands(self, feed: str) -> int:
+        return self.reader.checkpoints.checkpoints(feed).get(self.name, 0)
+
+
+@dataclass
+class _Unnoted(MemoryInbox):
+    """Keeps what is posted to itself."""
+
+    noted: list[Change] = field(default_factory=list)
+
+    def post(self, lane: str, change: Change) -> None:
+        self.noted.append(change)
+
+
+class LeapingPusher(Pusher):
+    """A lane lets a connection go behind the page that it would send next."""
+
+    def _moved(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
+        return super()._moved(feed, change, checkpoint + 1)
+
+
+class ClingingPusher(Pusher):
+    """A lane lets a connection go and goes on sending to it."""
+
+    def _move(self, feed: str, change: Change, checkpoint: int) -> None:
+        kept, self.watches = self.watches, _Clinging()  # type: ignore[assignment]
+        try:
+            super()._move(feed, change, checkpoint)
+        finally:
+            self.watches = kept
+
+
+class _Clinging:
+    def remove(self, lane: str, watch: Subscription) -> None:
+        """It stays."""
+
+
+class GraspingPusher(Pusher):
+    """A lane takes up whoever is named in its inbox, also one that joins another lane by now."""
+
+    def _is_ours(self, feed: str, connection: Connection, state: State) -> bool:
+        return (connection.feed, connection.state) == (feed, state)
+
+
+class DeafPusher(Pusher):
+    """The first lane wakes no other one."""
+
+    def _wake_lanes(self, feed: str, at_ms: int) -> None:
+        """Nobody is woken."""

@@ -91,6 +91,7 @@ class Faults:
         self.rates |= {kind: 0.0 if kind in self._without else rates[kind] for kind in rates}
         self.expected |= {*rates, *leads_to}
         self.expected -= {kind for kind in rates if not rates[kind]} | self._without
+        self._effect_rate = sum(self.rates[kind] for kind in GROUP_OF_EFFECTS)
 
     def calm(self) -> None:
         """No fault from now on, but what is under way goes on."""

@@ -5,6 +5,7 @@ The deployed functions, each built from the core for one process, as `tidings.aw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,6 +43,7 @@ from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
+from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery
@@ -60,8 +62,8 @@ VERIFIER = Verifier(b"simulation")
 @dataclass
 class Functions:
     """
-    *bells* implements `Waker`; *told* is what a warm push function remembers, *before* the
-    profiles as they were before departures were kept.
+    *bells* implements `Waker`; *told* and *known* are what a warm push function remembers, *before*
+    are the profiles as they were before departures were kept, *lanes_before* is the last number.
     """
 
     parts: Parts
@@ -74,6 +76,7 @@ class Functions:
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     before: MemoryProfiles = field(default_factory=MemoryProfiles)
     lanes_before: int = 1
+    known: dict[str, Any] = field(default_factory=dict)
 
     @property
     def guard(self) -> Guard:
@@ -111,6 +114,8 @@ class Functions:
         """As the function does; whatever failed comes again with the others."""
         follower, handler = self._follower(process, name), self._handler(process, name)
         served = follower.run_each(feeds, handler, observation)
+        if isinstance(handler, Pusher):
+            self.known[name] = handler._known
         served.raise_mistakes()
         if served.failed:
             raise Unavailable(f"{name} of {', '.join(served.failed)}: {served.failed}")
@@ -277,6 +282,7 @@ class Functions:
             self._recent(process),
             self._port(process, "followers"),
             _moments_sent=self.told if warm else {},
+            _known=deepcopy(self.known.get(name, {})) if warm else {},
             lane=lane_of(name) or 0,
         )
 

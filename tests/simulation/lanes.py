@@ -20,9 +20,16 @@ from tests.simulation.world import World
 RATES: Final = {
     "lanes_change": 0.7,  # at each occasion
     "stale_lanes": 0.2,  # a process believes in the number from before
+    "crash": 0.012,  # a move is few of many effects
+}
+# Clients stay, so that somebody is there to be moved, and most bells are heard.
+_SELDOM: Final = {
+    **dict.fromkeys(("absent", "vanish", "throttle_long", "send_unanswered", "freeze"), 0.0),
+    **{"hang_up": 0.01, "unsubscribe": 0.05, "impatient": 0.05, "bell_lost": 0.05},
 }
 LEADS_TO: Final = ("connection changed lanes", "a lane was given up")
 BOUNDS: Final = {"CHANGES_MAX": 2, "LANE_DRAIN_MS": 20_000}
+CHAOS_MS: Final = (240_000, 400_000)  # who died holds a lane for a while
 _CLIENTS: Final = 6
 _LANES: Final = (1, 2, 3, 4)
 _EVERY_MS: Final = (1_000, 10_000)
@@ -30,7 +37,7 @@ _EVERY_MS: Final = (1_000, 10_000)
 
 def begin(world: World) -> list[SocketClient]:
     """The clients that are added."""
-    world.faults.add(RATES, LEADS_TO)
+    world.faults.add(RATES | _SELDOM, LEADS_TO)
     world.scheduler.spawn("lanes", lambda: _operate(world))
     _watch(world)
     return [SocketClient(world, f"v{at}") for at in range(_CLIENTS)]

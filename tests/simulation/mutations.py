@@ -52,7 +52,16 @@ from tests.simulation.broken_removed_parents import (
     StickyCopies,
     WholePages,
 )
-from tests.simulation.broken_websocket import CarelessRegistrar, DroppingBuffer, LateRegistrar
+from tests.simulation.broken_websocket import (
+    CarelessRegistrar,
+    ClingingPusher,
+    DeafPusher,
+    DroppingBuffer,
+    GraspingPusher,
+    LateRegistrar,
+    LeapingPusher,
+    UnnotedPusher,
+)
 from tests.simulation.parts import RETENTION_MS, Parts, limited
 from tests.simulation.process import Process
 from tests.simulation.run import Failed, Plan, run
@@ -150,6 +159,7 @@ CLEAR = Plan(0, clear=True, sweeps=False)  # without faults, and without the saf
 COPIES, SYNCS, LISTENERS = Plan(0, copies=True), Plan(0, syncs=True), Plan(0, listeners=True)
 ARCHIVE = Plan(0, copies=True, archive=True)
 CONSUMERS, RELAYS, VOLUME = Plan(0, consumers=True), Plan(0, relays=True), Plan(0, volume=True)
+LANES = Plan(0, lanes=True)
 
 
 @dataclass(frozen=True)
@@ -252,6 +262,15 @@ MUTATIONS = (
         "a listener starts where push stands", Parts(registrar=LateRegistrar), 3, plan=LISTENERS
     ),
     Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 8, plan=LISTENERS),
+    Mutation("a lane lets go without a note", Parts(pusher=UnnotedPusher), 111, 300, plan=LANES),
+    Mutation("a lane lets go too far ahead", Parts(pusher=LeapingPusher), plan=LANES),
+    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), plan=LANES),
+    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 1, 300, plan=LANES),
+    Mutation(
+        "a lane is not woken",
+        Parts(pusher=DeafPusher),
+        plan=replace(LANES, clear=True, sweeps=False),
+    ),
     Mutation("who was overtaken is heard", Parts(around=deaf_to_fences), plan=CONSUMERS),
     Mutation("what was begun comes in bulk", Parts(around=in_bulk_again), plan=CONSUMERS),
     Mutation(

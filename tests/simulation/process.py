@@ -151,7 +151,7 @@ class Process:
         if label in self.slow:
             self.delay(self.slow.pop(label))
         if label == "inbox.post" and machine.faults.strikes("slow_change"):
-            self.sleep(machine.random.uniform(200, 9_000))
+            self.delay(machine.random.uniform(200, 9_000))
         self._strike(machine.faults.at_effect(), label, before=True)
         if machine.refuses is not None and machine.refuses(self, label, args[0] if args else None):
             raise Unavailable(f"{label} is throttled")

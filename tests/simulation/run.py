@@ -126,7 +126,9 @@ class Run:
         self._begin_copies(plan)
         self.syncs = syncs.begin(world) if plan.syncs else []
         self.listeners = listeners.begin(world, parts.buffer) if plan.listeners else []
-        self.sockets += lanes.begin(world) if plan.lanes else []
+        if plan.lanes:
+            self._chaos_ms = lanes.CHAOS_MS
+            self.sockets += lanes.begin(world)
         self._begin_consumers(plan)
         self._begin_feeds(plan)
         self._begin_faults(plan)

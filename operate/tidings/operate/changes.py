@@ -43,6 +43,7 @@ def as_json(feed: str, profile: Profile) -> dict[str, object]:
         "leave": profile.leave,
         "resources": [resource.document() for resource in profile.resources],
         "max_age": profile.max_age_s,
+        "push_lanes": profile.push_lanes,
         **{
             f"{role.value}_passwords": [
                 {"set_at": from_ms(set_at_ms(stored))} for stored in passwords_of(profile, role)
@@ -67,6 +68,8 @@ def as_lines(feed: str, profile: Profile) -> list[str]:
     ]
     if profile.max_age_s:
         rows.append(("max age", f"{profile.max_age_s} s"))
+    if profile.push_lanes > 1:
+        rows.append(("push lanes", str(profile.push_lanes)))
     for role in PASSWORD_ROLES:
         rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
     return [f"{name:<16} {value}" for name, value in rows]

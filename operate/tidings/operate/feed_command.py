@@ -64,6 +64,7 @@ def show(target: Target, in_json: bool) -> None:
 )
 @click.option("--no-resources", is_flag=True, help="Declare none.")
 @click.option("--max-age", type=int, help="Seconds that items stay; 0: as long as any operation.")
+@click.option("--push-lanes", type=int, help="Followers that a stage pushes to WebSockets by.")
 def set_(
     target: Target,
     object_url: str | None,
@@ -72,24 +73,25 @@ def set_(
     resources: tuple[str, ...],
     no_resources: bool,
     max_age: int | None,
+    push_lanes: int | None,
 ) -> None:
     """Change settings of a feed; what is not named stays."""
     if resources and no_resources:
         raise click.UsageError("these options do not go together")
-    named: dict[str, object] = {}
-    if object_url is not None:
-        named["object_url"] = object_url
-    if compat is not None:
-        named["compat"] = COMPATS[0] if compat == NONE else compat
-    if leave is not None:
-        named["leave"] = leave == "on"
+    options: dict[str, object] = {
+        "object_url": object_url,
+        "compat": COMPATS[0] if compat == NONE else compat,
+        "leave": None if leave is None else leave == "on",
+        "max_age_s": max_age,
+        "push_lanes": push_lanes,
+    }
+    named = {name: value for name, value in options.items() if value is not None}
     if resources or no_resources:
         named["resources"] = tuple(parse(text, target.feed) for text in resources)
-    if max_age is not None:
-        named["max_age_s"] = max_age
     if not named:
         raise click.UsageError(
-            "name what to set: --object-url, --compat, --leave, --resource or --max-age"
+            "name what to set: --object-url, --compat, --leave, --resource, --max-age or"
+            " --push-lanes"
         )
     profile = target.change(lambda old: replace(old, **named))  # type: ignore[arg-type]
     click.echo("\n".join(changes.as_lines(target.feed, profile)))

@@ -37,7 +37,8 @@ from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.repository import Book
 from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Watchers, Workers
-from tidings.core.followers.follower import ARCHIVE, PUSH, STATE, Follower, Habits
+from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits
+from tidings.core.followers.lanes import PUSH
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.ingest.write_bounds import Bounds

@@ -77,6 +77,7 @@ CONNECTIONS = {
     "runner_expires_ms": NUMBERS,
     "admission": ADMISSIONS,
     "version": NUMBERS,
+    "lane": NUMBERS,
 }
 
 
@@ -163,9 +164,9 @@ def test_connection_has_every_field() -> None:
     assert set(CONNECTIONS) == {field.name for field in fields(Connection)}
 
 
-@given(st.builds(Change, TEXTS, st.booleans(), FILTERS, NUMBERS, TEXTS))
+@given(st.builds(Change, TEXTS, st.booleans(), FILTERS, NUMBERS, TEXTS, st.booleans()))
 def test_change(written: Change) -> None:
-    """Joining or leaving, with any filter a client may send."""
+    """Joining, leaving or moving, with any filter a client may send."""
     assert change.decode(travelled(change.encode(FEED, written, expires_ms=1000))) == written
 
 

@@ -225,12 +225,12 @@ class TestEnding:
         reads: list[str] = []
         everybody = scene.watches.all
 
-        def counted(feed: str) -> Any:
-            reads.append(feed)
-            return everybody(feed)
+        def counted(lane: str) -> Any:
+            reads.append(lane)
+            return everybody(lane)
 
         scene.watches.all = counted  # type: ignore[method-assign]
-        scene.watches.few = lambda feed, at_most: None  # type: ignore[method-assign]
+        scene.watches.few = lambda lane, at_most: None  # type: ignore[method-assign]
         for _ in range(3):
             scene.post(op())
             scene.push()

@@ -59,7 +59,8 @@ def follower_handler(lane: int = 0) -> Handler:
         WrongSetting: TIDINGS_FOLLOWER names none.
     """
     from tidings.aws.wiring import archive
-    from tidings.core.followers.follower import ARCHIVE, PUSH, STATE
+    from tidings.core.followers.follower import ARCHIVE, STATE
+    from tidings.core.followers.lanes import PUSH
 
     known: dict[str, Callable[[], Handler]] = {
         STATE: _projector,

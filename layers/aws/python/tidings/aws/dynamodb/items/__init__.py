@@ -21,8 +21,8 @@ as well as values, and bills a write per KB; attributes are few and short.
 | departures | state       | `<feed>#left`, page number                   | as its page            |
 | connection | connections | `connection#<id>`, `-`                       | its connection         |
 | roster     | connections | `roster`, `-`                                | for ever               |
-| change     | connections | `inbox#<feed>`, connection id                | until it is applied    |
-| watch      | connections | `watch#<feed>`, filter key NUL connection id | its subscription       |
+| change     | connections | `inbox#<lane>`, connection id                | until it is applied    |
+| watch      | connections | `watch#<lane>`, filter key NUL connection id | its subscription       |
 | letter     | outbox      | feed, id; `refused#<feed>` once refused      | until it is in the log |
 | registered | connections | `registered#<feed>`, instance NUL resource   | its connection         |
 | seat       | seats       | `seat#<cluster>`, number                     | for ever               |

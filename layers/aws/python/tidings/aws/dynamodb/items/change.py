@@ -39,4 +39,7 @@ def encode(lane: str, change: Change, *, expires_ms: int) -> Item:
 
 
 def decode(item: Item) -> Change:
-    return _LAYOUT.decode(item, connection_id=text_of(item, "name").removesuffix(_MOVES))
+    name = text_of(item, "name")
+    return _LAYOUT.decode(
+        item, connection_id=name.removesuffix(_MOVES) if "moves" in item else name
+    )

@@ -1,0 +1,79 @@
+"""Lanes of push that change while a feed is written and followed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tidings.local.running import Twin
+
+from tests.conformance.listeners import Heard, SocketListener
+from tests.e2e.consumers import Consumer
+from tests.hosts import set_lanes
+
+CONSUMERS = 16
+LANES = (4, 2)  # one after the other, from one on
+EVERY_S = 6.0  # between two changes: each is noticed within five seconds
+END = {"event": "insert", "type": "end", "id": "end"}
+
+
+@pytest.fixture
+def twin() -> Iterator[Twin]:
+    with Twin() as running:
+        yield running
+
+
+def heard(twin: Twin) -> Iterator[Heard]:
+    """What one connection hears, from now on; it never comes back."""
+    listener = SocketListener(twin.ws_url)
+    listener.say(json.dumps({"action": "subscribe", "cursor": "now"}))
+    with contextlib.closing(listener):
+        while True:
+            yield listener.next(within_s=30)
+
+
+def at_work(twin: Twin) -> list[str]:
+    """The lanes beside the first one that have sent something."""
+    followers = httpx.get(f"{twin.url}status").raise_for_status().json()["followers"]
+    return [each["name"] for each in followers if each["checkpoint"] and "-" in each["name"]]
+
+
+def is_end(each: Heard) -> bool:
+    return bool(each.data["type"] == "end")
+
+
+@pytest.mark.java
+def test_11_4_nobody_misses_anything_while_lanes_come_and_go(twin: Twin) -> None:
+    """Each consumer hears what was posted, once and in order, on the connection it began with."""
+    followers = [
+        Consumer(heard(twin), lambda each: each.data["type"] == "end") for _ in range(CONSUMERS)
+    ]
+    stop, posted = threading.Event(), list[str]()
+
+    def produce() -> None:
+        with httpx.Client() as client:
+            while not stop.is_set():
+                name = f"x{len(posted)}"
+                body = {"event": "update", "type": "video", "id": name}
+                client.post(twin.url, json=body).raise_for_status()
+                posted.append(name)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        for lanes in LANES:
+            set_lanes(twin, "main", lanes)
+            time.sleep(EVERY_S)
+            assert sorted(at_work(twin)) == [f"push-{lane}" for lane in range(1, lanes)]
+    finally:
+        stop.set()
+        producer.join()
+    httpx.post(twin.url, json=END).raise_for_status()
+    for follower in followers:
+        ids = [each.data["id"] for each in follower.done()]
+        assert ids == [*posted[posted.index(ids[0]) :], "end"]
