@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+_NO_CONTENT = 204
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -67,10 +69,13 @@ class _Handler(BaseHTTPRequestHandler):
         text = json.dumps(
             {**answer.body, **({"__type": answer.error} if answer.error else {})}
         ).encode()
+        if answer.status == _NO_CONTENT:
+            text = b""
         self.send_response(answer.status)
         if answer.error:
             self.send_header("x-amzn-ErrorType", answer.error)
-        self.send_header("Content-Length", str(len(text)))
+        if answer.status != _NO_CONTENT:
+            self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
 

@@ -1,21 +1,20 @@
 """
 Everywhere that something is signed in a role's name.
 
-Clients of boto3 and messages (`tidings.aws.gateway.sigv4_client`) go through one method of
-botocore, rows of the state through `tidings.aws.dynamodb.transport.signatures`; what passes neither
-is no request that AWS would take.
+Clients of boto3 go through one method of botocore, rows of the state and messages to WebSockets
+through `tidings.aws.runtime.signatures`; what passes neither is no request that AWS would take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
-from tidings.aws.dynamodb.transport.signatures import Signer
+from tidings.aws.runtime.signatures import Signer
 
 Seen = Callable[[str, str, AWSRequest], None]
 
@@ -32,10 +31,17 @@ def hook(seen: Seen) -> Callable[[], None]:
         seen(self._service_name, self._region_name, request)
         of_botocore(self, request)
 
-    def head(self: Signer, credentials: ReadOnlyCredentials, target: str, body: bytes) -> bytes:
-        asked = AWSRequest("POST", f"https://{self.host}/", {"X-Amz-Target": target}, body)
+    def head(
+        self: Signer,
+        credentials: ReadOnlyCredentials,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> bytes:
+        asked = AWSRequest(method, f"https://{self.host}{path}", dict(headers), body)
         seen(self.service, self.region, asked)
-        return of_ours(self, credentials, target, body)
+        return of_ours(self, credentials, method, path, body, headers)
 
     def end() -> None:
         SigV4Auth.add_auth = of_botocore  # type: ignore[method-assign]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidings.client.listen.buffers import MemoryBuffer
@@ -12,10 +12,11 @@ from tidings.core.followers.lanes import PUSH
 from tidings.core.log.stores import Checkpoints
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
+from tidings.core.websocket import send
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.send import Delivery
+from tidings.core.websocket.send import Request, Send, Wait
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Sockets
 
@@ -76,13 +77,14 @@ class DroppingBuffer(MemoryBuffer):
         return True
 
 
-def _again(self: Delivery, connection_id: str, message: str) -> Outcome:
+def _again(request: Send) -> Generator[Request | Wait, Outcome | None, Outcome]:
     """What was not answered is sent again, as if it could not arrive any more."""
-    outcome = self.sockets.send(connection_id, message)
-    for _ in range(limits.SEND_ATTEMPTS_MAX - 1):
+    outcome: Outcome | None = None
+    for _ in range(limits.SEND_ATTEMPTS_MAX):
+        outcome = yield request
         if outcome not in (Outcome.BUSY, Outcome.UNKNOWN):
             break
-        outcome = self.sockets.send(connection_id, message)
+    assert outcome is not None
     return outcome
 
 
@@ -91,7 +93,7 @@ def _whatever(self: SocketClient, id: str, name: str) -> bool:
     return True
 
 
-repeats_all = instead(Delivery, "_send", _again)
+repeats_all = instead(send, "_outcome_of", _again)
 takes_all = instead(SocketClient, "_ascends", _whatever)
 
 

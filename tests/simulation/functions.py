@@ -4,9 +4,10 @@ The deployed functions, each built from the core for one process, as `tidings.aw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tidings.core import limits
@@ -40,13 +41,15 @@ from tidings.core.settings.stores import Profiles
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
+from tidings.core.websocket.congestion import Turn, Window
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver
 from tidings.core.websocket.replay import Replayer
-from tidings.core.websocket.send import Delivery
+from tidings.core.websocket.send import Delivery, Exchange, Steps, perform
+from tidings.core.websocket.stores import Sockets
 
 from tests.fakes import MemoryArchive, MemoryKeyHolds, MemoryProfiles
 from tests.simulation.parts import Parts
@@ -333,7 +336,9 @@ class Functions:
 
     def _delivery(self, process: Process) -> Delivery:
         sockets = self._port(process, "sockets")
-        return Delivery(sockets, self._port(process, "connections"), process.sleep, process.count)
+        connections = self._port(process, "connections")
+        exchange = interleaved(process, sockets)
+        return Delivery(sockets, connections, process.sleep, process.count, exchange)
 
 
 def shuffled(process: Process) -> Spread:
@@ -350,3 +355,22 @@ def shuffled(process: Process) -> Spread:
             raise errors[0]
 
     return spread
+
+
+def interleaved(process: Process, sockets: Sockets) -> Exchange:
+    """Implements `Exchange`: who waits holds up nobody, messages of many go out in turns."""
+
+    def exchange(deliveries: Iterable[Steps]) -> None:
+        items = list(deliveries)
+        turn = Turn(process.machine.random.sample(items, len(items)), Window())
+        while not turn.done:
+            tasks = list(iter(partial(turn.next, process.clock()), None))
+            for task in tasks:
+                turn.answered(task, perform(sockets, task.request), process.clock())
+            due_ms = None if tasks else turn.due_ms(process.clock())
+            if due_ms is not None:
+                process.sleep(due_ms - process.clock())
+        if turn.errors:
+            raise turn.errors[0]
+
+    return exchange

@@ -188,7 +188,7 @@ MUTATIONS = (
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
     Mutation("the lease ends before its holder", Parts(around=short_lease), 671, 900),
     Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 72, 300),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 14, 300),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 371, 600),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
         "what was not answered is sent again", Parts(around=broken_websocket.repeats_all), 8, 50

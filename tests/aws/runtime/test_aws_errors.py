@@ -27,21 +27,17 @@ from tidings.aws.dynamodb.items.attributes import Item
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tags import DynamoDBTags
-from tidings.aws.dynamodb.transport.signatures import Signer
 from tidings.aws.gateway.invoker import LambdaWaker
-from tidings.aws.gateway.sigv4_client import SignedHttp
-from tidings.aws.gateway.ws_sender import ApiGatewaySockets
 from tidings.aws.runtime import clients
+from tidings.aws.runtime.signatures import Signer
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.errors import Unavailable
 from tidings.core.state.rows import Row
-from tidings.core.websocket.connections import Connection, Outcome
+from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
-from urllib3 import Timeout
 
 from tests.contract.answering import Answer, answering
 
-SOON = "execute-api", Timeout(connect=1, read=0.2), 1
 ONCE = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
 TWICE = Config(retries={"total_max_attempts": 2, "mode": "standard"})
 CONNECTION = Connection("c1", 1_763_000_000_123)
@@ -81,10 +77,6 @@ def plain(item: Item) -> Item:
         name: {"B": b64encode(value["B"]).decode()} if "B" in value else value
         for name, value in item.items()
     }
-
-
-def sockets(url: str) -> SignedHttp:
-    return SignedHttp(url, "execute-api", Timeout(1), 1)
 
 
 def functions(url: str) -> LambdaClient:
@@ -299,7 +291,11 @@ class TestPuts:
         url, body = "https://dynamodb.eu-west-1.amazonaws.com", b'{"\xc3\xa4":1}'
         signer = Signer("dynamodb.eu-west-1.amazonaws.com", "eu-west-1", "dynamodb")
         for _ in range(20):
-            head = signer.head(credentials, "DynamoDB_20120810.PutItem", body).decode()
+            named = (
+                ("content-type", "application/x-amz-json-1.0"),
+                ("x-amz-target", "DynamoDB_20120810.PutItem"),
+            )
+            head = signer.head(credentials, "POST", "/", body, named).decode()
             ours = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
             request = AWSRequest("POST", f"{url}/", data=body)
             request.headers["Content-Type"] = "application/x-amz-json-1.0"
@@ -320,98 +316,6 @@ def _says(server: socket.socket, *answers: bytes) -> None:
         connection.recv(65_536)
         connection.sendall(answer)
         connection.close()
-
-
-class TestSockets:
-    def test_a_message_is_posted_to_its_connection(self) -> None:
-        """As UTF-8 text, the id escaped in the path."""
-        with answering(Answer()) as server:
-            sent = ApiGatewaySockets(sockets(server.url)).send("L0SM9cOF=", '{"ä":1}')
-        assert sent is Outcome.SENT
-        assert [asked.body for asked in server.asked] == ['{"ä":1}'.encode()]
-        assert server.asked[0].path == "/@connections/L0SM9cOF%3D"
-
-    def test_it_is_signed_as_boto3_signs(self) -> None:
-        """Within the same second the same signature, for an id that has to be escaped."""
-        with answering(Answer()) as server:
-            session = boto3.Session()  # boto3's own keeps the keys of an earlier test
-            client = session.client("apigatewaymanagementapi", endpoint_url=f"{server.url}/dev")
-            for _ in range(20):
-                client.post_to_connection(ConnectionId="a/b+c=", Data="{}")
-                ApiGatewaySockets(sockets(f"{server.url}/dev")).send("a/b+c=", "{}")
-                theirs, ours = server.asked[-2:]
-                if theirs.headers["X-Amz-Date"] == ours.headers["X-Amz-Date"]:
-                    break
-        assert (ours.method, ours.path, ours.body) == (theirs.method, theirs.path, theirs.body)
-        assert ours.headers["Authorization"] == theirs.headers["Authorization"]
-
-    @pytest.mark.parametrize(
-        ("status", "error", "outcome"),
-        [
-            (410, "GoneException", Outcome.GONE),
-            (429, "LimitExceededException", Outcome.BUSY),
-            (429, "TooManyRequestsException", Outcome.BUSY),
-            (500, "InternalServerError", Outcome.UNKNOWN),
-            (504, "GatewayTimeout", Outcome.UNKNOWN),
-            (400, "BadRequestException", Outcome.REFUSED),
-            (403, "ForbiddenException", Outcome.REFUSED),
-            (413, "PayloadTooLargeException", Outcome.REFUSED),
-        ],
-    )
-    def test_refusals_are_outcomes(self, status: int, error: str, outcome: Outcome) -> None:
-        """Asked once: the core counts the attempts."""
-        with answering(Answer(status, error=error)) as server:
-            assert ApiGatewaySockets(sockets(server.url)).send("c1", "{}") is outcome
-        assert len(server.asked) == 1
-
-    def test_a_refused_connect_is_busy(self, nobody: str) -> None:
-        """Nothing was sent, so it may be repeated."""
-        assert ApiGatewaySockets(sockets(nobody)).send("c1", "{}") is Outcome.BUSY
-
-    def test_silence_is_unknown(self) -> None:
-        """Asked once: what was sent may still arrive."""
-        with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes requests into its backlog
-            http = SignedHttp(f"http://127.0.0.1:{silent.getsockname()[1]}", *SOON)
-            assert ApiGatewaySockets(http).send("c1", "{}") is Outcome.UNKNOWN
-
-    def test_a_connection_that_breaks_is_unknown(self) -> None:
-        """The request was read before."""
-        with socket.create_server(("127.0.0.1", 0)) as server:
-
-            def cut() -> None:
-                connection, _ = server.accept()
-                connection.recv(65536)
-                connection.close()
-
-            cutting = threading.Thread(target=cut)
-            cutting.start()
-            http = SignedHttp(f"http://127.0.0.1:{server.getsockname()[1]}", *SOON)
-            assert ApiGatewaySockets(http).send("c1", "{}") is Outcome.UNKNOWN
-            cutting.join()
-
-    def test_what_was_idle_is_not_sent_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The other side may have closed it; while the sandbox was frozen nobody saw it."""
-        with answering(Answer()) as server:
-            http = sockets(server.url)
-            for idle_s in (0.0, 1.0, 30.0):
-                monkeypatch.setattr(http, "_used_s", time.monotonic() - idle_s)
-                http.ask("POST", "c1", body=b"{}")
-        first, second, third = (asked.port for asked in server.asked)
-        assert first == second != third
-
-    @pytest.mark.parametrize("status", [400, 403])
-    def test_closing_what_is_not_there_is_fine(self, status: int) -> None:
-        """Others must not wait for it."""
-        with answering(Answer(status, error="ForbiddenException")) as server:
-            ApiGatewaySockets(sockets(server.url)).close("c1")
-        assert len(server.asked) == 1
-
-    def test_closing_twice_is_fine(self) -> None:
-        """The second time it is gone."""
-        with answering(Answer(204), Answer(410, error="GoneException")) as server:
-            for _ in range(2):
-                ApiGatewaySockets(sockets(server.url)).close("c1")
-        assert [asked.method for asked in server.asked] == ["DELETE", "DELETE"]
 
 
 class TestWaker:

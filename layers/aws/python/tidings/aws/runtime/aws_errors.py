@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.items.attributes import Item
 
 _FAULT = 500
-_BUSY = frozenset(
+THROTTLES = frozenset(
     {
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
@@ -64,7 +64,7 @@ def translated() -> Iterator[None]:
 
 def is_busy(error: ClientError) -> bool:
     """Whether AWS refused for now, by throttling."""
-    return error.response["Error"]["Code"] in _BUSY or status_of(error) == 429
+    return error.response["Error"]["Code"] in THROTTLES or status_of(error) == 429
 
 
 def status_of(error: ClientError) -> int:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
-    from tidings.aws.gateway.sigv4_client import SignedHttp
+    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
 
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
 _READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
-_SOCKET_READ_S = 1  # four attempts at a stuck client must fit behind a follower's run
+_SOCKET_S = 1  # to connect and again to answer: four closes must fit behind a follower's run
 _LEASE_READ_S = 1  # a quarter of the time that a leadership lease is held
 _LEASE_ATTEMPTS = 2  # the second one opens a new connection where the first one's was dead
 _ATTEMPTS = 3
@@ -84,17 +84,15 @@ def objects() -> S3Client:
 
 
 @cache
-def sockets(url: str) -> SignedHttp:
+def sockets(url: str) -> ApiGatewaySockets:
     """Without retries of its own: the core counts the attempts of each message."""
-    from tidings.aws.gateway.sigv4_client import SignedHttp
-    from urllib3 import Timeout
+    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
 
-    timeout = Timeout(connect=_CONNECT_S, read=_SOCKET_READ_S)
-    return SignedHttp(url, "execute-api", timeout, _CONNECTIONS)
+    return ApiGatewaySockets(url, _SOCKET_S, ca_certs())
 
 
 def ca_certs() -> str | None:
-    """The file of authorities that boto3 trusts, for calls to others than AWS."""
+    """The file of authorities that boto3 trusts, for calls that do not go through it."""
     from botocore.httpsession import get_cert_path
 
     return get_cert_path(True)

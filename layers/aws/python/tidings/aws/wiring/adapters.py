@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidings.core.websocket.lanes import Lanes
 
 KEY_BYTES = 32  # as the digests that are made with it
-SPREAD_WORKERS = 16  # sends wait for the network; API Gateway's throttle is far above this
+SPREAD_WORKERS = 16  # threads for what waits for a store, or for one client's answer
 
 
 def count(metric: str, value: int) -> None:
@@ -158,9 +158,7 @@ def lanes() -> Lanes:
 
 @cache
 def sockets() -> ApiGatewaySockets:
-    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
-
-    return ApiGatewaySockets(clients.sockets(settings().sockets_url))
+    return clients.sockets(settings().sockets_url)
 
 
 @cache

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def delivery() -> Delivery:
     from tidings.core.websocket.send import Delivery
 
-    return Delivery(adapters.sockets(), adapters.connections(), sleep_ms, adapters.count)
+    sockets = adapters.sockets()
+    return Delivery(sockets, adapters.connections(), sleep_ms, adapters.count, sockets.exchange)
 
 
 @cache

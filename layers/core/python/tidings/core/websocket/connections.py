@@ -17,6 +17,7 @@ class Outcome(Enum):
     SENT = "sent"
     GONE = "gone"  # nobody is there any more
     BUSY = "busy"  # it did not arrive and may be repeated: throttled, or no connection was made
+    THROTTLED = "throttled"  # as BUSY, for longer than a turn can wait: so are all others
     UNKNOWN = "unknown"  # no answer, or a fault on the other side: it may arrive late or never
     REFUSED = "refused"  # for good: repeating it would not help
 

@@ -270,11 +270,9 @@ class Pusher:
     def _deliver(
         self, feed: str, messages: dict[str, list[str]], watches: dict[str, Subscription]
     ) -> None:
-        def task(connection_id: str) -> None:
-            if not self.delivery.send(connection_id, messages[connection_id]):
-                self.watches.remove(filed_under(feed, self.lane), watches[connection_id])
-
-        self.spread(task, list(messages))
+        lane = filed_under(feed, self.lane)
+        lost = self.delivery.send_each(messages, self.spread)
+        self.spread(lambda lost_id: self.watches.remove(lane, watches[lost_id]), lost)
 
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """Where the last who wanted leaves is gone, nobody has to be waited for."""

@@ -1,9 +1,17 @@
-"""Delivering messages to one connection: all of them in order, or the connection is cut."""
+"""
+Delivering messages to a connection: all of them in order, or the connection is cut.
+
+What is sent next, and what follows from its outcome, is decided by generators that do no I/O. They
+are driven by `Delivery` itself, one request after the other, or by an `Exchange`, which has the
+requests of very many connections under way.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
 from tidings.core.errors import KeyEnded, Unavailable
@@ -11,18 +19,54 @@ from tidings.core.model import events
 from tidings.core.websocket.connections import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tidings.core.effects import Count, Sleep
+    from tidings.core.effects import Count, Sleep, Spread
     from tidings.core.websocket.stores import ConnectionStore, Sockets
+
+
+class Send(NamedTuple):
+    """Send one message; answered with its outcome."""
+
+    connection_id: str
+    message: str
+
+
+class Close(NamedTuple):
+    """Cut the connection; answered with SENT, or UNKNOWN where nobody knows if it was cut."""
+
+    connection_id: str
+
+
+class Wait(NamedTuple):
+    """Go on after so many milliseconds; answered with None."""
+
+    ms: int
+
+
+Request = Send | Close
+Steps = Generator[Request | Wait, Outcome | None, None]
+# Drive each delivery to its end, many at a time. An error of one is raised when all have ended.
+Exchange = Callable[[Iterable[Steps]], None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of deliveries: messages *sent*, to who got all, and connections *lost*."""
+
+    sent: int = 0
+    lost: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
+    """Without an *exchange* one connection is served after the other."""
+
     sockets: Sockets
     connections: ConnectionStore
     sleep: Sleep
     count: Count
+    exchange: Exchange | None = None
 
     def send(self, connection_id: str, messages: Sequence[str]) -> bool:
         """
@@ -32,22 +76,27 @@ class Delivery:
         failure cuts the client, so that it comes back and resumes from its cursor: nothing is
         ever skipped on an open connection, and nothing follows a message that may still arrive.
         """
-        for message in messages:
-            outcome = self._send(connection_id, message)
-            if outcome is not Outcome.SENT:
-                self._forget(connection_id, outcome)
-                return False
-        self.count("FramesSent", len(messages))
+        tally = Tally()
+        self._drive(self.steps(connection_id, messages, tally))
+        if tally.lost:
+            self.connections.remove(connection_id)
+            return False
+        self.count("FramesSent", tally.sent)
         return True
 
-    def _send(self, connection_id: str, message: str) -> Outcome:
-        outcome = self.sockets.send(connection_id, message)
-        for attempt in range(limits.SEND_ATTEMPTS_MAX - 1):
-            if outcome is not Outcome.BUSY:
-                break
-            self.sleep(limits.SEND_BACKOFF_MS << attempt)
-            outcome = self.sockets.send(connection_id, message)
-        return outcome
+    def send_each(self, messages: Mapping[str, Sequence[str]], spread: Spread) -> Sequence[str]:
+        """
+        As `send`, to each connection its own messages; the connections that were lost.
+
+        One client's trouble holds up no other. *spread* waits for the store to forget those lost.
+        """
+        tally = Tally()
+        try:
+            self._drive_each(self.steps(*each, tally) for each in messages.items())
+        finally:
+            self.count("FramesSent", tally.sent)
+            spread(self.connections.remove, tally.lost)
+        return tally.lost
 
     def cut(self, connection_id: str) -> None:
         """
@@ -56,18 +105,8 @@ class Delivery:
         Where it cannot be closed it is forgotten all the same: it must not be sent anything
         more. Its client's next ping is answered with another state than it expects.
         """
-        self._close(connection_id)
-        self.count("ConnectionsClosed", 1)
+        self._drive(self._cutting(connection_id))
         self.connections.remove(connection_id)
-
-    def _close(self, connection_id: str) -> None:
-        for attempt in range(limits.SEND_ATTEMPTS_MAX):
-            try:
-                self.sockets.close(connection_id)
-            except Unavailable:
-                self.sleep(limits.SEND_BACKOFF_MS << attempt)
-            else:
-                return
 
     def end(self, connection_id: str) -> None:
         """As `cut`, for the key it was let in with has ended; its client hears so first."""
@@ -75,14 +114,75 @@ class Delivery:
         self.sockets.send(connection_id, events.error(ended.body()))
         self.cut(connection_id)
 
-    def _forget(self, connection_id: str, outcome: Outcome) -> None:
+    # What is done for one connection, without doing it.
+
+    def steps(self, connection_id: str, messages: Sequence[str], tally: Tally) -> Steps:
+        """`send`, but that who is lost is only cut: it is still to be forgotten."""
+        for message in messages:
+            outcome = yield from _outcome_of(Send(connection_id, message))
+            if outcome is not Outcome.SENT:
+                tally.lost.append(connection_id)  # at once, for a turn that is given up below
+                yield from self._giving_up(connection_id, outcome)
+                return
+        tally.sent += len(messages)
+
+    def _giving_up(self, connection_id: str, outcome: Outcome) -> Steps:
         """Exactly this connection, never the one whose message led here."""
         if outcome is Outcome.GONE:
             self.count("ConnectionsGone", 1)
-            self.connections.remove(connection_id)
             return
         if outcome is Outcome.REFUSED:
             self.count("SendsRefused", 1)
         elif outcome is Outcome.UNKNOWN:
             self.count("SendsUnknown", 1)
-        self.cut(connection_id)
+        yield from self._cutting(connection_id)
+
+    def _cutting(self, connection_id: str) -> Steps:
+        for attempt in range(limits.SEND_ATTEMPTS_MAX):
+            if (yield Close(connection_id)) is Outcome.SENT:
+                break
+            yield Wait(limits.SEND_BACKOFF_MS << attempt)
+        self.count("ConnectionsClosed", 1)
+
+    # Who does it.
+
+    def _drive_each(self, deliveries: Iterable[Steps]) -> None:
+        if self.exchange is not None:
+            self.exchange(deliveries)
+            return
+        for delivery in deliveries:
+            self._drive(delivery)
+
+    def _drive(self, steps: Steps) -> None:
+        outcome: Outcome | None = None
+        with suppress(StopIteration):
+            while True:
+                outcome = self._do(steps.send(outcome))
+
+    def _do(self, step: Request | Wait) -> Outcome | None:
+        if isinstance(step, Wait):
+            self.sleep(step.ms)
+            return None
+        return perform(self.sockets, step)
+
+
+def perform(sockets: Sockets, request: Request) -> Outcome:
+    """Do what is asked for."""
+    if isinstance(request, Send):
+        return sockets.send(request.connection_id, request.message)
+    try:
+        sockets.close(request.connection_id)
+    except Unavailable:
+        return Outcome.UNKNOWN
+    return Outcome.SENT
+
+
+def _outcome_of(request: Send) -> Generator[Request | Wait, Outcome | None, Outcome]:
+    """What became of a message: BUSY once its attempts are used up."""
+    for attempt in range(limits.SEND_ATTEMPTS_MAX):
+        if attempt:
+            yield Wait(limits.SEND_BACKOFF_MS << attempt - 1)
+        outcome = yield request
+        if outcome is not None and outcome is not Outcome.BUSY:
+            return outcome
+    return Outcome.BUSY

@@ -16,13 +16,14 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ClientError, NoCredentialsError
 from tidings.aws.dynamodb.transport.kept_connections import Answer, KeptConnections
-from tidings.aws.dynamodb.transport.signatures import Signer
+from tidings.aws.runtime.signatures import Signer
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _VERSION = "DynamoDB_20120810"
+_CONTENT = "application/x-amz-json-1.0"
 _OK = 200
 
 
@@ -65,10 +66,12 @@ class Requests:
         target = f"{_VERSION}.{operation}"
         if self._credentials is None:
             raise NoCredentialsError
-        head = self._signer.head(self._credentials.get_frozen_credentials(), target, body)
-        headers = HTTPHeaders()
-        headers["X-Amz-Target"] = target
-        request = AWSPreparedRequest("POST", f"{self._url}/", headers, body, stream_output=False)
+        credentials = self._credentials.get_frozen_credentials()
+        headers = (("content-type", _CONTENT), ("x-amz-target", target))
+        head = self._signer.head(credentials, "POST", "/", body, headers)
+        shown = HTTPHeaders()
+        shown["X-Amz-Target"] = target
+        request = AWSPreparedRequest("POST", f"{self._url}/", shown, body, stream_output=False)
         hook = f"before-send.dynamodb.{operation}"
         _, given = self._events.emit_until_response(hook, request=request)
         if given is not None:

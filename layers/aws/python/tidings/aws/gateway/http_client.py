@@ -1,0 +1,370 @@
+"""
+HTTP/1.1 to one host, with many requests under way in one thread and over kept connections.
+
+A loop over the ready sockets takes a quarter of the CPU of a client with a thread for each request
+(bench/push.py), and nothing beside the standard library and httptools to import.
+"""
+
+from __future__ import annotations
+
+import select
+import selectors
+import socket
+import ssl
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httptools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_IDLE_S_MAX = 20.0  # the other side may close what is idle, and a frozen sandbox would not see it
+_READ_BYTES = 65_536
+_FINAL = 200  # below it are interim answers
+_ERROR_TYPE = b"x-amzn-errortype"
+Tag = TypeVar("Tag")
+
+
+class Answer(NamedTuple):
+    """*error* is AWS's name for it, "" where it says none. The body is of no use here."""
+
+    status: int
+    error: str
+
+
+class Failure(Enum):
+    """Why there is no answer."""
+
+    NOT_SENT = "not sent"  # no connection was made, or it took nothing: the other side has nothing
+    NO_ANSWER = "no answer"  # nobody knows what became of the request
+
+
+class _Phase(Enum):
+    CONNECTING = 0
+    SHAKING_HANDS = 1
+    WRITING = 2
+    READING = 3
+    IDLE = 4
+
+
+class _Connection:
+    """A connection, and the request that is under way on it. Called back by its parser."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.phase = _Phase.CONNECTING
+        self.awaits = selectors.EVENT_WRITE
+        self.tag: Any = None
+        self.request = b""
+        self.written = 0
+        self.due_s = self.used_s = 0.0
+        self.error = b""
+        self.answer: Answer | None = None
+        self.kept = False
+        self._parser = httptools.HttpResponseParser(self)
+
+    def begin(self, tag: object, request: bytes) -> None:
+        self.tag, self.request, self.written = tag, request, 0
+        self.error, self.answer = b"", None
+
+    def parse(self, data: bytes) -> None:
+        """
+        What follows the answer is nobody's: the connection is not kept then.
+
+        Raises:
+            HttpParserError: it is no answer.
+        """
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if self.answer is None:
+                raise
+            self.kept = False
+
+    def on_message_begin(self) -> None:
+        if self.answer is not None:
+            self.kept = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == _ERROR_TYPE:
+            self.error = value
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= _FINAL and self.answer is None:
+            error = self.error.partition(b":")[0].decode("latin-1")
+            self.answer, self.kept = Answer(status, error), self._parser.should_keep_alive()
+
+
+@dataclass(slots=True)
+class Host:
+    """
+    The host of *url*, and the connections to it that are kept from one caller to the next.
+
+    *timeout_s* is for a connection to be made, and once more for an answer. Certificates are
+    verified by the authorities in *ca_file*, the system's if None. Several threads may have
+    requests under way, each its own.
+    """
+
+    url: str
+    timeout_s: float
+    ca_file: str | None = None
+    _idle: list[_Connection] = field(default_factory=list)
+    _trust: ssl.SSLContext | None = None
+
+    @property
+    def name(self) -> str:
+        """With a port, if it is not the usual."""
+        return urlsplit(self.url).netloc
+
+    def requests(self) -> Requests[Any]:
+        return Requests(self)
+
+    def address(self) -> tuple[str, int]:
+        parts = urlsplit(self.url)
+        return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+    def trust(self) -> ssl.SSLContext | None:
+        """None where the connection is not encrypted: a twin on this machine."""
+        if self._trust is None and urlsplit(self.url).scheme == "https":
+            self._trust = ssl.create_default_context(cafile=self.ca_file)
+        return self._trust
+
+    def take(self) -> _Connection | None:
+        """A kept connection that the other side has not closed."""
+        now_s = time.monotonic()
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread has taken the last one
+                return None
+            if now_s - connection.used_s <= _IDLE_S_MAX and not _has_news(connection.socket):
+                return connection
+            connection.socket.close()
+        return None
+
+    def keep(self, connection: _Connection) -> None:
+        self._idle.append(connection)  # of a list this is atomic, as is `pop`
+
+
+def _has_news(sock: socket.socket) -> bool:
+    """Whether an idle connection has ended, or says what nobody asked for."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class Requests(Generic[Tag]):
+    """
+    Those of one caller, each sent once. What is under way when it closes is given up.
+
+    A tag is the caller's own: it comes back with the answer.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._selector = selectors.DefaultSelector()
+        self._idle: list[_Connection] = []
+        self._under_way: dict[_Connection, None] = {}  # in the order in which their time is over
+        self._done: deque[tuple[Tag, Answer | Failure]] = deque()
+        self._addresses: Iterator[Any] | None = None
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+        for connection in self._under_way:
+            connection.socket.close()
+        for connection in self._idle:
+            self._host.keep(connection)
+
+    def ask(self, tag: Tag, request: bytes) -> None:
+        """Begin to send *request*, head and body."""
+        connection = self._idle.pop() if self._idle else self._kept() or self._opened()
+        if connection is None:
+            self._done.append((tag, Failure.NOT_SENT))
+            return
+        connection.begin(tag, request)
+        self._wait_for(connection)
+        if connection.phase is _Phase.IDLE:
+            connection.phase = _Phase.WRITING
+            self._go_on(connection)
+
+    def answers(self, timeout_s: float | None) -> Iterator[tuple[Tag, Answer | Failure]]:
+        """What has come, once something has or *timeout_s* are over; None: as long as it takes."""
+        for key, _ in self._selector.select(self._patience_s(timeout_s)):
+            self._go_on(key.data)
+        now_s = time.monotonic()
+        for connection in list(self._under_way):
+            if connection.due_s > now_s:
+                break
+            self._fail(connection)
+        while self._done:
+            yield self._done.popleft()
+
+    def _patience_s(self, timeout_s: float | None) -> float | None:
+        if self._done:
+            return 0
+        first = next(iter(self._under_way), None)
+        if first is None:
+            return timeout_s
+        left_s = max(0.0, first.due_s - time.monotonic())
+        return left_s if timeout_s is None else min(left_s, timeout_s)
+
+    # Connections.
+
+    def _kept(self) -> _Connection | None:
+        connection = self._host.take()
+        if connection is not None:
+            connection.awaits = selectors.EVENT_READ
+            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+        return connection
+
+    def _opened(self) -> _Connection | None:
+        """One that is being made; None where that failed at once, at each address."""
+        try:
+            addresses = self._found()
+        except OSError:
+            return None
+        for _ in range(self._count):
+            family, kind, protocol, _, address = next(addresses)
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                _begin_to_connect(sock, address)
+            except OSError:
+                sock.close()
+                continue
+            connection = _Connection(sock)
+            self._selector.register(sock, selectors.EVENT_WRITE, connection)
+            return connection
+        return None
+
+    def _found(self) -> Iterator[Any]:
+        """The host's addresses, in turn: API Gateway has several."""
+        if self._addresses is None:
+            found = socket.getaddrinfo(*self._host.address(), type=socket.SOCK_STREAM)
+            self._addresses, self._count = cycle(found), len(found)
+        return self._addresses
+
+    def _wait_for(self, connection: _Connection) -> None:
+        """It has all the time from now on, and so those before it have less."""
+        self._under_way.pop(connection, None)
+        self._under_way[connection] = None
+        connection.due_s = time.monotonic() + self._host.timeout_s
+
+    def _await(self, connection: _Connection, events: int) -> None:
+        if connection.awaits != events:
+            connection.awaits = events
+            self._selector.modify(connection.socket, events, connection)
+
+    # What a ready socket is for.
+
+    def _go_on(self, connection: _Connection) -> None:
+        try:
+            self._do_next(connection)
+        except ssl.SSLWantWriteError:
+            self._await(connection, selectors.EVENT_WRITE)
+        except ssl.SSLWantReadError:
+            self._await(connection, selectors.EVENT_READ)
+        except BlockingIOError:
+            writes = connection.phase is _Phase.WRITING
+            self._await(connection, selectors.EVENT_WRITE if writes else selectors.EVENT_READ)
+        except (OSError, httptools.HttpParserError):
+            self._fail(connection)
+
+    def _do_next(self, connection: _Connection) -> None:
+        match connection.phase:
+            case _Phase.READING:
+                self._read(connection)
+            case _Phase.WRITING:
+                self._write(connection)
+            case _Phase.CONNECTING:
+                self._connect(connection)
+            case _Phase.SHAKING_HANDS:
+                self._shake_hands(connection)
+            case _Phase.IDLE:
+                self._leave(connection)
+
+    def _connect(self, connection: _Connection) -> None:
+        problem = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem:
+            raise OSError(problem, "no connection")
+        trust = self._host.trust()
+        if trust is None:
+            connection.phase = _Phase.WRITING
+            self._wait_for(connection)
+            self._write(connection)
+            return
+        self._selector.unregister(connection.socket)
+        connection.socket = trust.wrap_socket(
+            connection.socket,
+            server_hostname=self._host.address()[0],
+            do_handshake_on_connect=False,
+        )
+        connection.awaits = selectors.EVENT_READ
+        self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+        connection.phase = _Phase.SHAKING_HANDS
+        self._shake_hands(connection)
+
+    def _shake_hands(self, connection: _Connection) -> None:
+        assert isinstance(connection.socket, ssl.SSLSocket)
+        connection.socket.do_handshake()
+        connection.phase = _Phase.WRITING
+        self._wait_for(connection)
+        self._write(connection)
+
+    def _write(self, connection: _Connection) -> None:
+        while connection.written < len(connection.request):
+            rest = memoryview(connection.request)[connection.written :]
+            connection.written += connection.socket.send(rest)
+        connection.phase = _Phase.READING
+        self._await(connection, selectors.EVENT_READ)
+
+    def _read(self, connection: _Connection) -> None:
+        """Until the answer is whole: with TLS more may be there than the socket shows."""
+        while connection.answer is None:
+            data = connection.socket.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionResetError("the connection ended before the answer did")
+            connection.parse(data)
+        del self._under_way[connection]
+        self._done.append((connection.tag, connection.answer))
+        if connection.kept:
+            connection.phase, connection.used_s = _Phase.IDLE, time.monotonic()
+            self._idle.append(connection)
+        else:
+            self._drop(connection)
+
+    def _leave(self, connection: _Connection) -> None:
+        """An idle one is ready: it has ended, or says what nobody asked for."""
+        self._idle.remove(connection)
+        self._drop(connection)
+
+    def _fail(self, connection: _Connection) -> None:
+        del self._under_way[connection]
+        sent = connection.written > 0
+        failure = Failure.NO_ANSWER if sent else Failure.NOT_SENT
+        self._done.append((connection.tag, failure))
+        self._drop(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        with suppress(KeyError, ValueError):  # it failed between its socket and the encrypted one
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+
+def _begin_to_connect(sock: socket.socket, address: Any) -> None:
+    with suppress(BlockingIOError):  # it goes on
+        sock.connect(address)

@@ -1,0 +1,518 @@
+"""Messages through `@connections`: how they are signed, and what any answer or none means."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import boto3
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+from tidings.core.errors import Unavailable
+from tidings.core.websocket.connections import Connection, Outcome
+from tidings.core.websocket.send import Delivery
+
+from tests.contract.answering import Answer, answering
+from tests.core.scene import one_by_one
+from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
+
+TIMEOUT_S = 0.3
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+Talk = Callable[[socket.socket, int], None]
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+class Feed:
+    """The core's delivery over *sockets*, to connections that are known."""
+
+    def __init__(self, sockets: ApiGatewaySockets) -> None:
+        self.known = MemoryConnections(MemoryInbox(), MemorySubscriptions(), MemoryRegistry())
+        self.counted: Counter[str] = Counter()
+        self.delivery = Delivery(
+            sockets, self.known, lambda ms: time.sleep(ms / 1000), self._count, sockets.exchange
+        )
+
+    def send(self, *names: str, messages: Sequence[str] = ("{}",)) -> list[str]:
+        """Those that were lost."""
+        for name in names:
+            self.known.open(Connection(name, 0))
+        return sorted(self.delivery.send_each(dict.fromkeys(names, messages), one_by_one))
+
+    def _count(self, metric: str, value: int) -> None:
+        self.counted[metric] += value
+
+
+def feed(url: str, ca_file: str | None = None) -> Feed:
+    return Feed(ApiGatewaySockets(url, TIMEOUT_S, ca_file))
+
+
+class Talking:
+    """A server that does with each connection, the first having the number 0, what *talk* does."""
+
+    def __init__(self, talk: Talk, trust: ssl.SSLContext | None = None) -> None:
+        self._talk, self._trust = talk, trust
+        self.opened, self.closed = 0, threading.Semaphore(0)
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._threads: list[threading.Thread] = []
+        self._sockets: list[socket.socket] = []
+
+    @property
+    def url(self) -> str:
+        name = "https://localhost" if self._trust else "http://127.0.0.1"
+        return f"{name}:{self._server.getsockname()[1]}"
+
+    def accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+                if self._trust is not None:
+                    connection = self._trust.wrap_socket(connection, server_side=True)
+            except ssl.SSLError:
+                continue  # a client that does not trust us
+            except OSError:
+                return
+            self._sockets.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection, self.opened))
+            self.opened += 1
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        with connection, suppress(OSError):  # the client is gone
+            self._talk(connection, number)
+        self.closed.release()
+
+    def stop(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for connection in self._sockets:
+            with suppress(OSError):  # it is closed
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+
+
+@contextmanager
+def talking(talk: Talk, trust: ssl.SSLContext | None = None) -> Iterator[Talking]:
+    server = Talking(talk, trust)
+    accepting = threading.Thread(target=server.accept)
+    accepting.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        accepting.join()
+
+
+def heard(connection: socket.socket) -> bytes:
+    """One request; empty at the end."""
+    data, size = bytearray(), 0
+    while not size or len(data) < size:
+        part = connection.recv(65_536)
+        if not part:
+            return b""
+        data += part
+        if not size and (end := data.find(b"\r\n\r\n")) >= 0:
+            length = data[:end].partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            size = end + 4 + int(length)
+    return bytes(data)
+
+
+def says(*answers: bytes, forever: bytes = b"") -> Talk:
+    """Each answer to a request of its own, then *forever* to the others; or the end."""
+
+    def talk(connection: socket.socket, number: int) -> None:
+        for answer in answers:
+            if not heard(connection):
+                return
+            connection.sendall(answer)
+        while forever and heard(connection):
+            connection.sendall(forever)
+
+    return talk
+
+
+def _silent(connection: socket.socket, number: int) -> None:
+    while heard(connection):
+        pass
+
+
+class TestRequests:
+    def test_a_message_is_posted_to_its_connection(self) -> None:
+        """As UTF-8 text, the id escaped in the path."""
+        with answering(Answer()) as server:
+            sent = ApiGatewaySockets(server.url, 1).send("L0SM9cOF=", '{"ä":1}')
+        assert sent is Outcome.SENT
+        assert [asked.body for asked in server.asked] == ['{"ä":1}'.encode()]
+        assert server.asked[0].path == "/@connections/L0SM9cOF%3D"
+
+    @pytest.mark.parametrize("token", ["", "session/token=="])
+    def test_it_is_signed_as_boto3_signs(self, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Within the same second the same signature, for an id that has to be escaped."""
+        if token:
+            monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+        with answering(Answer()) as server:
+            session = boto3.Session()  # boto3's own keeps the keys of an earlier test
+            client = session.client("apigatewaymanagementapi", endpoint_url=f"{server.url}/dev")
+            for _ in range(20):
+                client.post_to_connection(ConnectionId="a/b+c=", Data="{}")
+                ApiGatewaySockets(f"{server.url}/dev", 1).send("a/b+c=", "{}")
+                theirs, ours = server.asked[-2:]
+                if theirs.headers["X-Amz-Date"] == ours.headers["x-amz-date"]:
+                    break
+        assert (ours.method, ours.path, ours.body) == (theirs.method, theirs.path, theirs.body)
+        assert ours.headers["authorization"] == theirs.headers["Authorization"]
+        assert ours.headers.get("x-amz-security-token", "") == token
+
+    @pytest.mark.parametrize("status", [400, 403])
+    def test_closing_what_is_not_there_is_fine(self, status: int) -> None:
+        """Others must not wait for it."""
+        with answering(Answer(status, error="ForbiddenException")) as server:
+            ApiGatewaySockets(server.url, 1).close("c1")
+        assert len(server.asked) == 1
+
+    def test_closing_twice_is_fine(self) -> None:
+        """The second time it is gone."""
+        with answering(Answer(204), Answer(410, error="GoneException")) as server:
+            sockets = ApiGatewaySockets(server.url, 1)
+            for _ in range(2):
+                sockets.close("c1")
+        assert [asked.method for asked in server.asked] == ["DELETE", "DELETE"]
+
+    @pytest.mark.parametrize("status", [429, 500])
+    def test_who_may_not_be_closed_is_told(self, status: int) -> None:
+        """The core repeats it."""
+        with answering(Answer(status)) as server, pytest.raises(Unavailable):
+            ApiGatewaySockets(server.url, 1).close("c1")
+
+
+class TestOutcomes:
+    @pytest.mark.parametrize(
+        ("status", "error", "outcome"),
+        [
+            (410, "GoneException", Outcome.GONE),
+            (429, "LimitExceededException", Outcome.BUSY),
+            (429, "", Outcome.BUSY),
+            (400, "ThrottlingException:http://internal.amazon.com/", Outcome.BUSY),
+            (500, "InternalServerError", Outcome.UNKNOWN),
+            (504, "GatewayTimeout", Outcome.UNKNOWN),
+            (400, "BadRequestException", Outcome.REFUSED),
+            (403, "ForbiddenException", Outcome.REFUSED),
+            (413, "PayloadTooLargeException", Outcome.REFUSED),
+        ],
+    )
+    def test_refusals_are_outcomes(self, status: int, error: str, outcome: Outcome) -> None:
+        """Asked once: the core counts the attempts."""
+        with answering(Answer(status, error=error)) as server:
+            assert ApiGatewaySockets(server.url, 1).send("c1", "{}") is outcome
+        assert len(server.asked) == 1
+
+    def test_a_refused_connect_is_busy(self, nobody: str) -> None:
+        """Nothing was sent, so it may be repeated; a name that nobody has is no error either."""
+        assert ApiGatewaySockets(nobody, 1).send("c1", "{}") is Outcome.BUSY
+        assert ApiGatewaySockets("http://nobody.invalid", 1).send("c1", "{}") is Outcome.BUSY
+
+    def test_a_connect_that_is_never_answered_is_busy(self) -> None:
+        """A full backlog takes no more; the time for it is bounded."""
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            address = full.getsockname()
+            waiting = [socket.socket() for _ in range(8)]
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex(address)
+            began_s = time.monotonic()
+            sockets = ApiGatewaySockets(f"http://127.0.0.1:{address[1]}", TIMEOUT_S)
+            assert sockets.send("c1", "{}") is Outcome.BUSY
+            assert TIMEOUT_S <= time.monotonic() - began_s < 5 * TIMEOUT_S
+            for each in waiting:
+                each.close()
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            b"",
+            b"HTTP/1.1 200 OK\r\nContent-Le",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{",
+            b"HTTP/1.1 100 Continue\r\n\r\n",
+            b"SSH-2.0-OpenSSH\r\n\r\n",
+        ],
+    )
+    def test_a_connection_that_ends_before_its_answer_is_unknown(self, answer: bytes) -> None:
+        """The request was read before. Asked once: what was sent may still arrive."""
+        with talking(says(answer)) as server:
+            assert ApiGatewaySockets(server.url, 1).send("c1", "{}") is Outcome.UNKNOWN
+            assert server.opened == 1
+
+    def test_silence_is_unknown(self) -> None:
+        """After the time for an answer, and no sooner."""
+        with talking(_silent) as server:
+            began_s = time.monotonic()
+            sent = ApiGatewaySockets(server.url, TIMEOUT_S).send("c1", "{}")
+            assert sent is Outcome.UNKNOWN
+            assert TIMEOUT_S <= time.monotonic() - began_s < 5 * TIMEOUT_S
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            b"HTTP/1.1 200 OK\r\nX-Amzn-RequestId: r\r\nContent-Length: 2\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+        ],
+    )
+    def test_an_answer_in_pieces_is_an_answer(self, answer: bytes) -> None:
+        """Byte by byte, however long it is."""
+
+        def talk(connection: socket.socket, number: int) -> None:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while heard(connection):
+                for at in range(len(answer)):
+                    connection.sendall(answer[at : at + 1])
+                    time.sleep(0.0005)
+
+        with talking(talk) as server:
+            sockets = ApiGatewaySockets(server.url, 1)
+            assert [sockets.send("c1", "{}") for _ in range(2)] == [Outcome.SENT] * 2
+            assert server.opened == 1
+
+    def test_a_long_message_is_sent_whole(self) -> None:
+        """More than a socket takes at once, to one that reads slowly."""
+        bodies: list[bytes] = []
+
+        def talk(connection: socket.socket, number: int) -> None:
+            time.sleep(0.1)
+            bodies.append(heard(connection).partition(b"\r\n\r\n")[2])
+            connection.sendall(OK)
+
+        message = "ä" * 3_000_000
+        with talking(talk) as server:
+            assert ApiGatewaySockets(server.url, 5).send("c1", message) is Outcome.SENT
+        assert bodies == [message.encode()]
+
+
+class TestKeptConnections:
+    def test_they_are_kept_while_they_are_fresh(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The other side may have closed one that was idle, and a frozen sandbox would not see."""
+        now_s = time.monotonic()
+        with answering(Answer()) as server:
+            sockets = ApiGatewaySockets(server.url, 1)
+            for idle_s in (0.0, 1.0, 30.0):
+                now_s += idle_s
+                monkeypatch.setattr(time, "monotonic", partial(float, now_s))
+                assert sockets.send("c1", "{}") is Outcome.SENT
+        first, second, third = (asked.port for asked in server.asked)
+        assert first == second != third
+
+    @pytest.mark.parametrize(
+        "answer", [OK, OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")]
+    )
+    def test_what_the_other_side_closed_is_not_sent_on(self, answer: bytes) -> None:
+        """Between two turns, said or not: the next message needs no second attempt."""
+        with talking(says(answer)) as server:
+            sockets = ApiGatewaySockets(server.url, 1)
+            for _ in range(3):
+                assert sockets.send("c1", "{}") is Outcome.SENT
+                assert server.closed.acquire(timeout=10)
+            assert server.opened == 3
+
+    @pytest.mark.parametrize("more", [OK, b"HTTP/1.1 200", b"?"])
+    def test_one_that_says_more_than_it_is_asked_is_left(self, more: bytes) -> None:
+        """The next message would be told what became of another one."""
+        with talking(says(forever=OK + more)) as server:
+            sockets = ApiGatewaySockets(server.url, 1)
+            for _ in range(2):
+                assert sockets.send("c1", "{}") is Outcome.SENT
+            assert server.opened == 2
+
+
+class TestMany:
+    def test_three_hundred_at_once(self) -> None:
+        """Each connection gets its messages in order, over fewer than as many connections."""
+        names = [f"c{number}" for number in range(300)]
+        messages = [f"m{number}" for number in range(3)]
+        with answering(Answer()) as server:
+            sender = feed(server.url)
+            assert sender.send(*names, messages=messages) == []
+        got: dict[str, list[str]] = {}
+        for asked in server.asked:
+            got.setdefault(asked.path.rpartition("/")[2], []).append(asked.body.decode())
+        assert got == dict.fromkeys(names, messages)
+        assert sender.counted == {"FramesSent": 900}
+        assert len({asked.port for asked in server.asked}) <= 256
+
+    def test_one_that_is_never_answered_holds_up_no_other(self) -> None:
+        """It is cut after its time; the others were sent meanwhile."""
+        when: list[float] = []
+
+        def talk(connection: socket.socket, number: int) -> None:
+            while request := heard(connection):
+                if b"/c7 " in request and request.startswith(b"POST"):
+                    continue
+                when.append(time.monotonic())
+                connection.sendall(OK)
+
+        with talking(talk) as server:
+            sender = feed(server.url)
+            began_s = time.monotonic()
+            assert sender.send(*(f"c{number}" for number in range(100))) == ["c7"]
+            took_s = time.monotonic() - began_s
+        assert took_s >= TIMEOUT_S
+        assert sorted(when)[98] - began_s < TIMEOUT_S  # the hundredth closes c7
+        assert sender.known.get("c7") is None and sender.known.get("c8")
+        assert sender.counted == {"FramesSent": 99, "SendsUnknown": 1, "ConnectionsClosed": 1}
+
+    def test_each_trouble_is_its_clients_own(self) -> None:
+        """Gone, refused, faulty, throttled once, and none."""
+        seen: Counter[str] = Counter()
+
+        def answer(name: str, method: str) -> bytes:
+            seen[name] += 1
+            if method == "DELETE":
+                return b"HTTP/1.1 204 No Content\r\n\r\n"
+            status = {"gone": 410, "refused": 403, "faulty": 502}.get(name, 200)
+            if name == "throttled" and seen[name] < 3:
+                status = 429
+            return b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status
+
+        def talk(connection: socket.socket, number: int) -> None:
+            while request := heard(connection).decode():
+                method, path, _ = request.split(" ", 2)
+                connection.sendall(answer(path.rpartition("/")[2], method))
+
+        with talking(talk) as server:
+            sender = feed(server.url)
+            lost = sender.send(
+                "gone", "refused", "faulty", "throttled", "fine", messages=["1", "2"]
+            )
+        assert lost == ["faulty", "gone", "refused"]
+        assert seen == {"gone": 1, "refused": 2, "faulty": 2, "throttled": 4, "fine": 2}
+        assert sender.counted == {
+            "FramesSent": 4,
+            "ConnectionsGone": 1,
+            "SendsRefused": 1,
+            "SendsUnknown": 1,
+            "ConnectionsClosed": 2,
+        }
+
+    def test_a_limit_is_found_and_kept_to(self) -> None:
+        """Above it the service refuses; nobody is cut, and everybody is served."""
+        lock, tokens, filled_s = threading.Lock(), 50.0, time.monotonic()
+        refused = 0
+
+        def talk(connection: socket.socket, number: int) -> None:
+            nonlocal tokens, filled_s, refused
+            while heard(connection):
+                with lock:
+                    now_s = time.monotonic()
+                    tokens, filled_s = min(50.0, tokens + (now_s - filled_s) * 500), now_s
+                    taken = tokens >= 1
+                    tokens -= taken
+                    refused += not taken
+                connection.sendall(OK if taken else OK.replace(b"200 OK", b"429 Slow"))
+
+        with talking(talk) as server:
+            sender = feed(server.url)
+            assert sender.send(*(f"c{number}" for number in range(1_000))) == []
+        assert refused
+        assert sender.counted == {"FramesSent": 1_000}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate of `localhost` that vouches for itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    today = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(today - datetime.timedelta(1))
+        .not_valid_after(today + datetime.timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("authority") / "localhost.pem"
+    file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return file
+
+
+@pytest.fixture
+def trust(authority: Path) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(authority)
+    return made
+
+
+class TestEncrypted:
+    def test_messages_are_sent(self, authority: Path, trust: ssl.SSLContext) -> None:
+        """Long ones too; connections are kept from one turn to the next."""
+        with talking(says(forever=OK), trust) as server:
+            sender = feed(server.url, str(authority))
+            for _ in range(2):
+                assert sender.send(*(f"c{at}" for at in range(40)), messages=["x" * 100_000]) == []
+            assert 0 < server.opened <= 40
+
+    def test_a_certificate_of_a_stranger_is_not_trusted(self, trust: ssl.SSLContext) -> None:
+        """Nothing is sent to it."""
+        with talking(says(forever=OK), trust) as server:
+            assert ApiGatewaySockets(server.url, 1).send("c1", "{}") is Outcome.BUSY
+            assert server.opened == 0
+
+    def test_what_the_other_side_closed_is_not_sent_on(
+        self, authority: Path, trust: ssl.SSLContext
+    ) -> None:
+        """As without encryption."""
+        with talking(says(OK), trust) as server:
+            sockets = ApiGatewaySockets(server.url, 1, str(authority))
+            for _ in range(3):
+                assert sockets.send("c1", "{}") is Outcome.SENT
+                assert server.closed.acquire(timeout=10)
+            assert server.opened == 3
+
+    def test_a_handshake_that_is_never_answered_is_busy(self, authority: Path) -> None:
+        """Nothing of the message was sent."""
+
+        def talk(connection: socket.socket, number: int) -> None:
+            while connection.recv(65_536):
+                pass
+
+        with talking(talk) as server:
+            url = server.url.replace("http://127.0.0.1", "https://localhost")
+            sockets = ApiGatewaySockets(url, TIMEOUT_S, str(authority))
+            assert sockets.send("c1", "{}") is Outcome.BUSY
