@@ -56,7 +56,7 @@ class TestConnections:
     def test_a_connection_comes_back_as_it_was(
         self, stores: Stores, feed: str, wanted: Filter
     ) -> None:
-        """With its filter, progress and runner."""
+        """With its filter, progress, runner and encoding."""
         assert unset(*FILTERS) == []
         opened = Connection(
             f"{feed}=",
@@ -68,6 +68,7 @@ class TestConnections:
             since=9,
             runner="runner",
             runner_expires_ms=NOW,
+            encoding="gzip",
             version=4,
             lane=2,
         )
@@ -230,7 +231,7 @@ class TestSubscriptions:
     ) -> None:
         """Filed under its parents if it has any, and not under its types."""
         wanted = Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"}))
-        subscription = Subscription("c1=", wanted, 7)
+        subscription = Subscription("c1=", wanted, 7, encoding="gzip")
         stores.subscriptions.add(feed, subscription)
         for parent in ("user/x1", "user/x2"):
             assert stores.subscriptions.find(feed, parent_key(parent)) == [subscription]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -74,6 +76,11 @@ NOW = 1_763_000_000_000
 RETENTION = Retention(age_ms=2 * limits.RETENTION_MS_MIN, records_min=0)
 TOMBSTONE_MS = RETENTION.age_ms + limits.TOMBSTONE_SLACK_MS
 PAGE_MS = RETENTION.age_ms + limits.TTL_SLACK_MS
+
+
+def unpacked(message: str) -> str:
+    """A message as JSON, in whatever encoding it was sent."""
+    return message if message.startswith("{") else gzip.decompress(b64decode(message)).decode()
 
 
 def op(name: str = "x1", event: str = "update", **fields: Any) -> dict[str, Any]:
@@ -375,7 +382,7 @@ class Scene:
 
     def heard(self, connection_id: str) -> list[dict[str, Any]]:
         """What was sent to the connection, in order, decoded."""
-        return [json.loads(message) for message in self.sockets.sent[connection_id]]
+        return [json.loads(unpacked(message)) for message in self.sockets.sent[connection_id]]
 
     def events(self, connection_id: str) -> list[str]:
         """The ids of the objects of the events sent to the connection; names without data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from tidings.core.model import events as frames
 from tidings.core.model.cursors import Place
 from tidings.core.model.events import Event
 
-from tests.core.scene import NOW, line, page
+from tests.core.scene import NOW, line, page, unpacked
 
 CURSOR = Place(7, 1, NOW // 1000).encode()
 SIZES = st.lists(st.integers(0, limits.OPERATION_BYTES_MAX), max_size=8)
@@ -64,6 +65,36 @@ def test_pack_keeps_order_and_bounds(sizes: list[int]) -> None:
     assert [message.get("cursor") for message in decoded[:-1]] == [None] * (len(decoded) - 1)
     assert decoded[-1]["cursor"] == CURSOR
     assert len(messages) == 1 or all(message["events"] for message in decoded)
+
+
+@given(SIZES, st.randoms(use_true_random=False))
+def test_8_9_packed_messages_are_the_plain_ones(sizes: list[int], random: Random) -> None:
+    """P8.9: whatever they hold, none is longer than in plain, and each keeps its bounds."""
+    noise = [random.randbytes(size // 2).hex() for size in sizes]  # nothing to compress
+    events = [frames.to_json(Event("0" * 24, "update", json.dumps(each))) for each in noise]
+    events += [event(at, size) for at, size in enumerate(sizes)]
+
+    plain = list(frames.pack(events, CURSOR))
+    packed = list(frames.pack(events, CURSOR, frames.GZIP))
+
+    assert list(map(unpacked, packed)) == plain
+    found = [(len(each), len(before.encode())) for each, before in zip(packed, plain, strict=True)]
+    assert all(size <= before <= limits.FRAME_BYTES_MAX for size, before in found)
+    assert all(each.isascii() for each in packed if not each.startswith("{"))
+
+
+def test_8_9_one_operation_is_sent_as_it_is() -> None:
+    """P8.9: base64 takes back what gzip saves of it; of a hundred it leaves a sixth."""
+    one = [frames.to_json(frames.of_line(page(7).id_prefix, 3, line("x1", "insert")))]
+    hundred = [
+        frames.to_json(frames.of_line(page(7).id_prefix, slot, line(f"x{slot * 7919}", "insert")))
+        for slot in range(100)
+    ]
+
+    assert list(frames.pack(one, CURSOR, frames.GZIP)) == list(frames.pack(one, CURSOR))
+    assert list(frames.pack(hundred, CURSOR, "zstd")) == list(frames.pack(hundred, CURSOR))
+    (plain,), (packed,) = frames.pack(hundred, CURSOR), frames.pack(hundred, CURSOR, frames.GZIP)
+    assert len(packed) * 4 < len(plain)
 
 
 def test_pack_fills_a_message_to_the_last_byte() -> None:

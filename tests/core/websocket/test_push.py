@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,13 +12,14 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import FellOff
 from tidings.core.model import cursors
+from tidings.core.model.events import GZIP
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.feed import Profile
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.session import State
 
 from tests.core.following import trimmed
-from tests.core.scene import FEED, Scene, op
+from tests.core.scene import FEED, Scene, op, unpacked
 from tests.fakes import MemorySockets
 
 VIDEOS = Filter(types=frozenset({"video"}))
@@ -265,6 +267,47 @@ def test_idle_connections_hear_the_cursor_now_and_then(scene: Scene) -> None:
     scene.now_ms += limits.TELL_EVERY_MS
     page = scene.pushed(op("a"))
     assert scene.heard("c")[1:] == [{"events": [], "cursor": page.end.encode()}]
+
+
+def test_8_9_a_batch_is_packed_once_for_all_who_asked(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8.9: others get it in plain, and so does whoever was connected by an older release."""
+    for name in ("old", "other"):
+        live(scene, name)
+    for name in ("a", "b", "c"):
+        scene.connections.open(Connection(name, scene.now_ms, State.LIVE, FEED, encoding=GZIP))
+        scene.watches.add(FEED, Subscription(name, EVERYTHING, 0, encoding=GZIP))
+    packed: list[bytes] = []
+    compress = gzip.compress
+
+    def counting(data: bytes, *given: Any, **named: Any) -> bytes:
+        packed.append(data)
+        return compress(data, *given, **named)
+
+    monkeypatch.setattr(gzip, "compress", counting)
+    scene.pushed(*(op(f"x{number}") for number in range(100)))
+
+    sent = scene.sockets.sent
+    assert len(packed) == 1
+    assert sent["a"] == sent["b"] == sent["c"] and sent["old"] == sent["other"]
+    assert sent["old"] == [packed[0].decode()] == [unpacked(text) for text in sent["a"]]
+    assert len(sent["a"][0]) * 4 < len(sent["old"][0])
+
+
+def test_8_9_what_is_missed_before_a_join_is_packed_too(scene: Scene) -> None:
+    """P8.9: and so is what comes once it is live."""
+    batch = [op(f"x{number}") for number in range(100)]
+    scene.pushed(*batch)
+    change = joining(scene)
+    asked = replace(scene.connection("c"), encoding=GZIP)
+    assert scene.connections.update(scene.connection("c"), asked)
+    scene.inbox.post(FEED, change)
+    scene.pushed(*batch)
+
+    assert len(scene.events("c")) == 200
+    assert not any(text.startswith("{") for text in scene.sockets.sent["c"])
+    assert [watch.encoding for watch in scene.watches.all(FEED)] == [GZIP]
 
 
 def test_nobody_is_told_a_cursor_before_its_own(scene: Scene) -> None:

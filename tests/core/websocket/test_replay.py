@@ -51,6 +51,19 @@ def resumed(scene: Scene, cursor: str = START.encode(), **filters: object) -> st
     return "c"
 
 
+def test_8_9_a_catch_up_is_packed(scene: Scene) -> None:
+    """P8.9: for who asked for it."""
+    scene.post(*(op(f"x{number}") for number in range(100)))
+    for name, asked in (("plain", {}), ("packed", {"encoding": "gzip"})):
+        scene.connect(name)
+        scene.say(name, action="resume", cursor=START.encode(), **asked)
+        scene.replayer.run(name)
+
+    assert scene.heard("plain")[1:] == scene.heard("packed")[1:]
+    ((_, plain), (_, packed)) = (scene.sockets.sent[name] for name in ("plain", "packed"))
+    assert plain.startswith("{") and len(packed) * 4 < len(plain)
+
+
 def test_to_the_frontier_and_over(scene: Scene) -> None:
     """Everything behind the cursor, then it waits for the push follower."""
     scene.post_each("a", "b")

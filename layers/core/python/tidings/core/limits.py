@@ -83,6 +83,7 @@ LANE_DRAIN_MS = 600_000  # of page time that lanes given up are still woken; the
 CHANGES_MAX = 200  # subscriptions a turn takes up: a second of it; a thousand come at once
 DELIVERIES_MAX = 100_000  # of a turn with more than one page: some 20 MB, two seconds of a run
 FRAME_BYTES_MAX = 120_000  # API Gateway refuses a message above 128 KB and bills per 32 KB
+GZIP_BYTES_MIN = 400  # of a message that is packed: of one operation base64 takes back the gain
 SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer resumes from its cursor instead
 MESSAGE_BYTES_MAX = 32 * 1024  # one frame a client may send (API Gateway closes above it)
 SEND_BACKOFF_MS = 50  # doubles with each attempt: 350 ms in all, a run is not held up by one client

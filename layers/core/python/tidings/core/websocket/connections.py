@@ -31,7 +31,8 @@ class Connection:
     handed over behind page *since*; so it also tells who serves it. *runner* and
     *runner_expires_ms* say which replay works on it. *lane* is the one of push that serves it, or
     is to take it up. *listener* is set for one that registers as Triton's listeners do. *admission*
-    is with what it subscribed. *version* guards every update.
+    is with what it subscribed, *encoding* what its client reads beside plain messages. *version*
+    guards every update.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Connection:
     runner_expires_ms: int = 0
     listener: Listener | None = None
     admission: Admission = FOR_GOOD
+    encoding: str = ""
     version: int = 0
     lane: int = 0
 
@@ -61,6 +63,7 @@ class Subscription:
     filter: Filter
     since: int
     admission: Admission = FOR_GOOD
+    encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,17 +52,18 @@ class Plan:
     watches: dict[str, Subscription] = field(default_factory=dict)
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
-        """Connections that get the same events, and their messages, built once."""
-        alike: dict[tuple[int, ...], list[str]] = {}
+        """Connections that get the same events in one encoding, and their messages, built once."""
+        alike: dict[tuple[str, tuple[int, ...]], list[str]] = {}
         for connection_id, indexes in self.wanted.items():
-            alike.setdefault(tuple(indexes), []).append(connection_id)
-        for chosen, connection_ids in alike.items():
-            yield connection_ids, self._messages(chosen)
+            encoding = self.watches[connection_id].encoding
+            alike.setdefault((encoding, tuple(indexes)), []).append(connection_id)
+        for (encoding, chosen), connection_ids in alike.items():
+            yield connection_ids, self._messages(chosen, encoding)
 
-    def _messages(self, chosen: Sequence[int]) -> list[str]:
+    def _messages(self, chosen: Sequence[int], encoding: str) -> list[str]:
         """A subscription has events or items, never both."""
         texts = [self.events[at] for at in chosen]
-        return texts if chosen[0] in self.items else list(pack(texts, self.cursor))
+        return texts if chosen[0] in self.items else list(pack(texts, self.cursor, encoding))
 
 
 @dataclass(frozen=True, slots=True)

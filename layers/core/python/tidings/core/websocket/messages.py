@@ -8,6 +8,7 @@ from typing import Any
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor, InvalidMessage, Rejected, TooLarge
 from tidings.core.model import cursors, filters
+from tidings.core.model.events import GZIP
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.model.json_body import decode_json
 from tidings.core.websocket.session import Act
@@ -19,7 +20,7 @@ _NOW = cursors.Now()
 class Message:
     """
     *cursor* is as the client wrote it; *at* is what it means. *leave*: it asked for leaves, also
-    where *filter* names nothing that could be left.
+    where *filter* names nothing that could be left. *encoding* is one that we know, or "".
     """
 
     act: Act
@@ -29,6 +30,7 @@ class Message:
     at: cursors.Cursor = _NOW
     password: str | None = field(default=None, repr=False)
     leave: bool = False
+    encoding: str = ""
 
 
 def parse(text: str, known_feeds: frozenset[str]) -> Message:
@@ -50,6 +52,7 @@ def parse(text: str, known_feeds: frozenset[str]) -> Message:
         cursors.parse(cursor),
         _password(raw),
         leave,
+        _encoding(raw),
     )
 
 
@@ -98,6 +101,11 @@ def _password(raw: dict[str, Any]) -> str | None:
     if password is not None and not isinstance(password, str):
         raise InvalidMessage("must be a string", field="password")
     return password
+
+
+def _encoding(raw: dict[str, Any]) -> str:
+    """One that a later release may know is none: its client reads plain messages, too."""
+    return GZIP if _text(raw, "encoding", "") == GZIP else ""
 
 
 def _switch(raw: dict[str, Any], field: str) -> bool:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from tidings.core.effects import Spread
     from tidings.core.followers.stores import FollowerStore
     from tidings.core.log.reader import Reader
-    from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
     from tidings.core.settings.feed import Profile
     from tidings.core.settings.revocations import Endings
@@ -296,7 +295,9 @@ class Pusher:
         if not self._send_missed(connection, checkpoint):
             return
         since = max(connection.since, checkpoint)
-        watch = Subscription(connection.id, connection.filter, since, connection.admission)
+        watch = Subscription(
+            connection.id, connection.filter, since, connection.admission, connection.encoding
+        )
         lane = filed_under(feed, self.lane)
         if watch.filter.leave:
             self.watches.add(lane, _SOMEBODY)
@@ -367,7 +368,7 @@ class Pusher:
                 self.delivery.cut(connection.id)
                 return False
             lefts = self.departures.left(connection.feed, pages) if connection.filter.leave else {}
-            messages = _messages(pages, connection.filter, lefts, profile)
+            messages = _messages(pages, connection, lefts, profile)
             if not self.delivery.send(connection.id, messages):
                 return False
             behind = pages[-1].number
@@ -394,9 +395,10 @@ def _minds_cursors(watch: Subscription) -> bool:
 
 
 def _messages(
-    pages: Sequence[Page], wanted: Filter, lefts: Mapping[int, Left], profile: Profile
+    pages: Sequence[Page], connection: Connection, lefts: Mapping[int, Left], profile: Profile
 ) -> list[str]:
     """What *pages* hold for one connection."""
+    wanted = connection.filter
     if wanted.listens:
         return list(items_of(pages, wanted, declared(profile.resources)))
     events = (
@@ -404,7 +406,7 @@ def _messages(
         for page in pages
         for event in page_events(page, wanted, left=lefts.get(page.number))
     )
-    return list(pack(events, pages[-1].end.encode()))
+    return list(pack(events, pages[-1].end.encode(), connection.encoding))
 
 
 def leaves_push(connection: Connection) -> bool:

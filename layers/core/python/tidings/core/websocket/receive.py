@@ -114,6 +114,7 @@ class Receiver:
             admission=allowed.admission,
             progress=progress.encode(),
         )
+            encoding=message.encoding,
         if isinstance(message.at, Now):
             return self._join(connection, subscribed, progress)
         if not self.connections.update(connection, subscribed):

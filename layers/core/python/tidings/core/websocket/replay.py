@@ -90,7 +90,7 @@ class Replayer:
         if step.events or step.progress.cursor != progress.cursor:
             linked = (with_ref(event, profile.object_url) for event in step.events)
             events = map(to_json, linked)
-            messages = list(pack(events, step.progress.cursor))
+            messages = list(pack(events, step.progress.cursor, connection.encoding))
             if not self.delivery.send(connection.id, messages):
                 return None
         if step.at_frontier:

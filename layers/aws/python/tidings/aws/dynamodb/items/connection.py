@@ -54,6 +54,7 @@ _LAYOUT = Layout(
     feed=TEXT.sparse,
     progress=TEXT.sparse,
     runner=TEXT.sparse,
+    encoding=TEXT.sparse,
     filter=FILTER,
     listener=as_text(_write_listener, _read_listener).sparse,
     since=NUMBER,

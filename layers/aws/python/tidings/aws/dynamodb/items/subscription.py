@@ -9,11 +9,19 @@ subscription; should that be missed, it expires like the connection.
 from __future__ import annotations
 
 from tidings.aws.dynamodb.items import revocation
-from tidings.aws.dynamodb.items.attributes import NUMBER, Item, Layout, expiry, text, text_of
+from tidings.aws.dynamodb.items.attributes import (
+    NUMBER,
+    TEXT,
+    Item,
+    Layout,
+    expiry,
+    text,
+    text_of,
+)
 from tidings.aws.dynamodb.items.filter import FILTER
 from tidings.core.websocket.connections import Subscription
 
-_LAYOUT = Layout(Subscription, filter=FILTER, since=NUMBER)
+_LAYOUT = Layout(Subscription, filter=FILTER, encoding=TEXT.sparse, since=NUMBER)
 
 
 def kind(lane: str) -> str:
