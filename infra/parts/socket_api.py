@@ -16,6 +16,8 @@ from infra.parts.logs import SOCKET_FIELDS, AccessLog
 from infra.settings import Stage
 
 METHODS = ("POST", "DELETE")  # send a message, cut a connection
+_SELECTED = "$default"  # the one template there is, whatever the message
+_TAKEN = '{"statusCode":200}'  # without it API Gateway tells the client of an error
 
 
 class FeedSocketApi(Construct):
@@ -65,14 +67,28 @@ class FeedSocketApi(Construct):
         ]
 
     def connect(self, functions: Mapping[str, TidingsFunction]) -> None:
-        """Route every key of the blueprint to its function."""
+        """Route every key of the blueprint to its function, or to nobody."""
         for route in deployment.SOCKET_ROUTES:
-            self._route(route.key, functions[route.function])
+            if route.function:
+                self._route(route.key, functions[route.function])
+            else:
+                self._take(route.key)
 
     def _route(self, key: str, target: TidingsFunction) -> None:
         self.api.add_route(
             key,
             integration=integrations.WebSocketLambdaIntegration(
                 f"{target.node.id}Integration", target.function
+            ),
+        )
+
+    def _take(self, key: str) -> None:
+        """A route without a route response sends nothing back."""
+        self.api.add_route(
+            key,
+            integration=integrations.WebSocketMockIntegration(
+                f"{key}Integration",
+                request_templates={_SELECTED: _TAKEN},
+                template_selection_expression=f"\\{_SELECTED}",
             ),
         )

@@ -145,10 +145,30 @@ def test_answers_that_wait_are_passed_on_to_a_function_of_their_own(template: Te
 
 
 def test_socket_routes_are_those_of_the_blueprint(template: Template) -> None:
-    """Each route key reaches its function."""
+    """Each route key reaches its function, or none."""
     wanted = {(route.key, route.function) for route in deployment.SOCKET_ROUTES}
 
     assert wanted == _routes(template, "WEBSOCKET")
+
+
+def test_8_7_a_keep_alive_is_taken_by_the_socket_api_itself(template: Template) -> None:
+    """P8.7: chosen by the action, a mock integration that ends well, and nothing is sent back."""
+    (api,) = (
+        each
+        for each in template.resources("AWS::ApiGatewayV2::Api").values()
+        if each["ProtocolType"] == "WEBSOCKET"
+    )
+    routes = template.resources("AWS::ApiGatewayV2::Route").values()
+    (route,) = (each for each in routes if each["RouteKey"] == "keepalive")
+    integrations = template.resources("AWS::ApiGatewayV2::Integration")
+    target = text(route["Target"]).removeprefix("integrations/<").removesuffix(">")
+
+    assert api["RouteSelectionExpression"] == "$request.body.action"
+    assert integrations[target]["IntegrationType"] == "MOCK"
+    assert integrations[target]["TemplateSelectionExpression"] == "\\$default"
+    assert integrations[target]["RequestTemplates"] == {"$default": '{"statusCode":200}'}
+    assert "RouteResponseSelectionExpression" not in route
+    assert not template.resources("AWS::ApiGatewayV2::RouteResponse")
 
 
 def test_schedules_are_those_of_the_blueprint(template: Template) -> None:

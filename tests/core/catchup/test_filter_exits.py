@@ -209,7 +209,7 @@ class TestPush:
         assert "cursor" in scene.heard("c")[-1]
 
     def test_when_the_last_is_gone_nobody_is_waited_for(self, scene: Scene) -> None:
-        """It is noticed when the cursor is told, every ten minutes; not while one is left."""
+        """It is noticed when the cursor is told, now and then; not while one is left."""
         for name in ("one", "two"):
             subscribed(scene, name)
         scene.sockets.gone.add("one")

@@ -68,7 +68,15 @@ def test_resume_needs_a_cursor() -> None:
             parse(action="resume", **message)
 
 
-@pytest.mark.parametrize("action", ["unsubscribe", "ping"])
+def test_8_9_an_encoding_that_is_not_known_is_none() -> None:
+    """P8.9: a client of a later release is sent plain messages."""
+    assert parse(action="subscribe", encoding="gzip").encoding == "gzip"
+    assert parse(action="resume", cursor=PLACE.encode(), encoding="gzip").encoding == "gzip"
+    assert parse(action="subscribe", encoding="zstd").encoding == ""
+    assert parse(action="subscribe").encoding == ""
+
+
+@pytest.mark.parametrize("action", ["unsubscribe", "ping", "keepalive"])
 def test_short_messages(action: str) -> None:
     """Their other fields are not looked at."""
     assert parse(action=action, feed=7, cursor=[]) == Message(Act(action))
@@ -91,6 +99,7 @@ def test_short_messages(action: str) -> None:
         ({"action": "subscribe", "types": ["\0"]}, InvalidFilter, "types: must be at most"),
         ({"action": "subscribe", "types": ["\ud800"]}, InvalidFilter, "types: must be at most"),
         ({"action": "subscribe", "password": 1}, InvalidMessage, "password: must be a string"),
+        ({"action": "subscribe", "encoding": 1}, InvalidMessage, "encoding: must be a string"),
         ({"action": "subscribe", "from": 0}, InvalidMessage, "from: must be a string"),
         ({"action": "subscribe", "from": "abcd"}, InvalidCursor, "cursor: must be 24 hex"),
         ({"action": "resume", "cursor": None}, InvalidMessage, "cursor: must be a string"),

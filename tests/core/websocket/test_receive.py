@@ -22,6 +22,7 @@ MESSAGES: dict[Act, dict[str, object]] = {
     Act.RESUME: {"action": "resume", "cursor": START.encode()},
     Act.UNSUBSCRIBE: {"action": "unsubscribe"},
     Act.PING: {"action": "ping"},
+    Act.KEEP_ALIVE: {"action": "keepalive"},
 }
 
 
@@ -91,6 +92,25 @@ def test_ping_tells_the_state(scene: Scene) -> None:
 
     assert scene.heard("c") == [{"reply": "pong", "state": "live"}]
     assert scene.connection("c") == before
+
+
+@pytest.mark.parametrize("state", State)
+def test_8_7_a_keep_alive_is_answered_with_silence(scene: Scene, state: State) -> None:
+    """P8.7: and changes nothing, whatever the connection does."""
+    in_state(scene, state)
+    before = scene.connection("c")
+    scene.say("c", action="keepalive")
+
+    assert scene.heard("c") == []
+    assert scene.connection("c") == before
+
+
+def test_8_9_the_encoding_is_kept_with_the_connection(scene: Scene) -> None:
+    """P8.9: until it subscribes anew."""
+    scene.connect()
+    scene.say("c", action="subscribe", encoding="gzip")
+
+    assert scene.connection("c").encoding == "gzip"
 
 
 def test_unsubscribe_when_nothing_is_subscribed(scene: Scene) -> None:

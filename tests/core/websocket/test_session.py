@@ -38,7 +38,7 @@ def test_the_whole_table() -> None:
         (State.LIVE, Act.UNSUBSCRIBE): State.LEAVING,
         (State.LIVE, Event.MOVED): State.JOINING,
         (State.LEAVING, Event.LET_GO): State.OPEN,
-        **{(state, Act.PING): state for state in State},
+        **{(state, act): state for state in State for act in (Act.PING, Act.KEEP_ALIVE)},
     }
     table = {
         (state, what): then for state, steps in TRANSITIONS.items() for what, then in steps.items()

@@ -110,6 +110,32 @@ def _management(url: str, token: str) -> Any:
     )
 
 
+async def test_8_7_a_keep_alive_reaches_no_function(api: Api) -> None:
+    """P8.7: the gateway takes it and says nothing, as a route without a response does."""
+    async with connect(api.url) as client:
+        await client.send('{"action":"keepalive","more":1}')
+        for other in ('{"action":"keepalives"}', "keepalive", '["keepalive"]', '{"action":["x"]}'):
+            await client.send(other)
+        for route in ("$connect", "$disconnect"):  # no client names those
+            await client.send(json.dumps({"action": route}))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.recv(), 0.2)
+
+    await api.event("$disconnect")
+    said = [each["body"] for each in api.events if "body" in each]
+    assert len(said) == 6 and not any("more" in each for each in said)
+
+
+@lasting(idle_s=0.6)
+async def test_8_7_a_keep_alive_is_activity(api: Api) -> None:
+    """P8.7: who says one before the idle limit stays."""
+    async with connect(api.url) as client:
+        for _ in range(3):
+            await asyncio.sleep(0.4)
+            await client.send('{"action":"keepalive"}')
+        assert await closing_code(client) == 1001
+
+
 async def closing_code(client: ClientConnection) -> int:
     with pytest.raises(ConnectionClosed) as caught:
         while True:

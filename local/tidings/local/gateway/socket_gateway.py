@@ -161,12 +161,24 @@ class SocketGateway:
         connection.end(code, event.get("reason") or "", by_server=False)
 
     async def _receive(self, connection: Connection, text: str) -> None:
+        if not self._functions[self._route_of(text)]:
+            connection.in_flight.release()
+            return
         event = socket_events.message(connection.caller, text, now_ms=clock.now_ms())
         try:
             if await self._call(socket_events.DEFAULT, event) is _FAILED:
                 connection.post(json.dumps(_apology(event)))
         finally:
             connection.in_flight.release()
+
+    def _route_of(self, text: str) -> str:
+        """What API Gateway finds by `$request.body.action`."""
+        try:
+            action = json.loads(text)["action"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return socket_events.DEFAULT
+        known = isinstance(action, str) and not action.startswith("$") and action in self._functions
+        return action if known else socket_events.DEFAULT
 
     async def _watch(self, connection: Connection) -> None:
         life_ms = connection.caller.connected_ms + self._life_s * 1000

@@ -20,6 +20,7 @@ from tidings.core.auth.permissions import (
     STEERS,
     Need,
 )
+from tidings.core.websocket.session import Act
 
 DEFAULT_PATH = "$default"
 
@@ -44,8 +45,13 @@ class HttpRoute:
 
 @dataclass(frozen=True, slots=True)
 class SocketRoute:
+    """
+    *key* `$default` takes whatever no other route does; any other one without a dollar is an
+    action. Without a *function* the gateway takes the message, and nobody answers.
+    """
+
     key: str
-    function: str
+    function: str = ""
 
 
 HTTP_ROUTES = (
@@ -110,7 +116,8 @@ HTTP_ROUTES = (
 SOCKET_ROUTES = (
     SocketRoute("$connect", "connect"),
     SocketRoute("$disconnect", "disconnect"),
-    SocketRoute("$default", "receive"),
+    SocketRoute(DEFAULT_PATH, "receive"),
+    SocketRoute(Act.KEEP_ALIVE.value),
 )
 
 # By the key of each route.

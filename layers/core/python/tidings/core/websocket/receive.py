@@ -98,6 +98,8 @@ class Receiver:
                 pong = events.reply("pong", state=connection.state.value)
                 self.sockets.send(connection.id, pong)
                 return True
+            case Act.KEEP_ALIVE:
+                return True
             case Act.UNSUBSCRIBE:
                 return self._unsubscribe(connection, state)
             case _:
@@ -112,9 +114,9 @@ class Receiver:
             feed=message.feed,
             filter=_wanted(message, allowed),
             admission=allowed.admission,
+            encoding=message.encoding,
             progress=progress.encode(),
         )
-            encoding=message.encoding,
         if isinstance(message.at, Now):
             return self._join(connection, subscribed, progress)
         if not self.connections.update(connection, subscribed):

@@ -103,7 +103,7 @@ class Delivery:
         Close the connection, then forget it: its client knows before we do.
 
         Where it cannot be closed it is forgotten all the same: it must not be sent anything
-        more. Its client's next ping is answered with another state than it expects.
+        more. Its client, which hears nothing, asks by and by, and is closed then.
         """
         self._drive(self._cutting(connection_id))
         self.connections.remove(connection_id)

@@ -27,6 +27,7 @@ class Act(Enum):
     RESUME = "resume"
     UNSUBSCRIBE = "unsubscribe"
     PING = "ping"
+    KEEP_ALIVE = "keepalive"  # nothing is said to it
 
 
 class Event(Enum):
@@ -44,24 +45,29 @@ TRANSITIONS: dict[State, dict[Act | Event, State]] = {
         Act.RESUME: State.CATCHING_UP,
         Act.UNSUBSCRIBE: State.OPEN,
         Act.PING: State.OPEN,
+        Act.KEEP_ALIVE: State.OPEN,
     },
     State.CATCHING_UP: {
         Act.UNSUBSCRIBE: State.LEAVING,
         Act.PING: State.CATCHING_UP,
+        Act.KEEP_ALIVE: State.CATCHING_UP,
         Event.REACHED_FRONTIER: State.JOINING,
     },
     State.JOINING: {
         Act.UNSUBSCRIBE: State.LEAVING,
         Act.PING: State.JOINING,
+        Act.KEEP_ALIVE: State.JOINING,
         Event.TAKEN_UP: State.LIVE,
     },
     State.LIVE: {
         Act.UNSUBSCRIBE: State.LEAVING,
         Act.PING: State.LIVE,
+        Act.KEEP_ALIVE: State.LIVE,
         Event.MOVED: State.JOINING,
     },
     State.LEAVING: {
         Act.PING: State.LEAVING,
+        Act.KEEP_ALIVE: State.LEAVING,
         Event.LET_GO: State.OPEN,
     },
 }
