@@ -4,12 +4,14 @@
 
 const DELAY_MS_MIN = 1000;
 const DELAY_MS_MAX = 32000; // a longer wait would be felt after an outage
-const PING_EVERY_MS = 240000; // idle connections are cut after ten minutes (8.7)
+const KEEP_ALIVE_MS = 540000; // idle connections are cut after ten minutes (8.7)
+const SILENT_MS = 3600000; // behind it: ask whether the server still knows us (8.7)
 const PONG_WITHIN_MS = 10000; // 8.7
 const SUBSCRIBED_WITHIN_MS = 30000; // a function that starts cold needs longer than a pong
 const CAUGHT_UP_PING_MS = 300; // while catching up: ask this often whether it is done
 const SETTLE_MS = 500; // what was on its way at the hand-over still counts as missed
 const UNPLUGGED_MS = 5000; // long enough to see the feed go on without us
+const UNPACKED_BYTES_MAX = 131072; // what the server packs into one message at most (8.9)
 
 const REPLICATION_SLOT = 0x800000; // slots from here up are rows of a copy (5.2)
 
@@ -87,6 +89,22 @@ export class Handled {
   }
 }
 
+// The JSON of a message, which may be packed (8.9): base64 never begins with a brace.
+export async function textOf(message) {
+  if (message.startsWith("{")) return message;
+  const packed = Uint8Array.from(atob(message), (char) => char.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const chunks = [];
+  let size = 0;
+  for (const reader = unpacked.getReader(); ; ) {
+    const { done, value } = await reader.read();
+    if (done) return new Blob(chunks).text();
+    chunks.push(value);
+    size += value.length;
+    if (size > UNPACKED_BYTES_MAX) throw new Error("too large");
+  }
+}
+
 // Milliseconds before attempt *attempt* (from 0): doubling, half of it by chance.
 export function delayMs(attempt, chance = Math.random()) {
   const full = Math.min(DELAY_MS_MIN * 2 ** Math.min(attempt, 8), DELAY_MS_MAX);
@@ -109,6 +127,8 @@ export class Feed {
   #ascent = new Ascent();
   #resuming = null;
   #moved = false;
+  #keepAlive = "keepalive";
+  #reading = Promise.resolve();
   #stopped = false;
 
   constructor(url, choice, cursor, tell, password = () => "") {
@@ -153,7 +173,12 @@ export class Feed {
       if (this.#socket === socket) act(what); // a dropped socket may still have something to say
     };
     socket.onopen = mine(() => this.#subscribe());
-    socket.onmessage = mine((message) => this.#receive(message.data));
+    const receive = mine((text) => this.#receive(text));
+    const unread = mine(() => this.#lost("not a message"));
+    socket.onmessage = ({ data }) => {
+      // Unpacking takes a moment; what came behind waits for it.
+      this.#reading = this.#reading.then(() => textOf(data)).then(receive, unread).catch(reportError);
+    };
     socket.onclose = mine(() => this.#lost("connection lost"));
   }
 
@@ -186,6 +211,17 @@ export class Feed {
 
   #send(message) {
     this.#socket.send(JSON.stringify(message));
+    this.#stays();
+  }
+
+  // Whatever either side says keeps the connection open.
+  #stays() {
+    this.#after("keep-alive", KEEP_ALIVE_MS, () => this.#send({ action: this.#keepAlive }));
+  }
+
+  #heard() {
+    this.#stays();
+    this.#after("silent", SILENT_MS, () => this.#ping());
   }
 
   #subscribe() {
@@ -200,6 +236,7 @@ export class Feed {
     }
     if (types.length) message.types = types;
     if (parents.length) message.parents = parents;
+    if (typeof DecompressionStream === "function") message.encoding = "gzip";
     if (this.#password()) message.password = this.#password();
     this.#send(message);
   }
@@ -210,6 +247,11 @@ export class Feed {
       message = JSON.parse(text);
     } catch {
       return this.#lost("not JSON");
+    }
+    this.#heard();
+    if (message.error?.field === "action" && message.error.value === "keepalive") {
+      this.#keepAlive = "ping"; // a server of a release that knows no keep-alive
+      return undefined;
     }
     if (message.error) return this.#refused(message.error);
     if (message.reply === "subscribed") return this.#subscribed(message);
@@ -245,8 +287,7 @@ export class Feed {
     if (state === "live") {
       this.#tell.state("live");
       if (this.#resuming) this.#after("settle", SETTLE_MS, () => this.#caughtUp());
-      this.#after("ping", PING_EVERY_MS, () => this.#ping());
-    } else if (state === "catching-up") {
+    } else if (state === "catching-up" || state === "joining") {
       this.#after("ping", CAUGHT_UP_PING_MS, () => this.#ping());
     } else {
       this.#lost(`the server says ${state}`);

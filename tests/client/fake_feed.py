@@ -8,12 +8,15 @@ and the files of `console/`. It shares no code with the product but the form of 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import mimetypes
 import socket
 import threading
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -24,6 +27,7 @@ from tests.client.fake_log import FakeFeed, Reader
 
 CONSOLE = Path(__file__).resolve().parents[2] / "console"
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+Say = Callable[[dict[str, Any], bool], Awaitable[None]]
 Receive = Callable[[], Coroutine[Any, Any, dict[str, Any]]]
 
 
@@ -182,7 +186,8 @@ async def _message(
     reader = Reader(feed, cursor, message.get("types"), message.get("parents"))
     start = reader.place if cursor in ("", "now") else cursor
     await _say(send, {"reply": "subscribed", "feed": message["feed"], "cursor": start})
-    return asyncio.create_task(_pump(feed, reader, send))
+    in_gzip = message.get("encoding") == "gzip"
+    return asyncio.create_task(_pump(feed, reader, partial(_say_events, send, in_gzip)))
 
 
 def _refusal(feed: FakeFeed, message: dict[str, Any]) -> bytes | None:
@@ -192,7 +197,7 @@ def _refusal(feed: FakeFeed, message: dict[str, Any]) -> bytes | None:
     return _error("wrong_password", "wrong password") if wrong else None
 
 
-async def _pump(feed: FakeFeed, reader: Reader, send: Send) -> None:
+async def _pump(feed: FakeFeed, reader: Reader, say: Say) -> None:
     sent = 0
     while True:
         changed = feed.changed
@@ -205,17 +210,26 @@ async def _pump(feed: FakeFeed, reader: Reader, send: Send) -> None:
             events = events[: feed.faults.goodbye_after - sent]
         if events and feed.faults.goodbye_after is not None:
             sent += len(events)
-            await _say(send, {"events": events})
+            await say({"events": events}, sent >= feed.faults.goodbye_after)
             if sent >= feed.faults.goodbye_after:
-                await send({"type": "websocket.close", "code": 1001})
                 return
         elif events or reader.place != before:
-            await _say(send, {"events": events, "cursor": reader.place})
+            await say({"events": events, "cursor": reader.place}, False)
         await changed.wait()
 
 
 async def _say(send: Send, message: dict[str, Any]) -> None:
     await send({"type": "websocket.send", "text": json.dumps(message)})
+
+
+async def _say_events(send: Send, in_gzip: bool, message: dict[str, Any], is_last: bool) -> None:
+    """In gzip whatever its size, for who asked for it."""
+    text = json.dumps(message)
+    if in_gzip:
+        text = b64encode(gzip.compress(text.encode())).decode()
+    await send({"type": "websocket.send", "text": text})
+    if is_last:
+        await send({"type": "websocket.close", "code": 1001})
 
 
 class Running:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +80,27 @@ def test_a_copy_then_the_log(server: Running, page: chromium.Page) -> None:
     assert _text(page, ".bar .name") == "file"
 
 
+def test_8_9_a_packed_message_is_unpacked_up_to_a_bound(
+    server: Running, page: chromium.Page
+) -> None:
+    """P8.9: in gzip it is what it was in plain; a bomb is none, and neither is anything else."""
+    page.open(f"{server.url}/console/?from=now")
+    _live(page)
+    plain = json.dumps({"events": [], "cursor": "x" * 100_000})
+    bomb = b"{" + b" " * 100_000_000
+    said = [plain, _packed(plain.encode()), _packed(bomb), _packed(b"{}")[:-8], "!", "", "e30="]
+    found = page.js(
+        "import('/console/feed.js').then(({ textOf }) => Promise.all("
+        f"{json.dumps(said)}.map((text) => textOf(text).catch(() => null))))"
+    )
+
+    assert found == [plain, plain, None, None, None, None, None]
+
+
+def _packed(plain: bytes) -> str:
+    return b64encode(gzip.compress(plain)).decode()
+
+
 def test_the_plug(server: Running, page: chromium.Page) -> None:
     """P2.3: pulled and put back, the page has everything once and says how much it missed."""
     server.append(_file(0))
@@ -130,6 +154,7 @@ def test_a_reload_resumes(server: Running, page: chromium.Page) -> None:
         "feed": "main",
         "cursor": event_id(2),
         "types": ["file", "other"],
+        "encoding": "gzip",
     }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import queue
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 PATIENCE_S = 20.0  # a cold function, an emulator: slow is not wrong
 TRUSTED = httpx.create_ssl_context()  # once: it reads every root certificate
 STREAM = "text/event-stream"
+MESSAGE_BYTES_MAX = 128 * 1024  # in gzip and in plain (8.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class SocketListener:
     def __init__(self, url: str, **options: Any) -> None:
         self.cursor = ""
         self.code = 0
+        self.packed: list[str] = []  # messages that came in gzip, as they came
         self._events: list[Heard] = []
         self._answers: list[dict[str, Any]] = []
         self._stack = contextlib.ExitStack()
@@ -132,7 +136,16 @@ class SocketListener:
             except ConnectionClosed as closed:
                 self.code = closed.rcvd.code if closed.rcvd else 1006
                 raise Ended(f"closed with {self.code}") from None
-            self._sort(json.loads(text))
+            self._sort(json.loads(self._unpacked(str(text))))
+
+    def _unpacked(self, text: str) -> str:
+        assert len(text.encode()) <= MESSAGE_BYTES_MAX
+        if text.startswith("{"):
+            return text
+        self.packed.append(text)
+        plain = gzip.decompress(b64decode(text, validate=True))
+        assert len(text) < len(plain) <= MESSAGE_BYTES_MAX
+        return plain.decode()
 
     def _sort(self, message: dict[str, Any]) -> None:
         if "events" not in message:

@@ -87,6 +87,12 @@ def step_told(scene: Scene, argument: dict[str, Any]) -> None:
         assert values.matches(value, answer[name]), answer
 
 
+def step_packed(scene: Scene, argument: dict[str, Any]) -> None:
+    """Of the messages so far at least so many came in gzip; none, where that is 0."""
+    found = len(scene.socket(argument["of"]).packed)
+    assert found >= argument["at_least"] and (not found or argument["at_least"]), found
+
+
 def step_becomes(scene: Scene, argument: dict[str, Any]) -> None:
     """Asked by `ping` again and again, the connection comes to `state`."""
     listener = scene.socket(argument["via"])

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 EVENTS = ("insert", "update", "delete", "leave")
@@ -70,6 +72,11 @@ def _repeat(argument: list[Any]) -> str:
     return str(text) * int(times)
 
 
+def _noise(length: int) -> str:
+    """Text that no compression makes shorter by more than a quarter; the same each time."""
+    return b64encode(Random(length).randbytes(length)).decode()[:length]
+
+
 def _times(argument: list[Any]) -> list[Any]:
     item, times = argument
     return [item] * int(times)
@@ -100,6 +107,7 @@ def _ms_ago(ms: int) -> str:
 
 _MAKERS: dict[str, Any] = {
     "$repeat": _repeat,
+    "$noise": _noise,
     "$times": _times,
     "$join": "".join,
     "$deep": _deep,

@@ -1,8 +1,12 @@
-"""When a WebSocket client pings and when it gives up (P8.7), and what messages mean."""
+"""What a WebSocket client says and when it gives up (P8.7), and what messages mean."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import socket
+import tracemalloc
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -10,16 +14,20 @@ from tidings.client.errors import Lost, Refused
 from tidings.client.events import Event, Moved
 from tidings.client.subscription import Subscription
 from tidings.client.transport.websocket import (
+    KEEP_ALIVE,
     PING,
+    UNPACKED_BYTES_MAX,
     Heartbeat,
     Reader,
     Timing,
     failures,
+    probe,
     subscribe_message,
 )
+from tidings.core import limits
 from websockets.exceptions import ConnectionClosedError
 
-TIMING = Timing(ping_every_s=100, pong_within_s=10, subscribed_within_s=30)
+TIMING = Timing(keep_alive_s=100, silent_s=1000, pong_within_s=10, subscribed_within_s=30)
 
 
 def _reader(cursor: str = "now") -> Reader:
@@ -40,18 +48,103 @@ def test_a_subscription_must_be_answered() -> None:
         heartbeat.due(30)
 
 
-def test_pings_and_pongs() -> None:
-    """P8.7: a ping when it is due, a pong within 10 seconds."""
+def test_8_7_a_keep_alive_where_nobody_said_anything() -> None:
+    """P8.7: nine minutes behind the last message of either side, and nobody answers it."""
     heartbeat = Heartbeat(TIMING, 0)
     heartbeat.answered(None)
 
     assert heartbeat.due(99) is None
-    assert heartbeat.due(100) == PING
-    assert heartbeat.due(105) is None
-    with pytest.raises(Lost):
-        heartbeat.due(110)
-    heartbeat.answered("live")
+    assert heartbeat.due(100) == KEEP_ALIVE
+    assert heartbeat.wait_s(100) == pytest.approx(100)
+    assert heartbeat.due(199) is None
+    heartbeat.heard(199)
+    assert heartbeat.due(298) is None
+    assert heartbeat.due(299) == KEEP_ALIVE
+
+
+def test_8_7_a_ping_where_nothing_was_heard() -> None:
+    """P8.7: an hour behind the last message of the server; a pong comes within 10 seconds."""
+    heartbeat = Heartbeat(TIMING, 0)
+    heartbeat.answered(None)
+    for now_s in range(100, 1000, 100):
+        assert heartbeat.due(now_s) == KEEP_ALIVE
+
     assert heartbeat.due(1000) == PING
+    assert heartbeat.due(1005) is None
+    with pytest.raises(Lost):
+        heartbeat.due(1010)
+    heartbeat.heard(1006)
+    heartbeat.answered("live")
+    assert heartbeat.due(1100) is None
+    assert heartbeat.due(1106) == KEEP_ALIVE
+
+
+def test_8_7_a_server_of_an_older_release_is_sent_pings() -> None:
+    """P8.7: it says that it knows no keep-alive, and the connection goes on."""
+    heartbeat = Heartbeat(TIMING, 0)
+    heartbeat.answered(None)
+    assert heartbeat.due(100) == KEEP_ALIVE
+    error = {"code": "invalid_message", "field": "action", "value": "keepalive", "message": "no"}
+
+    assert _signs(Reader(heartbeat, "now"), error=error) == []
+    assert heartbeat.due(200) == PING
+    with pytest.raises(Lost):
+        heartbeat.due(210)
+
+
+def test_8_7_the_timing_is_that_of_the_protocol() -> None:
+    """P8.7: below the ten minutes of the gateway, and above how often a server says something."""
+    assert Timing().keep_alive_s * 1000 < 600_000
+    assert Timing().silent_s * 1000 > limits.TELL_EVERY_MS
+
+
+def test_8_7_tcp_looks_whether_the_server_is_there() -> None:
+    """P8.7: nobody answers a keep-alive, so a link that is gone is noticed below it."""
+    with socket.socket() as link:
+        probe(link)
+        assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        found = [
+            link.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+        ]
+    assert found[0] + found[1] * found[2] <= 120
+    assert found[0] < 350  # a NAT gateway of AWS's forgets a silent connection then
+
+
+def test_8_9_packed_messages_are_read() -> None:
+    """P8.9: as the plain ones that they stand for."""
+    events = [{"id": str(at), "event": "insert", "data": {"a": "x" * 1000}} for at in range(100)]
+    message = json.dumps({"events": events, "cursor": "2"})
+
+    signs = list(_reader().signs(_packed(message.encode())))
+
+    assert signs == list(_reader().signs(message))
+
+
+@pytest.mark.parametrize("size", [UNPACKED_BYTES_MAX + 1, 100_000_000])
+def test_8_9_a_bomb_is_no_message(size: int) -> None:
+    """P8.9: what unpacks to more than a message holds ends the connection, and is not unpacked."""
+    bomb = _packed(b'{"events":[]' + b" " * size + b"}")
+    tracemalloc.start()
+    with pytest.raises(Lost):
+        list(_reader().signs(bomb))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 1_000_000 + 4 * len(bomb)
+
+
+def _packed(plain: bytes) -> str:
+    return b64encode(gzip.compress(plain)).decode()
+
+
+@pytest.mark.parametrize("states", [["catching-up", "joining", "live", "joining", "live"]])
+def test_a_pong_with_a_state_that_follows(states: list[str]) -> None:
+    """P8.7: a connection that is live may be taken up once more, by another lane of push."""
+    heartbeat = Heartbeat(TIMING, 0)
+
+    for state in states:
+        heartbeat.answered(state)
 
 
 @pytest.mark.parametrize("states", [["open"], ["catching-up", "live", "catching-up"], ["None"]])
@@ -104,6 +197,9 @@ def test_an_error_is_final() -> None:
     [
         "{",
         "[]",
+        "base64!",
+        "bm90IGd6aXA=",
+        _packed(b'{"events":[]}')[:-8],
         '{"events":[1]}',
         '{"events":[{"event":"x"}]}',
         '{"message":"Internal server error","requestId":"1"}',
@@ -123,6 +219,7 @@ def test_subscriptions() -> None:
         "action": "subscribe",
         "feed": "main",
         "from": "now",
+        "encoding": "gzip",
     }
     wanted = Subscription("f", ("a",), ("b",), leave=True, password="geheim")
     assert json.loads(subscribe_message(at, wanted)) == {
@@ -131,6 +228,7 @@ def test_subscriptions() -> None:
         "cursor": at,
         "types": ["a"],
         "parents": ["b"],
+        "encoding": "gzip",
         "leave": True,
         "password": "geheim",
     }

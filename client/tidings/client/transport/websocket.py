@@ -1,5 +1,5 @@
 """
-One WebSocket connection: subscribe, receive, and ping so that it is neither cut nor dead.
+One WebSocket connection: subscribe, receive, and say enough that it is neither cut nor dead.
 
 `Heartbeat` and `Reader` decide; `listen` and `listen_async` do the same with one socket each.
 """
@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket as sockets
 import time
+import zlib
+from binascii import a2b_base64
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,43 +30,65 @@ from websockets.sync.client import connect
 CONNECT_S = 10.0
 CLOSE_S = 1.0  # a server that does not say goodbye within this is left without one
 MESSAGE_BYTES_MAX = 1024 * 1024  # the server sends at most 128 KB (API Gateway)
+UNPACKED_BYTES_MAX = 128 * 1024  # what it packs into one message at most (PROTOCOL 8.9)
 _EVENT_ID = re.compile("[0-9a-f]{24}", re.ASCII | re.IGNORECASE)
 PING = '{"action":"ping"}'
+KEEP_ALIVE = '{"action":"keepalive"}'
+_UNKNOWN = ("action", "keepalive")  # field and value of the error of a server without it
 OPTIONS: dict[str, Any] = {
     "open_timeout": CONNECT_S,
     "close_timeout": CLOSE_S,
     "max_size": MESSAGE_BYTES_MAX,
-    "ping_interval": None,  # the protocol has pings of its own, which reach the functions
+    "ping_interval": None,  # the protocol has messages of its own, which keep a connection open
 }
-_FOLLOWING = ("catching-up", "live")
+# Of TCP: a link that is gone is noticed within two minutes, and a NAT remembers one that is not.
+PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+_FOLLOWING = ("catching-up", "joining", "live")
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """PROTOCOL 8.7. The subscription is given longer than a pong: its function may start cold."""
 
-    ping_every_s: float = 240.0
+    keep_alive_s: float = 540.0
+    silent_s: float = 3600.0
     pong_within_s: float = 10.0
     subscribed_within_s: float = 30.0
 
 
 class Heartbeat:
-    """When to ping, and whether the server still answers. Times are monotonic seconds."""
+    """
+    What to say so that the connection stays, and whether it is served. Times are monotonic seconds.
+
+    Nobody answers a keep-alive. Behind a long silence a ping asks whether the server still serves
+    the connection: one that it has forgotten, and could not close, hears nothing for ever.
+    """
 
     def __init__(self, timing: Timing, now_s: float) -> None:
         self._timing = timing
         self._answer_due_s: float | None = now_s + timing.subscribed_within_s
-        self._ping_due_s = now_s + timing.ping_every_s
+        self._heard_s = self._active_s = now_s
+        self._keep_alive = KEEP_ALIVE
         self._expected: tuple[str, ...] = _FOLLOWING
+
+    @property
+    def _ping_due_s(self) -> float:
+        return self._heard_s + self._timing.silent_s
 
     def wait_s(self, now_s: float) -> float:
         """How long nothing is due; at least a moment, so that it can be waited for."""
-        due_s = self._ping_due_s if self._answer_due_s is None else self._answer_due_s
+        due_s = self._answer_due_s
+        if due_s is None:
+            due_s = min(self._ping_due_s, self._active_s + self._timing.keep_alive_s)
         return max(0.001, due_s - now_s)
+
+    def heard(self, now_s: float) -> None:
+        """The server said something."""
+        self._heard_s = self._active_s = now_s
 
     def due(self, now_s: float) -> str | None:
         """
-        The ping to send now, if any.
+        The message to send now, if any.
 
         Raises:
             Lost: an answer is overdue.
@@ -72,11 +97,15 @@ class Heartbeat:
             if now_s >= self._answer_due_s:
                 raise Lost("the server does not answer")
             return None
-        if now_s < self._ping_due_s:
+        says = self._keep_alive
+        if now_s >= self._ping_due_s:
+            says = PING
+        elif now_s < self._active_s + self._timing.keep_alive_s:
             return None
-        self._answer_due_s = now_s + self._timing.pong_within_s
-        self._ping_due_s = now_s + self._timing.ping_every_s
-        return PING
+        if says == PING:
+            self._answer_due_s = now_s + self._timing.pong_within_s
+        self._active_s = now_s
+        return says
 
     def answered(self, state: str | None) -> None:
         """
@@ -90,8 +119,12 @@ class Heartbeat:
             return
         if state not in self._expected:
             raise Lost(f"the server says the connection is {state!r}")
-        if state == "live":  # there is no way back (PROTOCOL 8.3)
-            self._expected = ("live",)
+        if state == "live":  # there is no way back to a catch-up (PROTOCOL 8.3)
+            self._expected = ("joining", "live")
+
+    def keep_alive_refused(self) -> None:
+        """The server is of a release that knows none: it is sent pings instead."""
+        self._keep_alive = PING
 
 
 class Ascent:
@@ -164,13 +197,19 @@ class Reader:
         """
         message = _decode(text)
         if "error" in message:
-            raise _refusal(message["error"])
+            self._refused(message["error"])
         if "reply" in message:
             yield from self._reply(message)
         elif "events" in message:
             yield from self._events(message)
         elif "requestId" in message:  # API Gateway speaks for a function that failed
             raise Lost(str(message.get("message", "the server failed")))
+
+    def _refused(self, error: Any) -> None:
+        if isinstance(error, dict) and (error.get("field"), error.get("value")) == _UNKNOWN:
+            self._heartbeat.keep_alive_refused()
+            return
+        raise _refusal(error)
 
     def _reply(self, message: dict[str, Any]) -> Iterator[Moved]:
         if message["reply"] == "pong":
@@ -206,17 +245,19 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
     with ExitStack() as stack:
         with failures(url):
             socket = stack.enter_context(connect(url, **OPTIONS))
+        probe(socket.socket)
         try:
             socket.send(subscribe_message(cursor, wanted))
             heartbeat = Heartbeat(Timing(), time.monotonic())
             reader = Reader(heartbeat, cursor)
             while True:
-                if ping := heartbeat.due(time.monotonic()):
-                    socket.send(ping)
+                if says := heartbeat.due(time.monotonic()):
+                    socket.send(says)
                 try:
                     text = socket.recv(timeout=heartbeat.wait_s(time.monotonic()))
                 except TimeoutError:
                     continue
+                heartbeat.heard(time.monotonic())
                 yield from reader.signs(text)
         except ConnectionClosed as closed:
             raise Lost(goodbye(closed)) from None
@@ -231,18 +272,20 @@ async def listen_async(
     async with AsyncExitStack() as stack:
         with failures(url):
             socket = await stack.enter_async_context(connect_async(url, **OPTIONS))
+        probe(socket.transport.get_extra_info("socket"))
         try:
             await socket.send(subscribe_message(cursor, wanted))
             heartbeat = Heartbeat(Timing(), time.monotonic())
             reader = Reader(heartbeat, cursor)
             while True:
-                if ping := heartbeat.due(time.monotonic()):
-                    await socket.send(ping)
+                if says := heartbeat.due(time.monotonic()):
+                    await socket.send(says)
                 try:
                     async with asyncio.timeout(heartbeat.wait_s(time.monotonic())):
                         text = await socket.recv()
                 except TimeoutError:
                     continue
+                heartbeat.heard(time.monotonic())
                 for sign in reader.signs(text):
                     yield sign
         except ConnectionClosed as closed:
@@ -254,12 +297,20 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
     message: dict[str, Any] = {"action": "subscribe", "feed": wanted.feed, "from": cursor or NOW}
     if _EVENT_ID.fullmatch(cursor):
         message = {"action": "resume", "feed": wanted.feed, "cursor": cursor}
-    message |= wanted.lists()
+    message |= wanted.lists() | {"encoding": "gzip"}
     if wanted.leave:
         message["leave"] = True
     if wanted.password:
         message["password"] = wanted.password
     return json.dumps(message, separators=(",", ":"))
+
+
+def probe(socket: sockets.socket) -> None:
+    """Let TCP look whether the other side of *socket* is there, as far as this system can."""
+    socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_KEEPALIVE, 1)
+    for name, value in PROBES.items():
+        if hasattr(sockets, name):
+            socket.setsockopt(sockets.IPPROTO_TCP, getattr(sockets, name), value)
 
 
 @contextmanager
@@ -284,10 +335,24 @@ def goodbye(closed: ConnectionClosed) -> str:
     return f"the server closed the connection ({why})"
 
 
+def _unpacked(text: str) -> bytes:
+    """
+    Raises:
+        ValueError: it is not base64, not whole, or holds more than a message may.
+        zlib.error: it is not gzip.
+    """
+    inflater = zlib.decompressobj(wbits=31)  # gzip alone
+    plain = inflater.decompress(a2b_base64(text), UNPACKED_BYTES_MAX)
+    if not inflater.eof:
+        raise ValueError("cut off, or too large")
+    return plain
+
+
 def _decode(text: str | bytes) -> dict[str, Any]:
+    plain = isinstance(text, bytes) or text.startswith("{")
     try:
-        message = json.loads(text)
-    except ValueError:
+        message = json.loads(text if plain else _unpacked(text))
+    except (ValueError, zlib.error):
         message = None
     if not isinstance(message, dict):
         raise Lost("the server sent a message that is not a JSON object")
