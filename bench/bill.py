@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, exp, prod
 from typing import Any
 
 from tidings.aws.config.settings import SETTINGS
@@ -22,7 +22,7 @@ POLLS_PER_S = 4  # of a stream's shard by Lambda: more pages than that come toge
 ROUND_TRIP_MS = 5.0  # assumed for a request to DynamoDB: a millisecond or two to ten
 FULL_CORE_MB = 1769  # Lambda gives a function of this size one core, a smaller one its share
 PLATFORM_LOG_BYTES = 500  # assumed of Lambda's own lines, for each call
-PING_S = 300  # clients say `ping` so often (PROTOCOL 8.7)
+KEEP_ALIVE_S = 540  # clients say `keepalive` behind so long a silence (PROTOCOL 8.7)
 CONNECTION_S = 7200  # API Gateway cuts then; the client comes back
 MEMORY_GB = {
     "ingest": 0.5,
@@ -235,15 +235,14 @@ class Bill:
         sent = (size.pages, "pages"), (size.reach, "connections")
         chunks = ceil(size.batch * self._bytes("message of 1") / 32_768)
         yield line("messages out", prices.MESSAGE, *sent, (chunks, "of 32 KB"))
-        weight = size.batch * self._bytes("message of 1") / GB
+        packed = "message of 100 in gzip"  # what our clients ask for; it gains nothing of one
+        weight = (self._bytes(packed) if size.batch == 100 else self._bytes("message of 1")) / GB
         yield line("messages out: traffic", prices.OUT_GB, *sent, (weight, "GB"))
         taken = (self.message_s(), "s"), (MEMORY_GB["follow"], "GB")
         yield line("messages out: time", prices.GB_SECOND, *sent, *taken)
-        pings = size.sockets * (MONTH_S / PING_S)
-        yield line("pings and pongs", prices.MESSAGE, (pings, "pings"), (2, "messages"))
-        yield from self._call("pings", "ping", "receive", pings, "pings")
-        if size.reach < size.sockets:  # who hears nothing is told the cursor every ten minutes
-            told = held, (MONTH_S / 600, "times")
+        yield line("keep-alives", prices.MESSAGE, held, (self._keep_alives(), "times"))
+        if size.reach < size.sockets:  # who hears nothing is told the cursor now and then
+            told = held, (MONTH_S / (limits.TELL_EVERY_MS / 1000), "times")
             yield line("moved cursors", prices.MESSAGE, *told)
         comes = size.sockets * (MONTH_S / CONNECTION_S)
         yield line("coming back: messages", prices.MESSAGE, (comes, "times"), (2, "messages"))
@@ -255,6 +254,12 @@ class Bill:
             ("disconnect", "connect"),
         ):
             yield from self._call(f"coming back, {path}", path, memory, comes, "times")
+
+    def _keep_alives(self) -> float:
+        """Of a connection: messages come at random moments, each puts the next keep-alive off."""
+        heard_per_s = self.size.pages * self.size.reach / self.size.sockets / MONTH_S
+        silent = exp(-heard_per_s * KEEP_ALIVE_S)
+        return MONTH_S * heard_per_s * silent / (1 - silent)
 
     def _swept(self) -> Iterator[Line]:
         """The sweep's look at connections, beside its run without any."""

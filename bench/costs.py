@@ -16,8 +16,9 @@ from typing import Any
 from tidings.aws.config import metrics
 from tidings.aws.config.stages import stack_name
 from tidings.core.log.reader import Reader
+from tidings.core.model.events import GZIP
 
-from bench import calls, costs_page, engine, replay, units
+from bench import calls, costs_page, engine, messages, replay, units
 from bench.bill import STREAM
 from bench.calls import Functions, Used
 from bench.sections import Section
@@ -97,7 +98,6 @@ def _clients(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
     replay = [functions.call("replay", {"replay": name}) for name in names]
     yield "replay of nothing", replay
     functions.call("follow-push", _RING)
-    yield "ping", [functions.call("receive", calls.said(name, action="ping")) for name in names]
     bodies = _bodies(1)
     functions.sink.messages = functions.sink.message_bytes = 0
     pushed = _following(functions, "follow-push", bodies)
@@ -152,6 +152,7 @@ def _sizes(functions: Functions) -> dict[str, float]:
         "operation in a page of 100": round(fmean(packed)),
         "row": round(fmean(weights)),
         "message of 1": round(sink.message_bytes / sink.messages),
+        "message of 100 in gzip": len(messages.message(100, GZIP)),
     }
 
 

@@ -47,6 +47,16 @@ def test_each_formula_is_right(name: str) -> None:
     assert isclose(sum(_number(dollars) for *_, dollars in rows), total, abs_tol=0.005 * len(rows))
 
 
+@pytest.mark.parametrize(
+    ("name", "most"), [("A company", 900), ("A million connections", 45_770 / 2)]
+)
+def test_waiting_and_traffic_are_cheap(name: str, most: float) -> None:
+    """ADR 52: keep-alives that no function answers, and messages in gzip."""
+    (size,) = (each for each in SIZES if each.name == name)
+
+    assert Bill(size, costs_page.kept()).dollars <= most
+
+
 def test_every_price_that_is_used_is_listed() -> None:
     """With its source; and none is listed that nothing costs."""
     used = {line.price.unit for size in SIZES for line in Bill(size, costs_page.kept()).lines()}
