@@ -349,9 +349,9 @@ def _unpacked(text: str) -> bytes:
 
 
 def _decode(text: str | bytes) -> dict[str, Any]:
-    plain = isinstance(text, bytes) or text.startswith("{")
     try:
-        message = json.loads(text if plain else _unpacked(text))
+        is_plain = isinstance(text, bytes) or text.startswith("{")
+        message = json.loads(text) if is_plain else json.loads(_unpacked(str(text)))
     except (ValueError, zlib.error):
         message = None
     if not isinstance(message, dict):

@@ -80,6 +80,7 @@ class SocketGateway:
         life_s: float = LIFE_S,
     ) -> None:
         self._functions: Mapping[str, str] = {route.key: route.function for route in routes}
+        self._taken = frozenset(route.key for route in routes if not route.function)
         self._invoke = invoke
         self._idle_s = idle_s
         self._life_s = life_s
@@ -161,7 +162,7 @@ class SocketGateway:
         connection.end(code, event.get("reason") or "", by_server=False)
 
     async def _receive(self, connection: Connection, text: str) -> None:
-        if not self._functions[self._route_of(text)]:
+        if self._is_taken(text):
             connection.in_flight.release()
             return
         event = socket_events.message(connection.caller, text, now_ms=clock.now_ms())
@@ -171,14 +172,13 @@ class SocketGateway:
         finally:
             connection.in_flight.release()
 
-    def _route_of(self, text: str) -> str:
-        """What API Gateway finds by `$request.body.action`."""
+    def _is_taken(self, text: str) -> bool:
+        """Whether nobody answers its action, which API Gateway finds by `$request.body.action`."""
         try:
             action = json.loads(text)["action"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            return socket_events.DEFAULT
-        known = isinstance(action, str) and not action.startswith("$") and action in self._functions
-        return action if known else socket_events.DEFAULT
+            return False
+        return isinstance(action, str) and action in self._taken
 
     async def _watch(self, connection: Connection) -> None:
         life_ms = connection.caller.connected_ms + self._life_s * 1000
