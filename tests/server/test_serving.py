@@ -17,6 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli.main import main
 from tidings.server.running import NotReady, Server
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 OPERATION = {"event": "update", "type": "video", "id": "x32"}
 WITHIN_S = 10.0
@@ -157,6 +159,18 @@ def test_streams_end_with_the_server(tmp_path: Path) -> None:
 
 def operate(server: Server, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, *server.place])
+
+
+def test_8_10_websockets_end_with_the_server(tmp_path: Path) -> None:
+    """P8.10: closed with 1001, so that their clients come again."""
+    with Server(data=tmp_path) as running, connect(f"ws{running.url[4:]}ws") as client:
+        client.send('{"action":"subscribe"}')
+        assert "subscribed" in client.recv(WITHIN_S, decode=True)
+        assert running.stop() == 0
+        with pytest.raises(ConnectionClosed) as closed:
+            client.recv(WITHIN_S)
+
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
 
 
 def test_it_is_operated_while_it_runs_and_while_it_does_not(tmp_path: Path) -> None:
