@@ -174,6 +174,8 @@ async def _message(
         if state is not None:
             await _say(send, {"reply": "pong", "state": state})
         return pump
+    if message["action"] == "keepalive":
+        return pump
     if message["action"] == "unsubscribe":
         if pump:
             pump.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,57 @@ def test_8_9_a_packed_message_is_unpacked_up_to_a_bound(
     )
 
     assert found == [plain, plain, None, None, None, None, None]
+
+
+def test_a_connection_that_joins_is_followed(server: Running, page: chromium.Page) -> None:
+    """P8.7: not yet taken up by the follower is no reason to come again."""
+    server.feed.faults.pongs = ["catching-up", "joining", "live"]
+    page.open(f"{server.url}/console/?from=now")
+    _live(page)
+
+    assert [each["action"] for each in server.feed.messages] == ["subscribe", *["ping"] * 3]
+
+
+# A socket whose server answers at once, in a page whose clock is 6,000 times as fast.
+_FAST = """import('/console/feed.js').then(({ Feed }) => new Promise((done) => {
+  const later = window.setTimeout.bind(window);
+  window.setTimeout = (act, ms) => later(act, ms / 6000);
+  const said = [];
+  window.WebSocket = class {
+    constructor() { queueMicrotask(() => this.onopen()); }
+    close() {}
+    send(text) {
+      const { action } = JSON.parse(text);
+      said.push(action);
+      const answer = ANSWERS[action];
+      if (answer) queueMicrotask(() => this.onmessage({ data: JSON.stringify(answer) }));
+      if (said.filter((each) => each === "ping").length === 2) { feed.stop(); done(said); }
+    }
+  };
+  const nobody = new Proxy({}, { get: () => () => undefined });
+  const choice = { feed: "main", types: [], parents: [], from: "now" };
+  const feed = new Feed("ws://127.0.0.1:1", choice, "", nobody);
+  feed.start();
+}))"""
+_UNKNOWN = {"error": {"code": "invalid_message", "field": "action", "value": "keepalive"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "between"), [(None, "(keepalive )+"), (_UNKNOWN, "keepalive ")], ids=["new", "old"]
+)
+def test_8_7_an_idle_page_says_keep_alives_and_asks_by_and_by(
+    server: Running, page: chromium.Page, answer: object, between: str
+) -> None:
+    """P8.7: a ping after an hour of silence, or where the server knows no keep-alive."""
+    answers = {
+        "subscribe": {"reply": "subscribed", "cursor": event_id(1)},
+        "ping": {"reply": "pong", "state": "live"},
+        "keepalive": answer,
+    }
+    page.open(f"{server.url}/console/style.css")
+    said = page.js(_FAST.replace("ANSWERS", json.dumps(answers)))
+
+    assert re.fullmatch(f"subscribe ping {between}ping", " ".join(said)), said
 
 
 def _packed(plain: bytes) -> str:
