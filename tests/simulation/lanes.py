@@ -20,7 +20,7 @@ from tests.simulation.world import World
 RATES: Final = {
     "lanes_change": 0.7,  # at each occasion
     "stale_lanes": 0.2,  # a process believes in the number from before
-    "crash": 0.012,  # a move is few of many effects
+    "crash_amid_move": 0.3,  # the connection is another lane's, its subscription still ours
 }
 # Clients stay, so that somebody is there to be moved, and most bells are heard.
 _SELDOM: Final = {

@@ -262,10 +262,10 @@ MUTATIONS = (
         "a listener starts where push stands", Parts(registrar=LateRegistrar), 3, plan=LISTENERS
     ),
     Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 8, plan=LISTENERS),
-    Mutation("a lane lets go without a note", Parts(pusher=UnnotedPusher), 111, 300, plan=LANES),
+    Mutation("a lane lets go without a note", Parts(pusher=UnnotedPusher), 4, 300, plan=LANES),
     Mutation("a lane lets go too far ahead", Parts(pusher=LeapingPusher), plan=LANES),
-    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), plan=LANES),
-    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 1, 300, plan=LANES),
+    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 5, 300, plan=LANES),
+    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 71, 300, plan=LANES),
     Mutation(
         "a lane is not woken",
         Parts(pusher=DeafPusher),

@@ -162,6 +162,9 @@ class Process:
         self._pause()
         if label == "sockets.send" and machine.faults.strikes("crash_amid_sends"):
             self.crash()  # whatever the outcome, nobody acts on it
+        pushes = label == "connections.update" and self.kind.startswith("follow-push")
+        if pushes and machine.faults.strikes("crash_amid_move"):
+            self.crash()
         self._strike(machine.faults.at_effect(), label, before=False)
         return result
 
