@@ -22,6 +22,7 @@ _FOR_LAMBDA = ("--platform", PLATFORM, "--python-version", sdk.PYTHON)
 _SHARED = (
     "aws-lambda-powertools",
     "bcrypt",
+    "httptools",
     "jmespath",
     "pyyaml",
     "typing-extensions",
