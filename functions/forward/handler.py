@@ -1,4 +1,4 @@
-"""Woken by the outbox or the schedule: append to its feed what is pending in the outbox."""
+"""Woken by the outbox or the sweep: append to its feed what is pending in the outbox."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidings.core.followers.invocation import in_turn, serve
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    feeds = adapters.settings().feeds
-    streamed = "Records" in event
-    numbers = stream_triggers.feeds_to_wake(event) if streamed else dict.fromkeys(feeds, "")
-    ours = feeds & numbers.keys()  # others are messages put aside, or of an unknown feed
+    numbers = stream_triggers.feeds_to_wake(event)
+    ours = (
+        adapters.settings().feeds & numbers.keys()
+    )  # others are messages put aside, or of an unknown feed
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
     run = triton.forwarder().run
     served = serve(turns, run, clock=now_ms, run_ms=limits.FORWARD_RUN_MS)

@@ -1,19 +1,20 @@
-"""The schedule's run of the index: which tags are on which pages."""
+"""Woken by the sweep: sum up which tags are on which pages."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tidings.aws.gateway import stream_triggers
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.telemetry import edge, logger
 from tidings.aws.wiring import adapters, changeagent
 from tidings.core import limits
-from tidings.core.followers.invocation import in_turn, serve
+from tidings.core.followers.invocation import serve
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    feeds = in_turn(adapters.settings().feeds, now_ms() // limits.SWEEP_EVERY_MS)
+    feeds = adapters.settings().feeds & stream_triggers.feeds_to_wake(event).keys()
     served = serve(feeds, changeagent.indexer().run, clock=now_ms, run_ms=limits.INDEX_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("index stopped", feed=feed, reason=str(error))

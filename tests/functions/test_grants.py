@@ -17,6 +17,7 @@ from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Given, Key, bound_of, digest_of
+from tidings.core.log.renewal import Round
 from tidings.core.model.cursors import parse
 from tidings.core.settings.resources import Resource
 
@@ -223,7 +224,7 @@ def forwarding(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
         item = {"event": "update", "type": "video", "id": name}
         publish_with(clients.dynamodb(), [], outbox="outbox", operations=[item])
     watch()
-    forward({}, None)
+    forward({"ring": "main"}, None)
 
 
 def capturing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
@@ -282,8 +283,8 @@ def indexing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
         propose(json.dumps({"data": number, "tags": ["t"]}))
     start_anew()
     watch()
-    index({}, None)
-    index({}, None)
+    index({"ring": "main"}, None)
+    index({"ring": "main"}, None)
 
 
 def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
@@ -294,7 +295,7 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     core.sweeper().trimmer.run("main")
     adapters.log().raise_floor("main", 1)
     renewer = core.sweeper().trimmer.renewer
-    renewer.run("main", 1, 1)
+    renewer.run("main", Round(), 1, 1)
     renewer.store.renew("main", 1, 2**40)
 
 

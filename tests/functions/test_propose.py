@@ -66,8 +66,8 @@ def test_the_index_sums_up_every_feed(cloud: Cloud) -> None:
     """Whole groups of pages; the rest waits for more, and readers read it in the log."""
     for number in range(limits.SUMMARY_PAGES + 3):
         post(json.dumps({"data": number, "tags": ["rare" if number == 5 else "often"]}))
-    index({}, None)
-    index({}, None)
+    index({"ring": "main"}, None)
+    index({"ring": "main"}, None)
 
     assert changeagent.tags().last("main") == limits.SUMMARY_PAGES
     [summary] = changeagent.tags().read("main", 0, 10)

@@ -10,6 +10,7 @@ import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients
 from tidings.aws.wiring import adapters, auth, core
+from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
@@ -141,8 +142,18 @@ def yielding(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
 
 
 def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+    monkeypatch.setenv("TIDINGS_ARCHIVE_SECONDS", "0")
     archive_on_s3(monkeypatch, "s3://kept")
     ingest(event("http_post"), None)
+    watch()
+    sweep({}, None)
+
+
+def sweeping_what_waits(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+    """A message in the outbox, and pages without a summary."""
+    monkeypatch.setattr(limits, "SUMMARY_PAGES", 1)
+    ingest(event("http_post"), None)
+    publish_with(clients.dynamodb(), [], outbox="outbox", operations=[OPERATION])
     watch()
     sweep({}, None)
 
@@ -216,7 +227,7 @@ FURTHER: dict[str, tuple[Scene, ...]] = {
     "steer": (judging, refusing_a_copy),
     "follow-push": (filling_a_hole,),
     "supervise": (yielding,),
-    "sweep": (sweeping_connections, sweeping_with_an_archive),
+    "sweep": (sweeping_connections, sweeping_with_an_archive, sweeping_what_waits),
 }
 
 MORE = {

@@ -10,7 +10,7 @@ from tidings.core.consumers.admin import Overseer
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.worker import Session, Workers
-from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.retention import Look, Trimmer
 from tidings.core.model.cursors import Place
 
 from tests.simulation.parts import instead
@@ -31,8 +31,8 @@ by_the_highest = instead(consumers, "confirmed", _by_the_highest)
 class HastyTrimmer(Trimmer):
     """Nobody is waited for."""
 
-    def run(self, feed: str) -> int:
-        return Trimmer.run(replace(self, holds=None), feed)
+    def run(self, feed: str, look: Look | None = None) -> int:
+        return Trimmer.run(replace(self, holds=None), feed, look)
 
 
 class ForgetfulView(LogView):

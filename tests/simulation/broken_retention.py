@@ -10,7 +10,7 @@ from tidings.core import limits
 from tidings.core.catchup import catchup
 from tidings.core.log import reader
 from tidings.core.log.reader import Gap
-from tidings.core.log.renewal import Renewer
+from tidings.core.log.renewal import Renewer, Round
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.pages import Page, filler
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidings.core.state.tombstones import TombstoneStore
 
 
-def _not_renewed(self: Renewer, feed: str, first: int, last: int) -> None:
+def _not_renewed(self: Renewer, feed: str, round_: Round, first: int, last: int) -> None:
     """Whatever lives shorter than it is needed is let go."""
 
 

@@ -121,6 +121,7 @@ def _settings(
         "TIDINGS_FUNCTION_PREFIX": PREFIX,
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true",
+        "TIDINGS_ARCHIVE_SECONDS": "0",  # a run costs nothing here
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
     }
     values |= {table.setting: tables.name_of(table.name) for table in deployment.TABLES}

@@ -7,16 +7,19 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
+from tidings.core.changeagent.tag_indexer import Indexer, IndexMonitor
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.leases import Lease
+from tidings.core.ingest.forwarder import OutboxMonitor
+from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
 
-from tests.core.scene import FEED, FEEDS, NOW, Scene, op
-from tests.fakes import MemoryRelays
+from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, op
+from tests.fakes import MemoryOutbox, MemoryRelays, MemoryTags
 
 
 def sweep(scene: Scene) -> None:
@@ -34,6 +37,97 @@ def test_late_followers_are_rung(scene: Scene) -> None:
     late = [(FEED, name) for name in FOLLOWERS if name != STATE]
     assert scene.waker.woken == late
     assert scene.counted["FollowerLag"] == 2 * len(late)
+
+
+def test_a_follower_at_rest_beside_a_page_that_waited_was_not_woken(scene: Scene) -> None:
+    """A stream wakes it within a second. One at work, or with a new page, is left alone."""
+
+    def missed() -> int:
+        before = scene.counted["WakeupsMissed"]
+        sweep(scene)
+        return scene.counted["WakeupsMissed"] - before
+
+    scene.post(op())
+    assert missed() == 0
+    scene.now_ms += limits.WAKE_LATE_MS
+    assert missed() == 2
+    assert scene.counted["FollowerAge"] == 2 * limits.WAKE_LATE_MS // 1000
+    for name in ("state", "push"):
+        scene.followers.take(FEED, name, owner="somebody", now_ms=scene.now_ms)
+    assert missed() == 0
+
+
+def test_each_figure_is_of_the_feed_that_is_swept(scene: Scene) -> None:
+    """Who judges it is told before; connections are of no feed."""
+    names: list[str] = []
+    replace(scene.sweeper, about=names.append).run(FEEDS)
+    assert set(names[:-1]) == FEEDS and names[-1] == ""
+
+
+def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run costs two writes and a part: it comes with time, or with enough for a part."""
+    monkeypatch.setattr(limits, "ARCHIVE_PAGES", 3)
+    sweeper = replace(scene.sweeper, archives=True, archive_wait_ms=900_000)
+
+    def rings() -> int:
+        scene.waker.woken.clear()
+        sweeper.run(FEEDS)
+        return scene.waker.woken.count((FEED, "archive"))
+
+    assert rings() == 0
+    scene.post(op())
+    scene.now_ms += 899_999
+    assert rings() == 0
+    scene.now_ms += 1
+    assert rings() == 1
+    scene.archived()
+    for expected in (0, 0, 1):
+        scene.post(op())
+        assert rings() == expected
+
+
+def test_the_index_is_woken_for_a_summary_or_now_and_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never for nothing: what is not summed up is read in the log."""
+    monkeypatch.setattr(limits, "SUMMARY_PAGES", 3)
+    woken: list[str] = []
+    tags = MemoryTags()
+    monitor = IndexMonitor(tags, woken.append, scene.clock)
+    sweeper = replace(scene.sweeper, index=monitor)
+    scene.now_ms -= scene.now_ms % (limits.INDEX_EVERY * limits.SWEEP_EVERY_MS)
+
+    def wakes() -> list[str]:
+        woken.clear()
+        sweeper.run(frozenset({FEED}))
+        return [*woken]
+
+    assert wakes() == []
+    scene.post(op())
+    assert wakes() == [FEED]
+    scene.now_ms += limits.SWEEP_EVERY_MS
+    assert wakes() == []
+    scene.post(op())
+    scene.post(op())
+    assert wakes() == [FEED]
+    Indexer(tags, scene.reader, PAGE_MS).run(FEED)
+    assert wakes() == []
+    scene.now_ms += (limits.INDEX_EVERY - 1) * limits.SWEEP_EVERY_MS
+    assert wakes() == []
+
+
+def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
+    """By who does that; how long the oldest has waited is counted, where its id says it."""
+    woken: list[str] = []
+    outbox = MemoryOutbox()
+    monitor = OutboxMonitor(outbox, woken.append, scene.clock, scene.count)
+    sweeper = replace(scene.sweeper, outbox=monitor)
+    sweeper.run(FEEDS)
+    assert woken == [] and "OutboxAge" not in scene.counted
+    outbox.leave(FEED, OutboxMessage(f"{NOW - 7_000:013d}-aa", "operations", "{}"))
+    sweeper.run(FEEDS)
+    assert woken == [FEED] and scene.counted["OutboxAge"] == 7
+    assert OutboxMessage("of-somebody-else", "items", "{}").at_ms == 0
 
 
 def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:

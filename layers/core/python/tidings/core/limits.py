@@ -66,8 +66,18 @@ SWEEP_PORTION = 2_000  # items of the connections' table at once, some 0.4 MB; t
 SWEEP_PORTIONS_MAX = 100  # of a sweep: 100,000 connections with one key of a filter each, 40 MB
 SWEEP_LOOK_MS = 35_000  # a sweep begins no portion behind it: Lambda kills it after 55 s
 
+# --- what calls for a person -----------------------------------------------------------------
+LAG_PAGES_MAX = 1_000  # a second of the fastest feed, a day of a slow one: more is told if it lasts
+FOLLOWER_AGE_S_MAX = 900  # of a page not handled: retries and takeovers take a minute or two
+WAKE_LATE_MS = 30_000  # a stream wakes a follower within a second: the sweep finds what it did not
+UPSTREAM_AGE_S_MAX = 120  # retries come each minute, so the second one has failed too
+ARCHIVE_LAG_S_MAX = 1_800  # pages wait for a quarter of an hour; a busy feed's runs take some
+REMIND_MS = 24 * 3600 * 1000  # of what may stay for days: who looks once a day is told once a day
+OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of five sweeps
+
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # of text, packed one: a reader holds a part, in 512 MB
+ARCHIVE_PAGES = 1_000  # that wait are a part or more, where a page holds some 8 KB of text
 ARCHIVE_PART_OPERATIONS = 80_000  # small ones, of as many bytes; a second to pack
 ARCHIVE_STEP_BYTES = 2 * 1024 * 1024  # of text, told at once: some twenty messages
 ARCHIVE_LISTED = 1_000  # spans at once, as S3 lists them; 17 hours of a part a minute
@@ -198,6 +208,7 @@ HEAD_PAGES_MAX = 64  # read in search of the head behind the followers
 SUMMARY_PAGES = 64  # summed up together: one write unit in 64 where a page holds one entry
 SUMMARY_TAGS = 1000  # or as soon as there are so many: 1.5 KB, a page of a thousand operations
 SUMMARY_BITS = 12  # of each tag: 0.3 % of what is read for it does not hold it
+INDEX_EVERY = 15  # minutes in which what fills no summary waits: listers read it in the log
 INDEX_RUN_MS = 40_000  # one run yields after this; the next one comes within a minute
 INDEX_TIMEOUT_S = 55  # Lambda kills a run here
 FORWARD_RUN_MS = 40_000  # one run of the outbox yields after this; it is killed after 55 s

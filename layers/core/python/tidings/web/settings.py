@@ -111,7 +111,7 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
     feeds = frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"]))
     return Shared(
         feeds=feeds,
-        retention=Retention(_retention_ms(values), _whole(values, "TIDINGS_RECORDS_MIN", 0)),
+        retention=Retention(_retention_ms(values), whole_of(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
         stream_ms=_stream_ms(values),
         open=_yes_or_no(values, "TIDINGS_OPEN"),
@@ -139,7 +139,15 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _whole(values: Mapping[str, str], variable: str, least: int, largest: int = NUMBER_MAX) -> int:
+def whole_of(
+    values: Mapping[str, str], variable: str, least: int, largest: int = NUMBER_MAX
+) -> int:
+    """
+    The whole number that *variable* is in *values*.
+
+    Raises:
+        WrongSetting: it is none, or out of its bounds.
+    """
     text = values[variable]
     try:
         return whole(text, least, largest)
@@ -155,19 +163,19 @@ def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:
 
 def _retention_ms(values: Mapping[str, str]) -> int:
     least = limits.RETENTION_MS_MIN // 3_600_000
-    return _whole(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
+    return whole_of(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
 
 
 def _stream_ms(values: Mapping[str, str]) -> int:
     bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
-    return _whole(values, "TIDINGS_STREAM_SECONDS", *bounds) * 1000
+    return whole_of(values, "TIDINGS_STREAM_SECONDS", *bounds) * 1000
 
 
 def _consumer_cap(values: Mapping[str, str]) -> Retention:
     """Never shorter than the retention that a log has without consumers."""
-    hours = _whole(values, "TIDINGS_CONSUMER_HOURS", 1)
+    hours = whole_of(values, "TIDINGS_CONSUMER_HOURS", 1)
     age_ms = max(_retention_ms(values), hours * 3_600_000)
-    return Retention(age_ms, _whole(values, "TIDINGS_RECORDS_MIN", 0))
+    return Retention(age_ms, whole_of(values, "TIDINGS_RECORDS_MIN", 0))
 
 
 def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: bool) -> Sources:

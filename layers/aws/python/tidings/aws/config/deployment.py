@@ -284,11 +284,16 @@ FUNCTIONS = (
         timeout_s=55,
         grants=_grants(
             log=_QUERY + _UPDATE,
+            state=_QUERY,
             control=_READ + _UPDATE,
             connections=_READ + _PUT + _DELETE + _SCAN,
+            outbox=_QUERY,
         ),
         sockets=True,
-        invokes=("follow-state", "follow-push", "follow-archive", "follow-relay", "replay"),
+        invokes=(
+            *("follow-state", "follow-push", "follow-archive", "follow-relay"),
+            *("replay", "index", "forward"),
+        ),
     ),
 )
 
@@ -308,8 +313,5 @@ CAPTURE_SOURCE = StreamSource(
     "", CAPTURE.name, batch_size=1000, window_s=0, age_max_s=12 * 3600, retries_max=10_000
 )
 
-SCHEDULES = (
-    Schedule("sweep", every_minutes=1),
-    Schedule("index", every_minutes=1),
-    Schedule("forward", every_minutes=1),
-)
+# All else that has to come round is woken by it, where there is something to do.
+SCHEDULES = (Schedule("sweep", every_minutes=1),)

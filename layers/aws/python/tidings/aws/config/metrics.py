@@ -1,4 +1,8 @@
-"""Every metric the functions emit. The alarms, the dashboard and OPERATIONS.md read this."""
+"""
+Every metric the functions emit. The alarms, the dashboard and OPERATIONS.md read this.
+
+The first two are what alarms look at, and the only ones that a stage writes which wants no others.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,17 @@ class Metric:
 
 
 METRICS = (
+    Metric("Attention", "Count", "figures that call for a person now"),
+    Metric("Behind", "Count", "figures that call for a person if they stay as they are"),
     Metric("OperationsIngested", "Count", "operations acknowledged to producers"),
     Metric("RequestsRejected", "Count", "requests answered with a 4xx status"),
     Metric("CorrectionsApplied", "Count", "corrections of a plan that are in the log"),
     Metric("CorrectionsMoved", "Count", "corrections left out: their objects changed meanwhile"),
     Metric("FollowerLag", "Count", "pages between the head of the log and a follower's checkpoint"),
+    Metric("FollowerAge", "Seconds", "age of the oldest page that a follower has not handled"),
+    Metric(
+        "WakeupsMissed", "Count", "followers that the sweep found at rest beside a page that waits"
+    ),
     Metric("FollowerPages", "Count", "pages a follower handled"),
     Metric("HolesFilled", "Count", "page numbers whose writer never came back"),
     Metric("FollowerFellOff", "Count", "a follower's next page is no longer in the log"),
@@ -34,6 +44,7 @@ METRICS = (
         "SendsUnknown", "Count", "WebSocket messages that may have arrived: their client was cut"
     ),
     Metric("SendsRefused", "Count", "WebSocket messages refused for good: their client was cut"),
+    Metric("OutboxAge", "Seconds", "age of the oldest message that waits in the outbox"),
     Metric("LettersForwarded", "Count", "messages of the outbox that are in the log"),
     Metric("LettersRefused", "Count", "messages of the outbox put aside: their feed refuses them"),
     Metric("WritesCaptured", "Count", "writes in tables that produce that are in the log"),
@@ -62,3 +73,5 @@ METRICS = (
     Metric("PagesRenewed", "Count", "pages that have to outlive the time they were written with"),
     Metric("FloorRaised", "Count", "pages given up by retention"),
 )
+
+FOR_ALARMS = frozenset({"Attention", "Behind"})

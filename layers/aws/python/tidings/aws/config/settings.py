@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from tidings.aws.config.coordinator import CoordinatorUrl
 
+ALL_METRICS, ALARM_METRICS = "all", "alarms"
+DAY_S = 86_400  # that pages may wait for the archive: a log keeps each for longer
+
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
     Setting("TIDINGS_LOG_TABLE", None, "table of the log's pages"),
@@ -35,6 +38,9 @@ SETTINGS = (
     *shared.SHARED,
     Setting("TIDINGS_FOLLOWER", "", "which follower a function runs: state, push or archive"),
     Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
+    Setting("TIDINGS_ARCHIVE_SECONDS", "900", "how long a few pages wait for the archive"),
+    Setting("TIDINGS_METRICS", "all", "which metrics are written: all, or those of alarms"),
+    Setting("TIDINGS_LAG_PAGES", "1000", "pages of lag above which, if it lasts, an alarm tells"),
     Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
     Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: dynamodb://TABLE?region=REGION"),
 )
@@ -54,6 +60,9 @@ class Settings(Shared):
     sockets_url: str
     follower: str
     archive: str
+    archive_wait_ms: int
+    all_metrics: bool
+    lag_pages_max: int
     capture: str
     coordinator: CoordinatorUrl | None
 
@@ -83,9 +92,20 @@ def parse(environment: Mapping[str, str]) -> Settings:
         sockets_url=values["TIDINGS_SOCKETS_URL"],
         follower=values["TIDINGS_FOLLOWER"],
         archive=_archive(values),
+        archive_wait_ms=1000 * shared.whole_of(values, "TIDINGS_ARCHIVE_SECONDS", 0, DAY_S),
+        all_metrics=_all_metrics(values),
+        lag_pages_max=shared.whole_of(values, "TIDINGS_LAG_PAGES", 1),
         capture=values["TIDINGS_CAPTURE"],
         coordinator=coordinator,
     )
+
+
+def _all_metrics(values: Mapping[str, str]) -> bool:
+    which = values["TIDINGS_METRICS"]
+    if which not in (ALL_METRICS, ALARM_METRICS):
+        rule = f"must be {ALL_METRICS} or {ALARM_METRICS}"
+        raise WrongSetting("TIDINGS_METRICS", which, rule)
+    return which == ALL_METRICS
 
 
 def _archive(values: Mapping[str, str]) -> str:

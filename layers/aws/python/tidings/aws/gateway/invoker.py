@@ -32,6 +32,10 @@ class LambdaWaker:
     def replay(self, connection_id: str) -> None:
         self._wake("replay", {"replay": connection_id})
 
+    def run(self, function: str, feed: str) -> None:
+        """Run the function of that name for *feed* soon; may be lost, as any wake-up."""
+        self._wake(function, stream_triggers.payload(feed))
+
     def _wake(self, function: str, payload: Mapping[str, Any]) -> None:
         try:
             with translated():

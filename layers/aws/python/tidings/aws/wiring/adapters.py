@@ -7,9 +7,11 @@ builders for the same reason: a function loads and connects only what it uses.
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tidings.aws.config import metrics
 from tidings.aws.config.settings import Settings, from_environment
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
     from tidings.aws.gateway.invoker import LambdaWaker
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+    from tidings.core.attention import Finding, Judge
     from tidings.core.ingest.oplog_compat import CompatibilityMode
     from tidings.core.log.reader import Reader
     from tidings.core.settings.lookups import PushLanes, RecentProfiles
@@ -39,10 +42,31 @@ SPREAD_WORKERS = 16  # threads for what waits for a store, or for one client's a
 
 
 def count(metric: str, value: int) -> None:
-    """Implements `Count`; Powertools is loaded by the first metric, if no handler has."""
-    from tidings.aws.runtime.telemetry import count as add
+    """Implements `Count`: judged, and written if the stage wants it."""
+    judge()(metric, value)
 
-    add(metric, value)
+
+@cache
+def judge() -> Judge:
+    """Powertools is loaded by the first metric that is written, if no handler has."""
+    from tidings.core.attention import Judge, rules
+
+    written = None if settings().all_metrics else metrics.FOR_ALARMS
+
+    def write(metric: str, value: int) -> None:
+        from tidings.aws.runtime.telemetry import count as add
+
+        if written is None or metric in written:
+            add(metric, value)
+
+    return Judge(write, _tell, now_ms, rules(settings().lag_pages_max))
+
+
+def _tell(finding: Finding) -> None:
+    """In a line that says what the alarm cannot."""
+    from tidings.aws.runtime.telemetry import logger
+
+    logger().warning("somebody has to look", **asdict(finding))
 
 
 def new_id() -> str:

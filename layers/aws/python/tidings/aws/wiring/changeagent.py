@@ -7,7 +7,7 @@ As `adapters`, on which it stands: built once per process, when it is first aske
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tidings.aws.runtime import clients
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.tags import DynamoDBTags
     from tidings.core.changeagent.list import Lister
     from tidings.core.changeagent.recent_documents import RecentDocuments
-    from tidings.core.changeagent.tag_indexer import Indexer
+    from tidings.core.changeagent.tag_indexer import Indexer, IndexMonitor
     from tidings.core.changeagent.users import Gate
     from tidings.web.admin import Administration
     from tidings.web.changes import Changes
@@ -90,6 +90,13 @@ def indexer() -> Indexer:
     from tidings.core.changeagent.tag_indexer import Indexer
 
     return Indexer(tags(), adapters.reader(), adapters.settings().page_ms)
+
+
+@cache
+def index_monitor() -> IndexMonitor:
+    from tidings.core.changeagent.tag_indexer import IndexMonitor
+
+    return IndexMonitor(tags(), partial(adapters.waker().run, "index"), now_ms)
 
 
 @cache

@@ -163,7 +163,7 @@ def streamer() -> Streamer:
 def sweeper() -> Sweeper:
     from tidings.aws.dynamodb.renewals import DynamoDBRenewals
     from tidings.aws.runtime.thread_pool import Threads
-    from tidings.aws.wiring import changeagent, consumers, replication
+    from tidings.aws.wiring import changeagent, consumers, replication, triton
     from tidings.core.changeagent.config import Purges
     from tidings.core.log.renewal import Renewer
     from tidings.core.maintenance.retention import Trimmer
@@ -201,7 +201,16 @@ def sweeper() -> Sweeper:
         archives,
         replication.watch(),
         adapters.profiles(),
+        adapters.settings().archive_wait_ms,
+        changeagent.index_monitor(),
+        triton.outbox_monitor(),
+        _about,
     )
+
+
+def _about(feed: str) -> None:
+    """Implements `Sweeper.about`: findings name the feed that is swept."""
+    adapters.judge().feed = feed
 
 
 @cache

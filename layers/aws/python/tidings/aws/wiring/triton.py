@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tidings.aws.runtime import clients
@@ -12,7 +12,7 @@ from tidings.aws.wiring import adapters, auth, ingest
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.outbox import DynamoDBOutbox
     from tidings.aws.dynamodb.registry import DynamoDBRegistry
-    from tidings.core.ingest.forwarder import Forwarder
+    from tidings.core.ingest.forwarder import Forwarder, OutboxMonitor
     from tidings.core.ingest.table_capture import Capturer
     from tidings.core.websocket.listener import Registrar
     from tidings.web.changefeeds import Resources
@@ -79,6 +79,14 @@ def forwarder() -> Forwarder:
 
     lines = {OPERATIONS: ingest.ingester().lines, ITEMS: Items(adapters.profiles())}
     return Forwarder(outbox(), ingest.appender(), lines, now_ms, adapters.count)
+
+
+@cache
+def outbox_monitor() -> OutboxMonitor:
+    from tidings.core.ingest.forwarder import OutboxMonitor
+
+    wake = partial(adapters.waker().run, "forward")
+    return OutboxMonitor(outbox(), wake, now_ms, adapters.count)
 
 
 @cache

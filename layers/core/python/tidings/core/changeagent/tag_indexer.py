@@ -10,7 +10,10 @@ from tidings.core.changeagent.tag_index import summed_up
 from tidings.core.log.reader import PagesLost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidings.core.changeagent.stores import TagStore
+    from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
 
 
@@ -37,3 +40,23 @@ class Indexer:
             after = summaries[-1].last if summaries else max(after, run.floor - 1)
             more = run.more or run.trimmed
         return after
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMonitor:
+    """Whether there is something to sum up: *wake* is called with the feed where there is."""
+
+    store: TagStore
+    wake: Callable[[str], None]
+    clock: Clock
+
+    def run(self, feed: str, *, head: int) -> None:
+        """
+        Pages are summed up where they fill a summary, and now and then whatever there is.
+
+        Nobody waits for it: listers read in the log what is not summed up.
+        """
+        waiting = head - self.store.last(feed)
+        turn = self.clock() // limits.SWEEP_EVERY_MS % limits.INDEX_EVERY
+        if waiting >= limits.SUMMARY_PAGES or (waiting > 0 and turn == 0):
+            self.wake(feed)

@@ -11,7 +11,7 @@ from tidings.core.errors import Rejected
 from tidings.core.model.json_body import NDJSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tidings.core.effects import Clock, Count
     from tidings.core.ingest.ingest import Lines
@@ -61,3 +61,21 @@ class Forwarder:
         lines = self.lines[message.kind](feed, body, NDJSON_TYPE, now_ms=self.clock())
         fingerprint = hashlib.sha256(body).hexdigest()
         self.appender.append_once(feed, lines, f"outbox/{message.id}", fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxMonitor:
+    """Whether a message waits: *wake* is called with the feed where one does."""
+
+    outbox: Outbox
+    wake: Callable[[str], None]
+    clock: Clock
+    count: Count
+
+    def run(self, feed: str) -> None:
+        waiting = self.outbox.pending(feed)
+        if not waiting:
+            return
+        at_ms = waiting[0].at_ms
+        self.count("OutboxAge", max(0, self.clock() - at_ms) // 1000 if at_ms else 0)
+        self.wake(feed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OPERATIONS, ITEMS = "operations", "items"
+_MS_DIGITS = 13  # of milliseconds since 1970, until the year 2286
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,9 @@ class OutboxMessage:
     id: str
     kind: str
     body: str
+
+    @property
+    def at_ms(self) -> int:
+        """When it was left, by its id; 0 where the id is somebody's who does not say it so."""
+        digits = self.id.partition("-")[0]
+        return int(digits) if digits.isdecimal() and len(digits) == _MS_DIGITS else 0

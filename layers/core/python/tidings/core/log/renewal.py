@@ -56,15 +56,19 @@ class Renewer:
     count: Count
     page_ms: int
 
-    def run(self, feed: str, first: int, last: int) -> None:
+    def begin(self, feed: str) -> Round | None:
+        """Where a run goes on; None between two rounds: then nobody has to look for what stays."""
+        round_, now = self.store.round(feed), self.clock()
+        if round_.page:
+            return round_
+        return None if now - round_.began_ms < limits.RENEW_EVERY_MS else Round(began_ms=now)
+
+    def run(self, feed: str, round_: Round, first: int, last: int) -> None:
         """Renew those of the pages *first* to *last* whose time comes soon, as many as we may."""
         if first > last:
+            self.store.keep(feed, replace(round_, page=0))
             return
-        round_, now, renewed = self.store.round(feed), self.clock(), 0
-        if not round_.page:
-            if now - round_.began_ms < limits.RENEW_EVERY_MS:
-                return
-            round_ = Round(began_ms=now)
+        now, renewed = self.clock(), 0
         while renewed < limits.RENEW_PAGES_MAX:
             expiries = self.store.expiries(feed, max(round_.page, first - 1), last)
             soon = [str(page) for page, ms in expiries if 0 < ms < now + limits.RENEW_WITHIN_MS]

@@ -19,12 +19,24 @@ from tidings.core.followers.follower import standing
 from tidings.core.followers.lanes import one
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tidings.core.consumers.retention import Holds
     from tidings.core.log.reader import Reader
     from tidings.core.log.renewal import Renewer
     from tidings.core.model.feeds import Retention
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """
+    The *head* of a log, and what each follower has *handled*, as they were a moment ago.
+
+    Both only rise, so a floor that an older look allows is allowed.
+    """
+
+    head: int
+    handled: Mapping[str, int]
 
 
 def _nothing(feed: str) -> Retention | None:
@@ -48,31 +60,42 @@ class Trimmer:
     archives: bool = False
     lanes: Callable[[str], int] = one
 
-    def run(self, feed: str) -> int:
+    def run(self, feed: str, look: Look | None = None) -> int:
         """Raise the floor of *feed* as far as it may rise; the new floor."""
+        look = look or self._look(feed)
+        lanes = self.lanes(feed)
+        handled = min(standing(look.handled, archives=self.archives, lanes=lanes).values())
         now, floor = self.reader.clock(), self.reader.trim.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
-        raised = self._behind_what_is_lost(feed, floor)
-        raised = max(self._raised(feed, raised, rule, now, held) for rule in self._rules(feed))
+        start = self._behind_what_is_lost(feed, floor, handled)
+
+        def young(rule: Retention, *held: int) -> int:
+            bound = min(look.head - rule.records_min, handled, *held) + 1
+            return self._first_young(feed, start, bound, now - rule.age_ms)
+
+        raised = max(young(rule, *held) for rule in self._rules(feed))
         if self.holds and held:
-            raised = max(raised, self._raised(feed, raised, self.holds.cap, now, frozenset()))
+            raised = max(raised, young(self.holds.cap))
         while raised > floor and raised - 1 in held:
             raised -= 1  # the page shows that a consumer's position on it is one of this log
         if raised > floor:
             self.reader.trim.raise_floor(feed, raised)
             self.reader.count("FloorRaised", raised - floor)
-        end = self.reader.log.head(feed) + 1
-        young = self._first_young(feed, raised, end, now - self.retention.age_ms)
-        self.renewer.run(feed, raised, young - 1)
+        if (round_ := self.renewer.begin(feed)) is not None:
+            since_ms = now - self.retention.age_ms
+            stays = self._first_young(feed, raised, look.head + 1, since_ms) - 1
+            self.renewer.run(feed, round_, raised, stays)
         return raised
 
-    def _behind_what_is_lost(self, feed: str, floor: int) -> int:
+    def _look(self, feed: str) -> Look:
+        return Look(self.reader.log.head(feed), self.reader.checkpoints.checkpoints(feed))
+
+    def _behind_what_is_lost(self, feed: str, floor: int, handled: int) -> int:
         """
         *floor*, or behind all that was handled where nothing of it, and nothing else, is there.
 
         Pages that go before the floor has passed them are counted, for an alarm.
         """
-        handled = min(self._handled(feed).values())
         beyond = self.reader.next(feed, floor)
         gone = min(handled, beyond.number - 1 if beyond else handled) - floor + 1
         if gone > 0:
@@ -82,21 +105,6 @@ class Trimmer:
     def _rules(self, feed: str) -> list[Retention]:
         rules = (self.purge(feed), self.aged(feed))
         return [self.retention, *(rule for rule in rules if rule)]
-
-    def _raised(
-        self, feed: str, floor: int, rule: Retention, now: int, held: frozenset[int]
-    ) -> int:
-        bound = min((self._bound(feed, rule.records_min), *(page + 1 for page in held)))
-        return self._first_young(feed, floor, bound, now - rule.age_ms)
-
-    def _bound(self, feed: str, records_min: int) -> int:
-        """The floor must not pass this page, however old the pages are."""
-        handled = self._handled(feed).values()
-        return min(self.reader.log.head(feed) - records_min, *handled) + 1
-
-    def _handled(self, feed: str) -> dict[str, int]:
-        checkpoints = self.reader.checkpoints.checkpoints(feed)
-        return standing(checkpoints, archives=self.archives, lanes=self.lanes(feed))
 
     def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
         """

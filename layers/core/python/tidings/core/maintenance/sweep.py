@@ -1,8 +1,9 @@
 """
 Sweeping: the schedule's safety net under everything that is woken by events.
 
-Rings followers that have something to do, trims the log, and picks up connections that were
-left half way when a function died. At connections it looks in rounds, see `roster`.
+Wakes followers and other functions that have something to do, trims the log, and picks up
+connections that were left half way when a function died. At connections it looks in rounds, see
+`roster`. What it finds is counted, and judged by who counts (`attention`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tidings.core import limits
 from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.invocation import in_turn
 from tidings.core.followers.lanes import lane_of, pushers
+from tidings.core.maintenance.retention import Look
 from tidings.core.settings.feed import endings_of
 from tidings.core.settings.revocations import may_be_forgotten
 from tidings.core.websocket.lanes import filed_under
@@ -27,10 +29,13 @@ from tidings.core.websocket.session import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from tidings.core.changeagent.tag_indexer import IndexMonitor
     from tidings.core.consumers.retention import ConsumerMonitor
     from tidings.core.counters import Counters
     from tidings.core.effects import Spread
+    from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import Standings, Waker
+    from tidings.core.ingest.forwarder import OutboxMonitor
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.monitor import ReplicaMonitor
@@ -64,8 +69,18 @@ class Failures:
                     self.errors.append(error)
 
 
+def _unnamed(feed: str) -> None:
+    """Nobody judges what is counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sweeper:
+    """
+    *archives*: there is an archive; a page waits for it for *archive_wait_ms*, or until there are
+    enough for a part. *index* and *outbox* look whether functions of their own have work. *about*
+    is called with each feed before it is swept, and with "" behind the last one.
+    """
+
     reader: Reader
     checkpoints: Standings
     trimmer: Trimmer
@@ -80,6 +95,10 @@ class Sweeper:
     archives: bool = False
     relays: ReplicaMonitor | None = None
     profiles: Profiles | None = None
+    archive_wait_ms: int = 0
+    index: IndexMonitor | None = None
+    outbox: OutboxMonitor | None = None
+    about: Callable[[str], None] = _unnamed
 
     def run(self, feeds: frozenset[str]) -> None:
         """
@@ -90,22 +109,36 @@ class Sweeper:
         """
         failures, began_ms = Failures(), self.reader.clock()
         for feed in in_turn(feeds, began_ms // limits.SWEEP_EVERY_MS):
-            for name, step in self._steps():
-                with failures.kept(f"{name} of the feed {feed}"):
-                    step(feed)
+            self.about(feed)
+            self._feed(feed, failures)
+        self.about("")
         with failures.kept("connections"):
             self._connections(failures, began_ms + limits.SWEEP_LOOK_MS)
         if failures.count:
             self.reader.count("SweepStepsFailed", failures.count)
             raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
 
-    def _steps(self) -> Iterator[tuple[str, Callable[[str], object]]]:
+    def _feed(self, feed: str, failures: Failures) -> None:
+        """Each step for itself; what the followers' found is the retention's, too."""
+        look = None
         if self.relays:
-            yield "the relay", self.relays.run
-        yield "the followers", self._wake_late
-        yield "the retention", self.trimmer.run
+            with failures.kept(f"the relay of the feed {feed}"):
+                self.relays.run(feed)
+        with failures.kept(f"the followers of the feed {feed}"):
+            look = self._wake_late(feed)
+        with failures.kept(f"the retention of the feed {feed}"):
+            self.trimmer.run(feed, look)
+        for name, step in self._others(look):
+            with failures.kept(f"{name} of the feed {feed}"):
+                step(feed)
+
+    def _others(self, look: Look | None) -> Iterator[tuple[str, Callable[[str], object]]]:
         if self.watch:
             yield "the consumers", self.watch.run
+        if self.index and look:
+            yield "the index", partial(self.index.run, head=look.head)
+        if self.outbox:
+            yield "the outbox", self.outbox.run
 
     def _connections(self, failures: Failures, until_ms: int) -> None:
         """
@@ -139,21 +172,21 @@ class Sweeper:
         if due:
             self.spread(do, list(due))
 
-    def _wake_late(self, feed: str) -> None:
+    def _wake_late(self, feed: str) -> Look:
         """Those that lag, and those whose holder died: whoever comes next would have to wait."""
-        head, now_ms = self.reader.log.head(feed), self.reader.clock()
         leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
-        checkpoints = {name: lease.checkpoint for name, lease in leases.items()}
+        look = Look(
+            self.reader.log.head(feed),
+            {name: lease.checkpoint for name, lease in leases.items()},
+        )
         lanes = self.lanes.count(feed)
-        positions = standing(checkpoints, archives=False, lanes=lanes)
+        positions = standing(look.handled, archives=False, lanes=lanes)
         for follower in (STATE, *pushers(lanes)):
-            lag = head - positions[follower]
-            self.reader.count("FollowerLag", lag)
-            if lag > 0 or (follower in leases and leases[follower].is_late(now_ms)):
-                self.waker.ring(feed, follower)
+            self._wake(feed, follower, leases.get(follower), look.head, positions[follower])
         self._drain(feed, leases, lanes)
         if self.archives:
-            self._archive(feed, head, checkpoints.get(ARCHIVE, 0))
+            self._archive(feed, look)
+        return look
 
     def _drain(self, feed: str, leases: Iterable[str], lanes: int) -> None:
         """Lanes that the feed has no more hand over whoever is left there."""
@@ -162,16 +195,36 @@ class Sweeper:
             if lane >= lanes and self.watches.few(filed_under(feed, lane), 0) is None:
                 self.waker.ring(feed, follower)
 
-    def _archive(self, feed: str, head: int, checkpoint: int) -> None:
+    def _wake(
+        self, feed: str, follower: str, lease: Lease | None, head: int, checkpoint: int
+    ) -> None:
+        """One at rest beside a page that has waited was not woken by what is to wake it."""
+        now_ms, lag = self.reader.clock(), head - checkpoint
+        self.reader.count("FollowerLag", lag)
+        if lag > 0:
+            waited_ms = self._waited_ms(feed, checkpoint)
+            self.reader.count("FollowerAge", waited_ms // 1000)
+            held = lease is not None and lease.held(now_ms)
+            self.reader.count("WakeupsMissed", int(waited_ms >= limits.WAKE_LATE_MS and not held))
+        if lag > 0 or (lease is not None and lease.is_late(now_ms)):
+            self.waker.ring(feed, follower)
+
+    def _waited_ms(self, feed: str, checkpoint: int) -> int:
+        """How long ago the first page behind *checkpoint* was written; 0 where there is none."""
+        waiting = self.reader.log.read(feed, checkpoint, 1)
+        return max(0, self.reader.clock() - waiting[0].at_ms) if waiting else 0
+
+    def _archive(self, feed: str, look: Look) -> None:
         """
-        Nothing else rings this follower: each of its runs costs a write, and a minute is enough.
+        Nothing else rings this follower: each of its runs costs two writes and a part.
 
         So pages say little of its lag.
         """
-        waiting = self.reader.log.read(feed, checkpoint, 1) if head > checkpoint else []
-        lag_ms = max(0, self.reader.clock() - waiting[0].at_ms) if waiting else 0
-        self.reader.count("ArchiveLag", lag_ms // 1000)
-        if waiting:
+        checkpoint = look.handled.get(ARCHIVE, 0)
+        lag = look.head - checkpoint
+        waited_ms = self._waited_ms(feed, checkpoint) if lag > 0 else 0
+        self.reader.count("ArchiveLag", waited_ms // 1000)
+        if lag > 0 and (waited_ms >= self.archive_wait_ms or lag >= limits.ARCHIVE_PAGES):
             self.waker.ring(feed, ARCHIVE)
 
     def _tell(self, clients: Mapping[str, int]) -> None:

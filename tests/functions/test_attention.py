@@ -1,0 +1,74 @@
+"""What a stage writes for its alarms, and that it writes nothing else unless it wants it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.aws.config import settings
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.runtime import telemetry
+
+from functions.ingest.handler import handle as ingest
+from functions.sweep.handler import handle as sweep
+from tests.functions.cloud import Cloud, event, start_anew
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def _metrics(lines: list[dict[str, Any]]) -> set[str]:
+    written = [each["_aws"]["CloudWatchMetrics"] for each in lines if "_aws" in each]
+    return {metric["Name"] for all_ in written for one in all_ for metric in one["Metrics"]}
+
+
+def _behind(monkeypatch: pytest.MonkeyPatch, metrics: str) -> None:
+    """A feed with three pages that nobody follows, in a stage that bears two."""
+    monkeypatch.setenv("TIDINGS_METRICS", metrics)
+    monkeypatch.setenv("TIDINGS_LAG_PAGES", "2")
+    start_anew()
+    telemetry.logger.cache_clear()
+    for _ in range(3):
+        ingest(event("http_post"), None)
+    sweep({}, None)
+
+
+def test_only_what_alarms_look_at_is_written(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the line that says what it is about: feed, figure, limit."""
+    _behind(monkeypatch, "alarms")
+    lines = _lines(capsys)
+    assert _metrics(lines) == {"Behind"}
+    told = [each for each in lines if each.get("message") == "somebody has to look"]
+    assert [(each["feed"], each["metric"], each["value"], each["limit"]) for each in told] == [
+        ("main", "FollowerLag", 3, 2)
+    ] * 2
+    assert {each["level"] for each in told} == {"WARNING"}
+
+
+def test_a_stage_may_write_them_all(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But none for a zero."""
+    _behind(monkeypatch, "all")
+    assert _metrics(_lines(capsys)) == {"OperationsIngested", "FollowerLag", "Behind"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TIDINGS_METRICS", "some"),
+        ("TIDINGS_LAG_PAGES", "0"),
+        ("TIDINGS_ARCHIVE_SECONDS", "86401"),
+        ("TIDINGS_ARCHIVE_SECONDS", "-1"),
+    ],
+)
+def test_a_setting_that_breaks_its_rule_is_refused(variable: str, value: str) -> None:
+    """By name, before anything runs with it."""
+    given = {each.variable: "x" for each in settings.SETTINGS if each.default is None}
+    with pytest.raises(WrongSetting, match=variable):
+        settings.parse({**given, variable: value})
+    assert settings.parse(given).archive_wait_ms == 900_000
