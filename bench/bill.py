@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from math import ceil, exp, prod
 from typing import Any
 
+from tidings.aws.config.metrics import METRICS
 from tidings.aws.config.settings import SETTINGS
 from tidings.core import limits
 
+from bench.standing import MONTH_S, Standing
 from infra import prices, settings
 from infra.prices import Price
 
-MONTH_S = 730 * 3600  # hours of an average month, as AWS reckons
 POLLS_PER_S = 4  # of a stream's shard by Lambda: more pages than that come together
 ROUND_TRIP_MS = 5.0  # assumed for a request to DynamoDB: a millisecond or two to ten
 FULL_CORE_MB = 1769  # Lambda gives a function of this size one core, a smaller one its share
-PLATFORM_LOG_BYTES = 500  # assumed of Lambda's own lines, for each call
+PLATFORM_LOG_BYTES = 0  # of Lambda's own lines, for each call: only those that failed have any
 KEEP_ALIVE_S = 540  # clients say `keepalive` behind so long a silence (PROTOCOL 8.7)
 CONNECTION_S = 7200  # API Gateway cuts then; the client comes back
 MEMORY_GB = {
@@ -33,10 +34,11 @@ MEMORY_GB = {
     "stream": 0.5,  # a reader of Server-Sent Events holds a function of this size
 }
 STREAM = "stream that goes on"  # a path that was measured: one ended, its reader came back
+INDEX = f"index, {limits.SUMMARY_PAGES} pages"  # likewise
 LEAVES = 10  # assumed of each reader a day: nets, laptops and deployments that cut it
-STREAM_S = next(
-    int(each.default or 0) for each in SETTINGS if each.variable == "TIDINGS_STREAM_SECONDS"
-)
+_DEFAULTS = {each.variable: each.default for each in SETTINGS}
+STREAM_S = int(_DEFAULTS["TIDINGS_STREAM_SECONDS"] or 0)
+ARCHIVE_S = int(_DEFAULTS["TIDINGS_ARCHIVE_SECONDS"] or 0)
 GB = 1e9
 # A connection has an item of its own and one for the only key of its filter.
 LOOKED_AT_MAX = limits.SWEEP_PORTION * limits.SWEEP_PORTIONS_MAX // 2
@@ -64,16 +66,31 @@ class Size:
     objects: int
     retention_days: int
     stage: str
-    key: bool
 
     @property
     def pages(self) -> int:
         return ceil(self.operations / self.batch)
 
     @property
+    def each(self) -> str:
+        """What an operation is in the log, by what was weighed."""
+        return "page of 1" if self.batch == 1 else "operation in a page of 100"
+
+    @property
     def runs(self) -> int:
         """Of each follower: one a page, until pages come faster than the stream is polled."""
         return min(self.pages, POLLS_PER_S * MONTH_S)
+
+    @property
+    def archive_runs(self) -> float:
+        """Pages wait until there are enough, or for a while; the sweep looks once a minute."""
+        wanted = max(MONTH_S / ARCHIVE_S, self.pages / limits.ARCHIVE_PAGES)
+        return min(self.pages, wanted, MONTH_S / 60)
+
+    @property
+    def index_runs(self) -> float:
+        wanted = max(MONTH_S / 60 / limits.INDEX_EVERY, self.pages / limits.SUMMARY_PAGES)
+        return min(self.pages, wanted, MONTH_S / 60)
 
 
 SIZES = (
@@ -88,7 +105,6 @@ SIZES = (
         objects=50_000,
         retention_days=1,
         stage="dev",
-        key=False,
     ),
     Size(
         "A company",
@@ -102,7 +118,6 @@ SIZES = (
         objects=10_000_000,
         retention_days=7,
         stage="prod",
-        key=True,
     ),
     Size(
         "A million connections",
@@ -115,7 +130,6 @@ SIZES = (
         objects=10_000_000,
         retention_days=7,
         stage="prod",
-        key=True,
     ),
 )
 
@@ -176,6 +190,7 @@ class Bill:
             *self._connected(),
             *self._streaming(),
             *self._kept(),
+            *self._counted(),
             *self._standing(),
         ]
         found.append(self._logs(found))
@@ -183,7 +198,11 @@ class Bill:
 
     @property
     def dollars(self) -> float:
-        return sum(each.dollars for each in self.lines())
+        return total(self.lines())
+
+    @property
+    def _stage(self) -> settings.Stage:
+        return settings.chosen(self.size.stage)[0]
 
     def _used(self, path: str) -> Mapping[str, float]:
         found: Mapping[str, float] = self.measured["used"][path]
@@ -194,20 +213,28 @@ class Bill:
 
     def _call(self, what: str, path: str, memory: str, count: float, of: str) -> Iterator[Line]:
         """What *count* calls of a function cost, beside what they are called for."""
-        used, gb = self._used(path), MEMORY_GB[memory]
+        used, gb = self._used(path), self._gb(memory)
         yield line(f"{what}: calls", prices.INVOCATION, (count, of))
         billed = (count, of), (self.billed_s(path, memory), "s"), (gb, "GB")
         yield line(f"{what}: time", prices.GB_SECOND, *billed)
         yield line(f"{what}: writes", prices.WRITE_UNIT, (count, of), (used["writes"], "WRU"))
         yield line(f"{what}: reads", prices.READ_UNIT, (count, of), (used["reads"], "RRU"))
-        logged = (used["logged"] + PLATFORM_LOG_BYTES) / GB
+        written = used["metric_bytes"] if self._stage.all_metrics else 0
+        logged = (used["logged"] + written + PLATFORM_LOG_BYTES) / GB
         yield line(f"{what}: log", prices.LOG_GB, (count, of), (logged, "GB"))
+
+    def _gb(self, memory: str) -> float:
+        halved = memory == "follow" and self._stage.small_followers
+        return MEMORY_GB[memory] / (2 if halved else 1)
+
+    def _share(self, memory: str) -> float:
+        """Of a core, that a function of this size has."""
+        return min(1.0, self._gb(memory) * 1024 / FULL_CORE_MB)
 
     def billed_s(self, path: str, memory: str) -> float:
         """CPU time at the function's share of a core, and the waits for DynamoDB."""
         used = self._used(path)
-        share = min(1.0, MEMORY_GB[memory] * 1024 / FULL_CORE_MB)
-        return (used["cpu_ms"] / share + used["requests"] * ROUND_TRIP_MS) / 1000
+        return (used["cpu_ms"] / self._share(memory) + used["requests"] * ROUND_TRIP_MS) / 1000
 
     def _producing(self) -> Iterator[Line]:
         count, of = self.size.pages, "requests"
@@ -222,9 +249,18 @@ class Bill:
         if together > 0:  # those of pages that came with others: their rows alone are added
             yield line("state: more rows", prices.WRITE_UNIT, (together, "operations"), (1, "WRU"))
         yield from self._call("push", f"follow-push, {quiet}", "follow", runs, "runs")
-        minutes = min(self.size.pages, MONTH_S / 60)
-        yield from self._call("archive", f"follow-archive, {quiet}", "follow", minutes, "runs")
-        yield line("archive: parts", prices.S3_PUT, (minutes, "parts"))
+        archived = self.size.archive_runs
+        yield from self._call("archive", f"follow-archive, {quiet}", "follow", archived, "runs")
+        yield line("archive: parts", prices.S3_PUT, (archived, "parts"))
+        yield self._read_again("archive")
+        yield from self._call("index", INDEX, "ingest", self.size.index_runs, "runs")
+        yield self._read_again("index")
+
+    def _read_again(self, what: str) -> Line:
+        """Of the log, by runs that find many pages at once: far from its end, at half the price."""
+        reads = self.size.batch * self._bytes(self.size.each) / 4096 / 2
+        pages = (self.size.pages, "pages"), (reads, "RRU")
+        return line(f"{what}: pages", prices.READ_UNIT, *pages)
 
     def _connected(self) -> Iterator[Line]:
         size = self.size
@@ -238,7 +274,7 @@ class Bill:
         packed = "message of 100 in gzip"  # what our clients ask for; it gains nothing of one
         weight = (self._bytes(packed) if size.batch == 100 else self._bytes("message of 1")) / GB
         yield line("messages out: traffic", prices.OUT_GB, *sent, (weight, "GB"))
-        taken = (self.message_s(), "s"), (MEMORY_GB["follow"], "GB")
+        taken = (self.message_s(), "s"), (self._gb("follow"), "GB")
         yield line("messages out: time", prices.GB_SECOND, *sent, *taken)
         yield line("keep-alives", prices.MESSAGE, held, (self._keep_alives(), "times"))
         if size.reach < size.sockets:  # who hears nothing is told the cursor now and then
@@ -266,8 +302,8 @@ class Bill:
         found = (min(self.size.sockets, LOOKED_AT_MAX), "connections"), (MONTH_S / 60, "runs")
         reads = LOOKED_AT_BYTES / 4096 / 2
         yield line("sweep of connections: reads", prices.READ_UNIT, *found, (reads, "RRU"))
-        share = min(1.0, MEMORY_GB["ingest"] * 1024 / FULL_CORE_MB)
-        taken = (LOOKED_AT_CPU_MS / share / 1000, "s"), (MEMORY_GB["ingest"], "GB")
+        seconds = LOOKED_AT_CPU_MS / self._share("ingest") / 1000
+        taken = (seconds, "s"), (self._gb("ingest"), "GB")
         yield line("sweep of connections: time", prices.GB_SECOND, *found, *taken)
 
     def message_s(self) -> float:
@@ -278,8 +314,8 @@ class Bill:
             if name.startswith("push of a page")
         )
         alone = self._used("follow-push, a page of 1")["cpu_ms"]
-        share = min(1.0, MEMORY_GB["follow"] * 1024 / FULL_CORE_MB)
-        return max(0.0, self._used(path)["cpu_ms"] - alone) / reach / share / 1000
+        more = max(0.0, self._used(path)["cpu_ms"] - alone)
+        return more / reach / self._share("follow") / 1000
 
     def _streaming(self) -> Iterator[Line]:
         streams, gb = self.size.streams, (MEMORY_GB["stream"], "GB")
@@ -299,9 +335,8 @@ class Bill:
 
     def _kept(self) -> Iterator[Line]:
         size = self.size
-        each = "page of 1" if size.batch == 1 else "operation in a page of 100"
         days = max(size.retention_days, CONSUMER_DAYS) + 1  # DynamoDB deletes a day later
-        log = size.operations / (MONTH_S / 86_400) * days * self._bytes(each) / GB
+        log = size.operations / (MONTH_S / 86_400) * days * self._bytes(size.each) / GB
         state = size.objects * self._bytes("row") / GB
         for what, weight in (("log", log), ("state", state)):
             yield line(f"{what}: storage", prices.TABLE_GB, (weight, "GB"))
@@ -311,24 +346,45 @@ class Bill:
             "archive: a month's storage", prices.S3_GB, (size.operations * packed / GB, "GB")
         )
 
+    def _counted(self) -> Iterator[Line]:
+        """Of a stage in use: a metric is billed for the hours in which it is written."""
+        if self._stage.all_metrics:
+            yield line("metrics, at most", prices.METRIC, (len(METRICS), "metrics"))
+
     def _standing(self) -> Iterator[Line]:
-        """What a stage costs where nothing happens."""
-        minutes = MONTH_S / 60
-        yield from self._call("sweep", "sweep, idle", "ingest", minutes, "runs")
-        yield from self._call("index", "index, idle", "ingest", minutes, "runs")
-        alarms = self.measured["alarms"][self.size.stage]
-        yield line("alarms", prices.ALARM, (alarms, "alarms"))
-        yield line("dashboard", prices.DASHBOARD, (1, "dashboard"))
-        yield line("metrics", prices.METRIC, (self.measured["metrics"], "metrics"))
-        if self.size.key:
-            yield line("key", prices.KEY, (1, "key"))
+        """
+        What a stage costs where nothing happens.
+
+        Raises:
+            KeyError: a schedule runs a function that was not measured with nothing to do.
+        """
+        found = Standing(**self.measured["standing"][self.size.stage])
+        for name, runs in found.runs.items():
+            idle = f"{name}, idle"
+            yield from self._call(name, idle, "ingest", runs, "runs")
+            yield line(f"{name}: metrics", prices.METRIC, (self._used(idle)["metrics"], "metrics"))
+        yield line("alarms", prices.ALARM, (found.alarms, "alarms"))
+        yield line("composite alarms", prices.COMPOSITE, (found.composites, "alarms"))
+        yield line("dashboards", prices.DASHBOARD, (found.dashboards, "dashboards"))
+        yield line("keys", prices.KEY, (found.keys, "keys"))
 
     def _logs(self, lines: Iterable[Line]) -> Line:
         """What was taken in stays for as long as the stage keeps its logs."""
         logged = sum(each.amount for each in lines if each.price is prices.LOG_GB)
-        months = settings.chosen(self.size.stage)[0].log_days * 86_400 / MONTH_S
+        months = self._stage.log_days * 86_400 / MONTH_S
         return line("logs: kept", prices.LOG_KEPT_GB, (logged, "GB"), (months, "months"))
 
-    def standing(self) -> float:
+    def standing(self) -> list[Line]:
         """Of the whole, what is there when nobody posts and nobody listens."""
-        return sum(each.dollars for each in self._standing())
+        found = list(self._standing())
+        return [each for each in (*found, self._logs(found)) if each.dollars > 0]
+
+
+def total(lines: Iterable[Line]) -> float:
+    return sum(each.dollars for each in lines)
+
+
+def idle(stage: str, measured: Mapping[str, Any]) -> list[Line]:
+    """What *stage* costs a month while nobody posts and nobody listens."""
+    nothing = Size(stage, "", 0, 1, 0, 0, 0, 0, retention_days=1, stage=stage)
+    return Bill(nothing, measured).standing()

@@ -21,6 +21,9 @@ from types import ModuleType
 from typing import Any
 
 from tidings.aws.config import deployment
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.log.append import Appender
+from tidings.core.model.operations import line_from
 from tidings.local.environment import Places
 from tidings.local.environment import program as deployed
 from tidings.local.gateway import http_events, socket_events
@@ -29,18 +32,24 @@ from tidings.web.sse import LAST_MS
 
 from bench import engine, units
 
+_EMBEDDED = '"CloudWatchMetrics"'  # in each line of metrics
 _STREAM_MS = 100  # so that it reaches the end of the log, and does not look there again
 
 
 @dataclass(slots=True)
 class Used:
-    """Of one call: units of DynamoDB, its requests, CPU time, and what went into the log."""
+    """
+    Of one call: units of DynamoDB, its requests, CPU time, bytes that went into the log, and those
+    of *metrics* beside them: lines in CloudWatch's embedded format.
+    """
 
     writes: float = 0
     reads: float = 0
     requests: float = 0
     cpu_ms: float = 0
     logged: float = 0
+    metrics: float = 0
+    metric_bytes: float = 0
 
 
 @dataclass
@@ -80,11 +89,17 @@ class Sink:
 
 @dataclass
 class Functions:
-    """Calls any function of the blueprint as its deployment would have it."""
+    """
+    Calls any function of the blueprint as its deployment would have it, with *settings*.
+
+    *appender* posts without a function: the one that is measured goes on in its own process.
+    """
 
     places: Places
     archive: Path
     sink: Sink
+    appender: Appender
+    settings: dict[str, str]
     current: str = ""
     _written: list[Counter[str]] = field(default_factory=list)
     _read: list[Counter[str]] = field(default_factory=list)
@@ -94,6 +109,11 @@ class Functions:
         """One call, in a process that has served others before."""
         handle: Any = self._module(name).handle
         return self._measured(lambda: handle(json.loads(json.dumps(event)), _Context(name)))
+
+    def append(self, operations: list[dict[str, Any]]) -> None:
+        """One page of *operations*."""
+        lines = [line_from(each, now_ms=now_ms()) for each in operations]
+        self.appender.append("main", lines)
 
     def stream(self) -> Used:
         """A stream that goes on at the end of a quiet feed, and ends before it reads again."""
@@ -107,12 +127,17 @@ class Functions:
         started = time.process_time()
         with contextlib.redirect_stdout(printed):
             call()
+        took_ms = (time.process_time() - started) * 1000
+        lines = printed.getvalue().splitlines(keepends=True)
+        metrics = [each for each in lines if _EMBEDDED in each]
         return Used(
             sum(each.total() for each in self._written),
             sum(each.total() for each in self._read),
             self._asked.total(),
-            (time.process_time() - started) * 1000,
-            len(printed.getvalue()),
+            took_ms,
+            len(printed.getvalue()) - sum(map(len, metrics)),
+            len({name for each in metrics for name in _names(each)}),
+            sum(map(len, metrics)),
         )
 
     def _module(self, name: str) -> ModuleType:
@@ -125,7 +150,8 @@ class Functions:
         """What was built for the function before is forgotten, as in a process of its own."""
         for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
             del os.environ[name]
-        os.environ |= deployed(function, Options(archive=self.archive), self.places).environment
+        options = Options(archive=self.archive, settings=self.settings)
+        os.environ |= deployed(function, options, self.places).environment
         _forget()
         self._written, self._read, self.current = [], [], function.name
         from tidings.aws.runtime import clients
@@ -141,18 +167,32 @@ class Functions:
 
 
 def _billed(client: Any) -> Counter[str]:
-    """Units read. AWS bills one for a read that finds nothing, too; this engine does not."""
+    """
+    Units read. AWS bills the least there is for a read that finds nothing, too: one, or half a one
+    where it may be stale. This engine does not.
+    """
     units.counting(client, units.READS)  # which asks for them
     billed: Counter[str] = Counter()
+    least = {"units": 1.0}  # of the request that is under way: one at a time
+
+    def ask(params: dict[str, Any], **_: object) -> None:
+        least["units"] = 1.0 if params.get("ConsistentRead") else 0.5
 
     def note(parsed: dict[str, Any], **_: object) -> None:
         found = parsed.get("ConsumedCapacity", [])
         for used in found if isinstance(found, list) else [found]:
-            billed[used["TableName"]] += max(1.0, used["CapacityUnits"])
+            billed[used["TableName"]] += max(least["units"], used["CapacityUnits"])
 
     for call in units.READS:
+        client.meta.events.register(f"provide-client-params.dynamodb.{call}", ask)
         client.meta.events.register(f"after-call.dynamodb.{call}", note)
     return billed
+
+
+def _names(line: str) -> list[str]:
+    """The metrics in a *line* in CloudWatch's embedded format."""
+    written = json.loads(line)["_aws"]["CloudWatchMetrics"]
+    return [metric["Name"] for one in written for metric in one["Metrics"]]
 
 
 class _Context:
@@ -199,7 +239,8 @@ def _forget() -> None:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Functions]:
+def running(**settings: str) -> Iterator[Functions]:
+    """Of a deployment with *settings*."""
     before = dict(os.environ)
     sink = Sink()
     with (
@@ -208,7 +249,8 @@ def running() -> Iterator[Functions]:
         tempfile.TemporaryDirectory() as folder,
     ):
         try:
-            yield Functions(Places(store.url, url, ""), Path(folder), sink)
+            places = Places(store.url, url, "")
+            yield Functions(places, Path(folder), sink, store.appender, settings)
         finally:
             os.environ.clear()
             os.environ.update(before)

@@ -13,19 +13,22 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tidings.aws.config import metrics
 from tidings.aws.config.stages import stack_name
+from tidings.core import limits
 from tidings.core.log.reader import Reader
 from tidings.core.model.events import GZIP
 
-from bench import calls, costs_page, engine, messages, replay, units
-from bench.bill import STREAM
+from bench import calls, costs_page, engine, messages, replay, standing, units
+from bench.bill import INDEX, STREAM
 from bench.calls import Functions, Used
 from bench.sections import Section
 from bench.workload import operations
-from infra import settings, synth
+from infra import names, settings, synth
+
+Body = list[dict[str, Any]]  # operations of one request
 
 _ROUNDS = 8
+_APART_S = max(limits.PROFILE_AGE_MS, limits.DOCUMENT_AGE_MS) / 1000 + 0.1
 _WATCHERS = 25
 _RING = {"ring": "main"}
 _OBJECTS = 100_000  # more than are posted
@@ -38,7 +41,7 @@ def measure() -> Section:
         used = {name: _mean(found) for name, found in _paths(functions)}
         sizes = _sizes(functions)
     found = {"used": used, "bytes": sizes, "replayed": _replayed()}
-    found |= {"alarms": _alarms(), "metrics": len(metrics.METRICS)}
+    found |= {"standing": _standing()}
     costs_page.MEASURED.write_text(
         json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8"
     )
@@ -74,16 +77,15 @@ def _quiet(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
             yield f"{follower}, a page of {count}", _following(functions, follower, bodies)
 
 
-def _posting(functions: Functions, bodies: Iterator[object]) -> list[Used]:
-    return _repeated(lambda: functions.call("ingest", calls.posted(next(bodies))))
+def _posting(functions: Functions, bodies: Iterator[Body]) -> list[Used]:
+    return _repeated(lambda: functions.call("ingest", calls.posted(_said(next(bodies)))))
 
 
-def _following(functions: Functions, follower: str, bodies: Iterator[object]) -> list[Used]:
-    """Runs that each find one page; posts in between are not counted."""
-    pages = [calls.posted(next(bodies)) for _ in range(_ROUNDS + 2)]
+def _following(functions: Functions, follower: str, bodies: Iterator[Body]) -> list[Used]:
+    """Runs that each find one page, in a process that has had some before."""
 
     def run() -> Used:
-        functions.call("ingest", pages.pop())
+        functions.append(next(bodies))
         return functions.call(follower, _RING)
 
     return _repeated(run)
@@ -114,23 +116,43 @@ def _opened(name: str) -> dict[str, Any]:
 
 
 def _idle(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
-    for name in ("follow-state", "follow-push", "follow-archive"):
+    """The sweep where nothing happens, and the index where something did."""
+    for name in ("follow-state", "follow-push", "follow-archive", "index"):
         functions.call(name, _RING)
-    for name in ("sweep", "index"):
-        yield f"{name}, idle", _repeated(partial(functions.call, name, {}))
+    yield "sweep, idle", _repeated(partial(functions.call, "sweep", {}))
+    bodies = _bodies(1)
+    yield INDEX, _repeated(partial(_indexed, functions, bodies))
 
 
-def _bodies(count: int) -> Iterator[object]:
+def _indexed(functions: Functions, bodies: Iterator[Body]) -> Used:
+    for _ in range(limits.SUMMARY_PAGES):
+        functions.append(next(bodies))
+    return functions.call("index", _RING)
+
+
+def _bodies(count: int) -> Iterator[Body]:
     """Requests of *count* operations, each on another object."""
     made = operations(_OBJECTS)
     while True:
-        found = [next(made) for _ in range(count)]
-        yield found[0] if count == 1 else found
+        yield [next(made) for _ in range(count)]
+
+
+def _said(body: Body) -> object:
+    """As producers post it."""
+    return body[0] if len(body) == 1 else body
 
 
 def _repeated(call: Callable[[], Used]) -> list[Used]:
-    """Behind two that warm up."""
-    return [call() for _ in range(_ROUNDS + 2)][2:]
+    """
+    Behind two that warm up, each so long after the one before that what an operator may change is
+    read anew: as of a feed in which something happens now and then.
+    """
+
+    def later() -> Used:
+        time.sleep(_APART_S)
+        return call()
+
+    return [later() for _ in range(_ROUNDS + 2)][2:]
 
 
 def _mean(found: list[Used]) -> dict[str, float]:
@@ -194,24 +216,21 @@ def _value(value: dict[str, Any]) -> int:
     return len(content) if kind == "S" else 8
 
 
-def _alarms() -> dict[str, int]:
-    """How many each stage has, by its template."""
+def _standing() -> dict[str, dict[str, Any]]:
+    """What each stage has that is billed when nothing happens, by its template."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         synth.synth(Path(folder) / "cdk.out")
         for stage in settings.STAGES:
             path = Path(folder) / "cdk.out" / f"{stack_name(stage.name)}.template.json"
-            resources = json.loads(path.read_text(encoding="utf-8"))["Resources"].values()
-            found[stage.name] = sum(map(_is_alarm, resources))
+            resources = json.loads(path.read_text(encoding="utf-8"))["Resources"]
+            found[stage.name] = asdict(standing.of_template(resources, names.prefix(stage)))
     return found
-
-
-def _is_alarm(resource: dict[str, Any]) -> bool:
-    return bool(resource["Type"] == "AWS::CloudWatch::Alarm")
 
 
 def _told(used: dict[str, float]) -> str:
     return (
         f"{used['writes']:g} WRU, {used['reads']:g} RRU, {used['requests']:g} requests,"
-        f" {used['cpu_ms']:.1f} ms of CPU, {used['logged']:.0f} B logged"
+        f" {used['cpu_ms']:.1f} ms of CPU, {used['logged']:.0f} B logged,"
+        f" {used['metric_bytes']:.0f} B of metrics"
     )

@@ -1,19 +1,26 @@
-"""docs/operations/COSTS.md, of what was measured and of list prices."""
+"""docs/operations/COSTS.md, and what README.md says of it, of what was measured and list prices."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra import prices
+from infra import prices, settings
 
 from . import bill
 from .bill import SIZES, Bill, Line
+from .standing import MONTH_S
 
 PAGE = Path(__file__).parents[1] / "docs" / "operations" / "COSTS.md"
+README = Path(__file__).parents[1] / "README.md"
+IN_README = {
+    "dev": r"\$[\d.]+( a month\]\(docs/operations/COSTS\.md\))",
+    "prod": r"\$[\d.]+( as `prod`)",
+}
 MEASURED = Path(__file__).parent / "costs.json"
 
 SMALLEST = 0.05  # dollars: what is less is told in one line
@@ -32,6 +39,7 @@ def text(measured: Mapping[str, Any]) -> str:
         polls=bill.POLLS_PER_S,
         replays="".join(map(_replay, measured["replayed"].items())),
         summaries="".join(map(_summary, bills)),
+        idle="".join(_idle(stage.name, measured) for stage in settings.STAGES),
         bills="".join(map(_bill, bills)),
         held=bill.held_dollars(),
         leaves=bill.LEAVES,
@@ -52,9 +60,19 @@ def _summary(made: Bill) -> str:
     name = made.size.name
     anchor = name.lower().replace(" ", "-")
     return (
-        f"| [{name}](#{anchor}) | ${made.dollars:,.2f} | ${made.standing():,.2f} |"
+        f"| [{name}](#{anchor}) | ${made.dollars:,.2f} | ${bill.total(made.standing()):,.2f} |"
         f" ${per_million:,.2f} |\n"
     )
+
+
+def _idle(stage: str, measured: Mapping[str, Any]) -> str:
+    """By what is most of it; what a schedule's function uses is one amount."""
+    lines = bill.idle(stage, measured)
+    named = {"alarms": 0.0, "dashboards": 0.0, "keys": 0.0, "": 0.0}
+    for each in lines:
+        named[each.what if each.what in named else ""] += each.dollars
+    cells = [f"${dollars:,.2f}" for dollars in (*named.values(), bill.total(lines))]
+    return f"| `{stage}` | {' | '.join(cells)} |\n"
 
 
 def _bill(made: Bill) -> str:
@@ -70,7 +88,7 @@ def _bill(made: Bill) -> str:
 
 def _length(made: Bill, seconds: int) -> str:
     """What it would mean if streams lasted so long."""
-    returns = bill.MONTH_S / seconds
+    returns = MONTH_S / seconds
     back = sum(each.dollars for each in made.coming_back(returns))
     abandoned = 1000 * seconds * bill.MEMORY_GB["stream"]
     dollars = abandoned * prices.GB_SECOND.dollars / prices.GB_SECOND.per
@@ -81,8 +99,25 @@ def _row(each: Line) -> str:
     return f"| {each.what} | {each.formula} | {each.dollars:,.2f} |\n"
 
 
+def readme(page: str, measured: Mapping[str, Any]) -> str:
+    """
+    *page* with the figures of idle stages in it.
+
+    Raises:
+        ValueError: it does not say them.
+    """
+    for stage, said in IN_README.items():
+        dollars = f"${bill.total(bill.idle(stage, measured)):.2f}"
+        found = list(re.finditer(said, page))
+        if len(found) != 1:
+            raise ValueError(f"{README.name} does not say once what an idle {stage} costs")
+        page = page[: found[0].start()] + dollars + page[found[0].start(1) :]
+    return page
+
+
 def write(measured: Mapping[str, Any]) -> None:
     PAGE.write_text(text(measured), encoding="utf-8")
+    README.write_text(readme(README.read_text(encoding="utf-8"), measured), encoding="utf-8")
 
 
 def kept() -> Mapping[str, Any]:

@@ -21,6 +21,10 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
         | {table.setting: tables[table.name] for table in deployment.TABLES}
         | {
             "TIDINGS_STAGE": stage.name,
+            "TIDINGS_LAG_PAGES": str(stage.lag_pages_max),
+            "TIDINGS_METRICS": (
+                settings.ALL_METRICS if stage.all_metrics else settings.ALARM_METRICS
+            ),
             "TIDINGS_FUNCTION_PREFIX": prefix(stage),
             metrics.SERVICE_VARIABLE: metrics.service(stage.name),
         }

@@ -5,34 +5,35 @@ from __future__ import annotations
 PAGE = "docs/operations/RUNBOOKS.md"
 # By how an alarm's name ends; the first that fits counts.
 SECTIONS = {
-    "Invocations": "a-schedule-does-not-run",
-    "TargetErrorCount": "a-schedule-does-not-run",
+    "Failures": "a-function-fails",
+    "Throttles": "throttles",
+    "ThrottleEvents": "throttles",
+    "Attention": "somebody-has-to-look",
+    "Behind": "somebody-has-to-look",
     "RecursiveInvocationsDropped": "calls-were-dropped",
-    "AsyncEventsDropped": "calls-were-dropped",
+    "Invocations": "a-schedule-does-not-run",
+    "DroppedEventCount": "stream-records-were-given-up",
+    "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
+    "IteratorAge": "a-follower-lags",
+}
+# By the metric that a line of *Somebody has to look* names.
+METRICS = {
     "FollowerLag": "a-follower-lags",
+    "FollowerAge": "a-follower-lags",
+    "WakeupsMissed": "calls-were-dropped",
     "FollowerFellOff": "a-follower-fell-off",
     "PagesLost": "pages-are-lost",
     "ConsumersLate": "a-poison-operation",
     "ConsumersFellOff": "a-consumer-fell-off",
-    "WritesRefused": "a-poison-operation",
     "ArchiveLag": "the-archive-lags",
     "PartsBroken": "the-archive-lags",
+    "OutboxAge": "a-function-fails",
+    "WritesRefused": "a-poison-operation",
+    "SendsRefused": "a-function-fails",
     "RelaysStanding": "a-chained-feed-stands-still",
     "RelayFellOff": "a-chained-feed-stands-still",
     "RelayUpstreamAge": "a-chained-feed-stands-still",
     "RelayLag": "a-chained-feed-stands-still",
-    "SyncExecutionsFailed": "a-sync-failed-or-was-stopped",
-    "SyncExecutionsTimedOut": "a-sync-failed-or-was-stopped",
-    "ExecutionsFailed": "the-lake-or-a-pipeline-failed",
-    "ExecutionsTimedOut": "the-lake-or-a-pipeline-failed",
-    "DroppedEventCount": "stream-records-were-given-up",
-    "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
-    "IteratorAge": "a-follower-lags",
-    "ThrottleEvents": "throttles",
-    "Throttles": "throttles",
-    "Http5xx": "a-function-fails",
-    "SendsRefused": "a-function-fails",
-    "Errors": "a-function-fails",
 }
 
 

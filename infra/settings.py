@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidings.core import limits
+
 
 @dataclass(frozen=True, slots=True)
 class SyncSchedule:
@@ -75,11 +77,16 @@ class Stage:
     and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once,
     set aside for them from the account's concurrency (None: whatever the account has; a new account
     has 10 and can set nothing aside: `tidings doctor`). A follower more than *lag_pages_max* behind
-    its feed for a while raises an alarm. *syncs* run by the clock. *producers* are tables it
-    follows. *domain* is a name of its own for the HTTP API. *archive* keeps every page beyond the
-    log's retention; after *archive_cold_days* in a colder class of S3. *lake* is when the archive
-    becomes tables and is compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`);
-    None: never. *pipelines* run for as long as they are named here.
+    its feed for a while raises an alarm. *small_followers* have half the memory, and with it
+    half the share of a core: a third cheaper where they mostly wait for DynamoDB, slower where much
+    comes at once. *all_alarms*: there are also those of what is refused and repeated, at $0.10 a
+    month each; what is refused to the end has the others. *all_metrics* are written, not only what
+    alarms need: $0.30 a month for each that is in use. *dashboard* is one of all that is measured:
+    $3 a month. *syncs* run by the clock. *producers* are tables it follows. *domain* is a
+    name of its own for the HTTP API. *archive* keeps every page beyond the log's retention; after
+    *archive_cold_days* in a colder class of S3. *lake* is when the archive becomes tables and is
+    compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`); None: never. *pipelines*
+    run for as long as they are named here.
     *sources* are its chained feeds, as TIDINGS_SOURCES has them (CHAINING.md). Where leaders
     are elected, one stage has the table (*seats*), the others name its ARN (*coordinator*);
     *seat_accounts* are those that may, beside its own.
@@ -96,7 +103,11 @@ class Stage:
     requests_per_s: int
     burst: int
     streams_max: int | None = None
-    lag_pages_max: int = 1000
+    lag_pages_max: int = limits.LAG_PAGES_MAX
+    small_followers: bool = False
+    all_alarms: bool = True
+    all_metrics: bool = False
+    dashboard: bool = False
     syncs: tuple[SyncSchedule, ...] = ()
     producers: tuple[Producer, ...] = ()
     domain: Domain | None = None
@@ -128,6 +139,8 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
+        all_alarms=False,  # at 100 requests a second little is refused, and nobody is in a hurry
+        small_followers=True,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),
     Stage(
@@ -137,6 +150,7 @@ STAGES = (
         log_days=14,
         requests_per_s=500,
         burst=500,
+        all_metrics=True,  # cost nothing when nothing happens
         lake="cron(0 4 ? * SUN *)",  # tried here before anybody turns it on in prod
     ),
     Stage(
@@ -146,6 +160,8 @@ STAGES = (
         log_days=90,
         requests_per_s=2000,
         burst=1000,
+        all_metrics=True,
+        dashboard=True,  # for who is woken at night
         archive_cold_days=90,
     ),
 )

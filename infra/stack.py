@@ -173,19 +173,15 @@ class TidingsStack(cdk.Stack):
 
     def _watch(self) -> None:
         self.alarms = Alarms(self, "Alarms", stage=self.stage, key=self.key)
-        for function in self.functions.values():
-            self.alarms.watch_function(function)
-        for source in self.sources:
-            self.alarms.watch_source(source)
+        self.alarms.watch_failures()
         self.alarms.watch_schedules(self.clock)
         self.alarms.watch_feeds()
-        self.alarms.watch_tables(self.tables)
-        self.alarms.watch_apis(self.http, self.sockets)
-        self.alarms.watch_machine("Sync", self.sync.arn)
-        if self.lake:
-            self.alarms.watch_machine("Lake", self.lake.arn)
-        for name, pipeline in self.pipelines.items():
-            self.alarms.watch_machine(f"Pipeline{_id(name)}", pipeline.arn)
+        if self.stage.all_alarms:
+            self.alarms.watch_concurrency()
+            self.alarms.watch_tables(self.tables)
+            self.alarms.watch_chain(self.functions["replay"])
+        if not self.stage.dashboard:
+            return
         FeedDashboard(
             self,
             "Dashboard",

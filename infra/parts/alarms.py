@@ -1,4 +1,10 @@
-"""The alarms of a stage, all to one topic. RUNBOOKS.md says what to do about each."""
+"""
+The alarms of a stage, all to one topic: one for each thing that a person would do.
+
+What can be folded is folded before an alarm looks at it: failures by filters of logs (`failures`),
+throttles by AWS, and what the sweep can read by the core (`tidings.core.attention`). ADR 51 has
+what notices what. RUNBOOKS.md says what to do about each.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +19,20 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from infra import circles, runbooks
+from infra import runbooks
 from infra.parts import measures
 from infra.parts.function import TidingsFunction
-from infra.parts.http_api import FeedHttpApi
 from infra.parts.schedules import Clock
-from infra.parts.socket_api import FeedSocketApi
 from infra.parts.stream_source import StreamSource
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
-ITERATOR_AGE_MS_MAX = 60_000  # the sweep wakes followers each minute, so a slower stream is useless
-UPSTREAM_AGE_S_MAX = 120  # retries come each minute, so the second one has failed too
-ARCHIVE_LAG_S_MAX = 900  # it runs each minute; a busy feed's runs take some
+ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not read
 DEAD_PERIODS = 2  # a schedule runs each minute; ten without a run are no hiccup of Scheduler's
-LAG_PERIODS = 3  # a burst may leave a follower behind for a few minutes
+LASTING_PERIODS = 3  # a burst may leave a follower behind for a few minutes
 
-# The sweep makes up for a throttled follower, but it says that the account lacks concurrency.
-_FUNCTION_METRICS = ("Errors", "Throttles")
-_WOKEN_METRIC = "AsyncEventsDropped"  # of calls that nobody waits for
-_CIRCLING_METRIC = "RecursiveInvocationsDropped"  # Lambda mistook a backlog for a loop
+_CIRCLING_METRIC = "RecursiveInvocationsDropped"
 _MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
-_MACHINE_METRICS = ("ExecutionsFailed", "ExecutionsTimedOut")
 _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 
 
@@ -68,85 +66,44 @@ class Alarms(Construct):
         topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account))
         return topic
 
-    def watch_function(self, target: TidingsFunction) -> None:
-        """Any error and any refused invocation, and calls that AWS dropped."""
-        called, name = target.function.function_name, target.blueprint.name
-        watched = [*_FUNCTION_METRICS]
-        watched += [_WOKEN_METRIC] if name in circles.WOKEN else []
-        watched += [_CIRCLING_METRIC] if name in circles.CIRCLING else []
-        for metric in watched:
-            self._above(f"{target.node.id}{metric}", measures.of_function(metric, called))
+    def watch_failures(self) -> None:
+        """Calls, requests and executions that failed."""
+        self._above("Failures", measures.of_failures(self.stage))
+
+    def watch_feeds(self) -> None:
+        """Whatever the core finds that a person has to know, now or if it lasts."""
+        self._above("Attention", measures.of_feed("Attention", self.stage))
+        self._above("Behind", measures.of_feed("Behind", self.stage), periods=LASTING_PERIODS)
 
     def watch_schedules(self, clock: Clock) -> None:
-        """A schedule that does not run: what it counts would say nothing, so nothing alarms."""
+        """A schedule that does not run: what it looks for would not be found, and nothing alarm."""
         for target in clock.targets:
             ran = measures.of_function("Invocations", target.function.function_name)
             self._below_one(f"{target.node.id}Invocations", ran)
-        self._above("ScheduleTargetErrorCount", measures.of_schedules("TargetErrorCount", clock))
 
     def watch_source(self, source: StreamSource) -> None:
-        """Records that come late, were given up, or went to the bucket."""
+        """Of a producer: its records are more than wake-ups, and nothing else tells of them."""
         for metric in _MAPPING_METRICS:
             self._above(f"{source.node.id}{metric}", measures.of_mapping(metric, source))
         called = source.target.function.function_name
         age = measures.of_function("IteratorAge", called, statistic="Maximum")
         self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
 
-    def watch_refusals(self, source: StreamSource) -> None:
-        """Writes that no operation can be made of; of any producer of the stage."""
-        refused = measures.of_feed("WritesRefused", self.stage)
-        self._above(f"{source.node.id}WritesRefused", refused)
+    def watch_concurrency(self) -> None:
+        """It is the account's: whoever uses it up, all of its functions are refused."""
+        self._above("Throttles", measures.of_account("Throttles"))
 
-    def watch_feeds(self) -> None:
-        """
-        A follower or the archive far behind for a while, or overtaken by retention; lost pages.
-
-        A named consumer for whom the log outlives its retention, or one that it overtook. Chained
-        feeds that stand still, are not read, or do not keep up.
-        """
-        lag_max = self.stage.lag_pages_max
-        self._of_feed("FollowerLag", lag_max, periods=LAG_PERIODS)
-        self._of_feed("FollowerFellOff")
-        self._of_feed("PagesLost")
-        self._of_feed("ConsumersLate")
-        self._of_feed("ConsumersFellOff")
-        self._of_feed("ArchiveLag", ARCHIVE_LAG_S_MAX, periods=LAG_PERIODS)
-        self._of_feed("PartsBroken")
-        if self.stage.sources:
-            self._of_feed("RelaysStanding")
-            self._of_feed("RelayFellOff")
-            self._of_feed("RelayUpstreamAge", UPSTREAM_AGE_S_MAX)
-            self._of_feed("RelayLag", lag_max, periods=LAG_PERIODS)
+    def watch_chain(self, target: TidingsFunction) -> None:
+        """Calls of itself that Lambda takes for a loop; the sweep goes on a minute later."""
+        dropped = measures.of_function(_CIRCLING_METRIC, target.function.function_name)
+        self._above(f"{target.node.id}{_CIRCLING_METRIC}", dropped)
 
     def watch_tables(self, tables: Tables) -> None:
-        """DynamoDB refusing reads or writes."""
+        """DynamoDB refusing reads or writes that are then repeated: a feed near its limit."""
         for name, table in tables.by_name.items():
             for metric in _TABLE_METRICS:
                 refused = table.metric(metric, statistic="Sum", period=measures.PERIOD)
                 self._above(f"{name.title()}{metric}", refused)
-
-    def watch_apis(self, http: FeedHttpApi, sockets: FeedSocketApi) -> None:
-        """Answers of 5xx, WebSocket messages whose function failed, or that are refused to us."""
-        self._above("Http5xx", http.api.metric_server_error(period=measures.PERIOD))
-        failed = sockets.deployed.metric(
-            "IntegrationError", statistic="Sum", period=measures.PERIOD
-        )
-        self._above("SocketErrors", failed)
-        self._of_feed("SendsRefused")
-
-    def watch_machine(self, name: str, machine: str) -> None:
-        """
-        Executions that failed or did not end in time.
-
-        A sync that a guard stopped did not fail. That a pipeline runs is told by the lag of its
-        stores: only one that could not be started has failed.
-        """
-        for metric in _MACHINE_METRICS:
-            self._above(f"{name}{metric}", measures.of_machine(metric, machine))
-
-    def _of_feed(self, metric: str, threshold: int = 0, *, periods: int = 1) -> None:
-        measured = measures.of_feed(metric, self.stage)
-        self._above(metric, measured, threshold, periods=periods)
 
     def _above(
         self, name: str, metric: cloudwatch.IMetric, threshold: int = 0, *, periods: int = 1

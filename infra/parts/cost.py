@@ -10,7 +10,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 
 from infra import prices
 from infra.parts import measures
-from infra.parts.function import TidingsFunction
+from infra.parts.function import TidingsFunction, memory_mb
 from infra.parts.tables import Tables
 from infra.prices import Price
 from infra.settings import Stage
@@ -46,7 +46,7 @@ def per_million(
     Units of DynamoDB, calls and time of Lambda, requests and messages, at the prices of
     `infra.prices`: what grows with use. Storage and what stands still are in COSTS.md.
     """
-    paid = [*_units(tables), *_calls(functions), *_requests(apis)]
+    paid = [*_units(tables), *_calls(stage, functions), *_requests(apis)]
     used = {name: metric for each in paid for name, metric in each.used.items()}
     dollars = " + ".join(each.term for each in paid)
     return cloudwatch.MathExpression(
@@ -71,15 +71,15 @@ def _units(tables: Tables) -> Iterator[Paid]:
         yield Paid(kind.lower(), consumed, _one(price))
 
 
-def _calls(functions: Sequence[TidingsFunction]) -> Iterator[Paid]:
+def _calls(stage: Stage, functions: Sequence[TidingsFunction]) -> Iterator[Paid]:
     names = [each.function.function_name for each in functions]
     calls = [measures.of_function("Invocations", name) for name in names]
     yield Paid("calls", calls, _one(prices.INVOCATION))
     by_memory: defaultdict[int, list[cloudwatch.IMetric]] = defaultdict(list)
     for each, name in zip(functions, names, strict=True):
-        by_memory[each.blueprint.memory_mb].append(measures.of_function("Duration", name))
-    for memory_mb, took in sorted(by_memory.items()):
-        yield Paid(f"took{memory_mb}mb", took, memory_mb / _MB_MS * _one(prices.GB_SECOND))
+        by_memory[memory_mb(each.blueprint, stage)].append(measures.of_function("Duration", name))
+    for size_mb, took in sorted(by_memory.items()):
+        yield Paid(f"took{size_mb}mb", took, size_mb / _MB_MS * _one(prices.GB_SECOND))
 
 
 def _requests(apis: Sequence[tuple[cloudwatch.IMetric, Price]]) -> Iterator[Paid]:

@@ -12,6 +12,7 @@ from tidings.aws.config import deployment
 
 from infra import circles
 from infra.names import STREAM_HANDLER, prefix
+from infra.parts.failures import FUNCTION, count_failures
 from infra.parts.layers import ARCHITECTURE, RUNTIME
 from infra.parts.logs import log_group
 from infra.parts.policies import allow
@@ -21,9 +22,12 @@ from infra.settings import Stage
 # Below it boto3 would write what operations hold. From WARN on Lambda drops the lines that carry
 # the metrics, and every alarm of ours would be green for ever.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
+# Lambda's own lines, some 500 bytes a call, only of calls that failed: `failures` counts them.
+SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 WAKE_AGE_S = 60  # an older wake-up is worthless: the sweep sends one every minute
 
 
+FOLLOWER = "follow"  # the folder of those of the log
 PORT = 8080
 ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial regions
 ADAPTER_LAYER = "LambdaAdapterLayerArm64"
@@ -71,6 +75,7 @@ class TidingsFunction(Construct):
         principal = iam.ServicePrincipal("lambda.amazonaws.com")
         self.role = iam.Role(self, "Role", assumed_by=principal)
         group.grant_write(self.role)
+        count_failures(group, stage, FUNCTION)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -82,11 +87,12 @@ class TidingsFunction(Construct):
             layers=list(layers),
             environment=dict(environment) | function.environment,
             timeout=cdk.Duration.seconds(function.timeout_s),
-            memory_size=function.memory_mb,
+            memory_size=memory_mb(function, stage),
             role=self.role,
             log_group=group,
             logging_format=lambda_.LoggingFormat.JSON,
             application_log_level_v2=LOG_LEVEL,
+            system_log_level_v2=SYSTEM_LOG_LEVEL,
             reserved_concurrent_executions=stage.streams_max if function.endless else None,
             recursive_loop=_loops(function),
         )
@@ -115,6 +121,12 @@ class TidingsFunction(Construct):
         if invoked:
             arns = [_function_arn(stack, prefix(stage) + name) for name in invoked]
             allow(self.role, ["lambda:InvokeFunction"], arns)
+
+
+def memory_mb(function: deployment.Function, stage: Stage) -> int:
+    """What *function* has in *stage*."""
+    small = stage.small_followers and function.folder == FOLLOWER
+    return function.memory_mb // 2 if small else function.memory_mb
 
 
 def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:

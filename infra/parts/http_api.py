@@ -95,7 +95,7 @@ class FeedHttpApi(Construct):
                 path=f"/aws/apigateway/tidings-{stage.name}-http",
                 fields=HTTP_FIELDS,
             ),
-            detailed_metrics_enabled=True,
+            detailed_metrics_enabled=stage.all_metrics,
         )
         self.url = (
             f"https://{stage.domain.name}" if stage.domain and closed else self.api.api_endpoint

@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.parts.failures import API, count_failures
 from infra.parts.policies import kept
 from infra.settings import Stage
 
@@ -51,9 +52,9 @@ class AccessLog:
     def __init__(
         self, scope: Construct, name: str, stage: Stage, *, path: str, fields: Sequence[str]
     ) -> None:
-        self._destination = apigateway.LogGroupLogDestination(
-            log_group(scope, name, stage, path=path)
-        )
+        group = log_group(scope, name, stage, path=path)
+        count_failures(group, stage, API)
+        self._destination = apigateway.LogGroupLogDestination(group)
         line = json.dumps({field: f"$context.{field}" for field in fields})
         self._format = rest.AccessLogFormat.custom(line)
 

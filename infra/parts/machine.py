@@ -10,6 +10,7 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
+from infra.parts.failures import MACHINE, count_failures
 from infra.parts.logs import log_group
 from infra.parts.policies import Statement, allow, allow_all, allow_job_role, principal
 from infra.settings import Stage
@@ -52,6 +53,7 @@ def logged_machine(
     *logs_data*: what its steps are given and return is logged, too.
     """
     group = log_group(scope, "Logs", stage, path=f"/aws/vendedlogs/states/{called}")
+    count_failures(group, stage, MACHINE)
     machine = stepfunctions.CfnStateMachine(
         scope,
         "Machine",

@@ -6,7 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from tidings.aws.config import metrics
 
-from infra.parts.schedules import Clock
+from infra.parts import failures
 from infra.parts.stream_source import StreamSource
 from infra.settings import Stage
 
@@ -14,6 +14,8 @@ PERIOD = cdk.Duration.minutes(5)
 # Metrics of a feed whose largest value in a period counts; all others are counts.
 _GAUGES = (
     "FollowerLag",
+    "FollowerAge",
+    "OutboxAge",
     "ConsumerLag",
     "ConsumersLate",
     "ConsumersFellOff",
@@ -43,9 +45,14 @@ def of_function(name: str, called: str, *, statistic: str = "Sum") -> cloudwatch
     return _metric("AWS/Lambda", name, statistic, FunctionName=called)
 
 
-def of_schedules(name: str, clock: Clock) -> cloudwatch.Metric:
-    """One of EventBridge Scheduler's own metrics of a stage's schedules together."""
-    return _metric("AWS/Scheduler", name, ScheduleGroup=clock.group)
+def of_account(name: str) -> cloudwatch.Metric:
+    """One of Lambda's own metrics of all functions of the account and Region together."""
+    return _metric("AWS/Lambda", name)
+
+
+def of_failures(stage: Stage) -> cloudwatch.Metric:
+    """What `failures` counts in all log groups of *stage*."""
+    return _metric(failures.namespace(stage), failures.NAME)
 
 
 def of_machine(name: str, arn: str) -> cloudwatch.Metric:
@@ -59,7 +66,7 @@ def _metric(
     return cloudwatch.Metric(
         namespace=namespace,
         metric_name=name,
-        dimensions_map=dimension,
+        dimensions_map=dimension or None,
         statistic=statistic,
         period=PERIOD,
     )

@@ -48,7 +48,7 @@ class FeedSocketApi(Construct):
                 path=f"/aws/apigateway/tidings-{stage.name}-sockets",
                 fields=SOCKET_FIELDS,
             ),
-            detailed_metrics_enabled=True,
+            detailed_metrics_enabled=stage.all_metrics,
         )
         self.url = self.deployed.url
         self.callback_url = self.deployed.callback_url

@@ -41,7 +41,9 @@ class StreamSource(Construct):
         table_arn: str,
         target: TidingsFunction,
         given_up: GivenUp,
+        counted: bool = False,
     ) -> None:
+        """*counted*: AWS counts its records, for alarms; each count is billed as a metric."""
         super().__init__(scope, name)
         self.source = source
         self.target = target
@@ -60,7 +62,7 @@ class StreamSource(Construct):
             maximum_record_age_in_seconds=source.age_max_s,
             maximum_retry_attempts=source.retries_max,
             destination_config={"onFailure": {"destination": given_up.bucket.bucket_arn}},
-            metrics_config={"metrics": ["EventCount"]},
+            metrics_config={"metrics": ["EventCount"]} if counted else None,
             filter_criteria=_filter(source),
         )
         # Lambda tries the role's permissions when the mapping is made.

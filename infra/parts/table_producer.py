@@ -113,10 +113,9 @@ class TableProducer(Construct):
             table_arn=table_of(producer.stream_arn),
             target=self.target,
             given_up=GivenUp(self, "GivenUp", stage=stage),
+            counted=True,
         )
-        reach.alarms.watch_function(self.target)
         reach.alarms.watch_source(self.source)
-        reach.alarms.watch_refusals(self.source)
         _accept(self)
 
     def _grant(self, producer: Producer, reach: Reach) -> None:

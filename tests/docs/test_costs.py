@@ -6,10 +6,9 @@ import re
 from math import isclose, prod
 
 import pytest
-from tidings.aws.config import metrics
 
 from bench import costs_page
-from bench.bill import SIZES, Bill
+from bench.bill import SIZES, Bill, idle, total
 from infra import prices
 
 PAGE = costs_page.PAGE.read_text(encoding="utf-8")
@@ -64,6 +63,13 @@ def test_every_price_that_is_used_is_listed() -> None:
     assert all(price.source.startswith("https://aws.amazon.com/") for price in prices.ALL)
 
 
-def test_what_stands_is_counted_as_it_is() -> None:
-    """Metrics as there are now; `tests/infra/test_operations.py` compares the alarms."""
-    assert costs_page.kept()["metrics"] == len(metrics.METRICS)
+def test_what_an_idle_stage_costs_is_said_alike() -> None:
+    """In README.md as in COSTS.md, by the computation that `tests/infra/test_idle.py` bounds."""
+    page = costs_page.README.read_text(encoding="utf-8")
+    assert costs_page.readme(page, costs_page.kept()) == page
+    for stage, said in costs_page.IN_README.items():
+        figure = next(re.finditer(said, page))[0].split(" ")[0]
+        assert figure == f"${total(idle(stage, costs_page.kept())):.2f}"
+        assert re.search(rf"^\| `{stage}` \|.*\| {re.escape(figure)} \|$", PAGE, re.MULTILINE)
+    with pytest.raises(ValueError, match="an idle dev"):
+        costs_page.readme("It costs next to nothing.", costs_page.kept())

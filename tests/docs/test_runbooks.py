@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from tidings.client.cli.main import main
+from tidings.core.attention import RULES
 
 from infra import runbooks
 
@@ -34,6 +35,25 @@ def _found(command: str) -> tuple[click.Command, list[str]]:
     return found, words
 
 
+def test_each_figure_that_calls_for_a_person_leads_to_a_section() -> None:
+    """The line in the log names it, and *Somebody has to look* has a link for each."""
+    body = next(text for title, _, text in SECTIONS if title == "Somebody has to look")
+    assert runbooks.METRICS.keys() == RULES.keys()
+    for metric, section in runbooks.METRICS.items():
+        assert re.search(rf"^\| .*`{metric}`.*\(#{section}\)", body, re.M), metric
+
+
+@pytest.mark.parametrize("metric", RULES)
+def test_operators_are_told_which_figures_call_for_them(metric: str) -> None:
+    """At once, or if it lasts; and from which limit on where that is not the first one."""
+    page = (ROOT / "docs/operations/OPERATIONS.md").read_text(encoding="utf-8")
+    table = page.split("| figure | tells |")[1].partition("\n\n")[0]
+    (row,) = [each for each in table.splitlines() if f"`{metric}`" in each.split(" | ")[0]]
+    figure, tells = row.split(" | ")[:2]
+    assert tells == ("behind" if RULES[metric].lasting else "now")
+    assert (" above " in figure) == (RULES[metric].limit > 0), figure
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_a_runbook_is_one(command: str) -> None:
     """It exists, and so does each of its options; a section may name a command alone."""
@@ -53,8 +73,8 @@ def test_every_alarm_leads_to_a_section() -> None:
     """And every section that alarms lead to is there."""
     anchors = {_anchor(title) for title, _, _ in SECTIONS}
     assert set(runbooks.SECTIONS.values()) <= anchors
-    assert runbooks.description("FollowStateErrors").endswith("#a-function-fails")
+    assert runbooks.description("Failures").endswith("#a-function-fails")
     assert runbooks.description("LogReadThrottleEvents").endswith("#throttles")
-    assert runbooks.description("SyncExecutionsFailed").endswith("#a-sync-failed-or-was-stopped")
+    assert runbooks.description("SweepInvocations").endswith("#a-schedule-does-not-run")
     with pytest.raises(StopIteration):
         runbooks.description("Unheard")

@@ -30,10 +30,9 @@ class Template:
         )
         return name, properties
 
-    def alarmed(self, begins: str) -> set[str]:
-        """The metrics with alarms whose logical ids *begin* so."""
-        alarms = self.resources("AWS::CloudWatch::Alarm").items()
-        return {each["MetricName"] for name, each in alarms if name.startswith(begins)}
+    def failing(self, begins: str) -> str:
+        """What counts as a failure in the one log group whose logical id *begins* so."""
+        return str(self.only("AWS::Logs::MetricFilter", begins)[1]["FilterPattern"])
 
     def function(self, name: str) -> tuple[str, Resource]:
         """Logical id and properties of the function that the blueprint calls *name*."""

@@ -13,6 +13,7 @@ import pytest
 from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
+from infra.parts import failures
 from infra.settings import STAGES, chosen
 from tests.infra.templates import Template, synthesised, text
 
@@ -139,7 +140,7 @@ def test_the_machine_passes_the_role_of_the_job(lake: Template) -> None:
 
 def test_a_run_that_fails_raises_an_alarm(lake: Template) -> None:
     """And one that does not end."""
-    assert lake.alarmed("AlarmsLake") == {"ExecutionsFailed", "ExecutionsTimedOut"}
+    assert lake.failing("Lake") == failures.MACHINE
 
 
 def test_the_tables_are_kept_as_the_feed_is(lake: Template) -> None:

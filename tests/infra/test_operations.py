@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tidings.aws.config import deployment, metrics
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
+from tidings.core.attention import RULES
 
-from bench import costs_page
 from infra import settings
-from tests.infra.templates import Template, text
+from infra.parts import failures
+from tests.infra.templates import Resource, Template, text
 
 pytestmark = pytest.mark.node
 
@@ -159,63 +160,87 @@ def test_every_function_has_a_log_group_that_forgets(template: Template) -> None
     assert {template.stage.log_days} == {group["RetentionInDays"] for group in groups.values()}
 
 
-def test_every_function_has_alarms(template: Template) -> None:
-    """Errors and throttles of each."""
-    for function in deployment.FUNCTIONS:
-        logical = template.function(function.name)[0]
-        watched = {name for name, at in _alarmed(template) if f"<{logical}>" in at}
+def test_what_fails_is_counted_wherever_it_is_logged(template: Template) -> None:
+    """In one metric of the stage: functions, both APIs and machines, and nothing else."""
+    filters = template.resources("AWS::Logs::MetricFilter").values()
+    found = {text(each["LogGroupName"]): each for each in filters}
+    functions = {
+        f"<{each['LoggingConfig']['LogGroup']['Ref']}>"
+        for each in template.resources("AWS::Lambda::Function").values()
+    }
+    others = {name for name in found if name not in functions}
 
-        assert {"Errors", "Throttles"} <= watched
-        deployed = template.function(function.name)[1]
-        assert ("RecursiveInvocationsDropped" in watched) == ("RecursiveLoop" in deployed)
-        woken = any(function.name in each.invokes for each in deployment.FUNCTIONS)
-        assert ("AsyncEventsDropped" in watched) == woken
+    assert functions <= found.keys()
+    kinds = {name: found[name]["FilterPattern"] for name in others}
+    assert sorted(kinds.values()) == sorted(
+        [failures.API] * 2 + [failures.MACHINE] * (len(others) - 2)
+    )
+    assert len(others) == 2 + len(template.resources("AWS::StepFunctions::StateMachine"))
+    assert {found[name]["FilterPattern"] for name in functions} == {failures.FUNCTION}
+    for each in found.values():
+        (made,) = each["MetricTransformations"]
+        assert "Dimensions" not in made and "DefaultValue" not in made  # a zero would be billed
+        assert (made["MetricName"], made["MetricValue"]) == ("Failures", "1")
+        assert made["MetricNamespace"] == f"Tidings/{template.stage.name}"
+    (alarm,) = _alarms(template, "Failures")
+    assert (alarm["Namespace"], alarm["Threshold"]) == (f"Tidings/{template.stage.name}", 0)
 
 
-def test_the_bill_counts_each_alarm(template: Template) -> None:
-    """COSTS.md has as many as the stage; `bench/costs.json` says how many it was made of."""
-    alarms = template.resources("AWS::CloudWatch::Alarm")
-    assert costs_page.kept()["alarms"][template.stage.name] == len(alarms)
+def test_lambda_logs_calls_that_failed_and_no_others(template: Template) -> None:
+    """The filters need the one, and the others would cost as much as some functions do."""
+    for each in template.resources("AWS::Lambda::Function").values():
+        if each["FunctionName"].startswith("tidings-"):
+            assert each["LoggingConfig"]["SystemLogLevel"] == "WARN"
+            assert each["LoggingConfig"]["LogFormat"] == "JSON"
+
+
+def test_concurrency_is_watched_where_it_is_shared(template: Template) -> None:
+    """Whoever uses it up, the functions of the stage are refused."""
+    alarms = _alarms(template, "Throttles")
+    assert len(alarms) == int(template.stage.all_alarms)
+    assert all(each["Namespace"] == "AWS/Lambda" and "Dimensions" not in each for each in alarms)
+
+
+def test_what_is_repeated_has_alarms_where_they_are_wanted(template: Template) -> None:
+    """What DynamoDB refuses, of each table, and calls that Lambda takes for a loop."""
+    wanted = len(deployment.TABLES) if template.stage.all_alarms else 0
+    for metric in ("ReadThrottleEvents", "WriteThrottleEvents"):
+        assert len(_alarms(template, metric)) == wanted
+    dropped = _alarms(template, "RecursiveInvocationsDropped")
+    assert len(dropped) == int(template.stage.all_alarms)
 
 
 def test_a_schedule_that_does_not_run_raises_an_alarm(template: Template) -> None:
-    """Silence is the only sign of it, so missing data is one; and whom Scheduler could not call."""
-    alarms = template.resources("AWS::CloudWatch::Alarm").values()
-    dead = {
-        text(each["Dimensions"][0]["Value"]): each
-        for each in alarms
-        if each.get("MetricName") == "Invocations"
-    }
-    (group,) = template.resources("AWS::Scheduler::ScheduleGroup")
+    """Silence is the only sign of it, so missing data is one."""
+    dead = {text(each["Dimensions"][0]["Value"]): each for each in _alarms(template, "Invocations")}
 
     assert dead.keys() == {f"<{template.function(s.function)[0]}>" for s in deployment.SCHEDULES}
     for each in dead.values():
         assert (each["ComparisonOperator"], each["Threshold"]) == ("LessThanThreshold", 1)
         assert each["TreatMissingData"] == "breaching"
-    assert ("TargetErrorCount", {f"<{group}>"}) in _alarmed(template)
 
 
-def test_every_stream_source_has_alarms(template: Template) -> None:
-    """Late, dropped, and given up."""
-    for logical, mapping in template.resources("AWS::Lambda::EventSourceMapping").items():
-        own = {name for name, at in _alarmed(template) if f"<{logical}>" in at}
-        function = f"<{mapping['FunctionName']['Ref']}>"
+def test_whatever_the_core_finds_has_an_alarm(template: Template) -> None:
+    """At once, or after a while; each rule of the core counts in one of the two."""
+    (now,), (later,) = _alarms(template, "Attention"), _alarms(template, "Behind")
+    for each in (now, later):
+        assert (each["ComparisonOperator"], each["Threshold"]) == ("GreaterThanThreshold", 0)
+        assert (each["Statistic"], each["Period"]) == ("Sum", 300)
+        assert each["TreatMissingData"] == "notBreaching"
+    assert (now["EvaluationPeriods"], later["EvaluationPeriods"]) == (1, 3)
+    known = {metric.name for metric in metrics.METRICS}
+    assert RULES.keys() <= known and {"Attention", "Behind"} == metrics.FOR_ALARMS <= known
 
-        assert {"DroppedEventCount", "OnFailureDestinationDeliveredEventCount"} == own
-        assert ("IteratorAge", {function}) in _alarmed(template)
 
-
-def test_followers_are_watched(template: Template) -> None:
-    """A lagging follower or consumer, and one that retention has overtaken."""
-    watched = {name for name, _ in _alarmed(template)}
-
-    assert {
-        "FollowerLag",
-        "FollowerFellOff",
-        "PagesLost",
-        "ConsumersLate",
-        "ConsumersFellOff",
-    } <= watched
+def test_a_stage_writes_the_metrics_that_it_wants(template: Template) -> None:
+    """All of them cost $0.30 a month each, while they are written."""
+    told = template.function("ingest")[1]["Environment"]["Variables"]
+    assert told["TIDINGS_METRICS"] == ("all" if template.stage.all_metrics else "alarms")
+    for each in template.resources("AWS::ApiGatewayV2::Stage").values():
+        detailed = each["DefaultRouteSettings"]["DetailedMetricsEnabled"]
+        assert detailed == template.stage.all_metrics
+    for each in template.resources("AWS::Lambda::EventSourceMapping").values():
+        assert "MetricsConfig" not in each  # the sweep notices what a stream did not wake
 
 
 def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
@@ -247,11 +272,12 @@ def test_alarms_reach_the_topic(template: Template) -> None:
 
 
 def test_dashboard_shows_every_metric(template: Template) -> None:
-    """Whatever the functions emit can be seen."""
-    (board,) = template.resources("AWS::CloudWatch::Dashboard").values()
-    shown = text(board["DashboardBody"])
-
-    assert [metric.name for metric in metrics.METRICS if metric.name not in shown] == []
+    """Whatever the functions emit can be seen, where somebody wants to see it."""
+    boards = [*template.resources("AWS::CloudWatch::Dashboard").values()]
+    assert len(boards) == int(template.stage.dashboard)
+    for board in boards:
+        shown = text(board["DashboardBody"])
+        assert [metric.name for metric in metrics.METRICS if metric.name not in shown] == []
 
 
 def _keys(table: dict[str, object]) -> tuple[str, ...]:
@@ -263,12 +289,10 @@ def _keys(table: dict[str, object]) -> tuple[str, ...]:
     return (*(part for name in names for part in (name, kinds[name])), expires["AttributeName"])
 
 
-def _alarmed(template: Template) -> list[tuple[str, set[str]]]:
-    return [
-        (alarm["MetricName"], {text(each["Value"]) for each in alarm.get("Dimensions", [])})
-        for alarm in template.resources("AWS::CloudWatch::Alarm").values()
-        if "MetricName" in alarm
-    ]
+def _alarms(template: Template, metric: str) -> list[Resource]:
+    """Those that look at *metric*."""
+    found = template.resources("AWS::CloudWatch::Alarm").values()
+    return [each for each in found if each["MetricName"] == metric]
 
 
 def test_the_operators_command_finds_what_it_changes(template: Template) -> None:

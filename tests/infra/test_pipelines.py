@@ -26,6 +26,7 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
 from infra import build_job, build_pipeline, synth
+from infra.parts import failures
 from infra.paths import ROOT
 from infra.settings import STAGES, PipelineRun, Stage, chosen
 from infra.stack import TidingsStack
@@ -126,7 +127,7 @@ def test_the_machine_may_start_and_end_runs_of_this_application(deployed: Templa
 @pytest.mark.node
 def test_one_that_cannot_be_started_raises_an_alarm(deployed: Template) -> None:
     """Whether it keeps up is told by its named consumers."""
-    assert deployed.alarmed("AlarmsPipelineCopy") == {"ExecutionsFailed", "ExecutionsTimedOut"}
+    assert deployed.failing("PipelineCopy") == failures.MACHINE
 
 
 @pytest.mark.node

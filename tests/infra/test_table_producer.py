@@ -14,6 +14,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk.assertions import Annotations, Match
 from aws_cdk.assertions import Template as Synthesised
 from tidings.aws.config import deployment, settings
+from tidings.core.attention import RULES
 from tidings.core.errors import Rejected
 from tidings.core.ingest.table_capture import Capture, parse
 
@@ -135,7 +136,7 @@ def test_it_may_read_one_stream_and_append(template: Template) -> None:
 
 
 def test_what_goes_wrong_is_told(template: Template) -> None:
-    """Errors, late or lost records, and writes put aside alarm the stage's topic."""
+    """Late or lost records alarm the stage's topic; what else fails is counted with the stage's."""
     told = {
         each["MetricName"]: text(each["AlarmActions"][0])
         for name, each in template.resources("AWS::CloudWatch::Alarm").items()
@@ -143,10 +144,17 @@ def test_what_goes_wrong_is_told(template: Template) -> None:
     }
 
     assert told.keys() == {
-        *("Errors", "Throttles", "IteratorAge", "WritesRefused"),
-        *("DroppedEventCount", "OnFailureDestinationDeliveredEventCount"),
+        *("IteratorAge", "DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
     }
     assert len(set(told.values())) == 1
+    assert mapping(template)["MetricsConfig"]["Metrics"] == ["EventCount"]
+    (filters,) = (
+        each["MetricTransformations"]
+        for name, each in template.resources("AWS::Logs::MetricFilter").items()
+        if "Feed" in name or "ProducerVideos" in name
+    )
+    assert filters[0]["MetricNamespace"] == f"Tidings/{STAGE.name}"
+    assert "WritesRefused" in RULES
 
 
 def test_what_another_stack_needs_is_exported(theirs: Template, ours: Template) -> None:
