@@ -269,6 +269,47 @@ def test_idle_connections_hear_the_cursor_now_and_then(scene: Scene) -> None:
     assert scene.heard("c")[1:] == [{"events": [], "cursor": page.end.encode()}]
 
 
+def test_idle_connections_hear_the_cursor_a_few_at_a_time(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between pages, so that no page waits for all of them; each hears the last one once."""
+    monkeypatch.setattr(limits, "IDLE_TOLD_MAX", 2)
+    names = [live(scene, f"c{number}", Filter(types=frozenset({"rare"}))) for number in range(7)]
+    scene.pusher.prepare(FEED, 0)
+    first = scene.post(op("a"))
+    scene.pusher.handle(FEED, [first])
+    assert [name for name in names if scene.heard(name)] == []
+    assert scene.pusher.prepare(FEED, 1)
+    assert len([name for name in names if scene.heard(name)]) == 2
+    second = scene.post(op("a"))
+    scene.pusher.handle(FEED, [second])
+    while scene.pusher.prepare(FEED, 2):
+        pass
+
+    told = [[each["cursor"] for each in scene.heard(name)] for name in names]
+    assert sorted(told) == sorted([[first.end.encode()]] * 2 + [[second.end.encode()]] * 5)
+
+
+def test_who_was_overtaken_tells_nobody_an_older_cursor(scene: Scene) -> None:
+    """Another process of the lane has sent what came behind."""
+    live(scene, wanted=Filter(types=frozenset({"rare"})))
+    scene.pusher.handle(FEED, [scene.post(op("a"))])
+
+    assert not scene.pusher.prepare(FEED, 2)
+    assert not scene.pusher.prepare(FEED, 1)
+    assert scene.heard("c") == []
+
+
+def test_who_leaves_before_it_is_told_the_cursor_is_not(scene: Scene) -> None:
+    """Nothing follows the answer to its request."""
+    live(scene, wanted=Filter(types=frozenset({"rare"})))
+    scene.pusher.handle(FEED, [scene.post(op("a"))])
+    scene.say("c", action="unsubscribe")
+    scene.pusher.prepare(FEED, 1)
+
+    assert [message for message in scene.heard("c")] == [{"reply": "unsubscribed"}]
+
+
 def test_8_9_a_batch_is_packed_once_for_all_who_asked(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ SEND_ANSWERS = 64  # so many get through, then who was refused before is forgott
 SEND_REFUSED_FEW = 4  # of them are clients that do not read; more mean that all are throttled
 SEND_THROTTLED_MS = 5_000  # after such a sign each refusal is another one: it comes and goes
 SEND_PATIENCE_MS = 3_000  # in which nothing gets out: half of what is left behind a follower's run
+IDLE_TOLD_MAX = 1_000  # of them between two pages: a tenth of a second of sends
 TELL_EVERY_MS = 3_000_000  # idle connections learn the moved cursor this often, within retention
 REPLAY_RUN_MS = 20_000  # one replay yields after this
 REPLAY_TIMEOUT_S = 30  # Lambda kills a replay here

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -62,13 +63,17 @@ class _Known:
     """
     What a lane remembers of a feed: the *count* of lanes for which it looked who is a *stranger*.
 
-    The first lane wakes *woken* lanes, those given up until *until_ms* by the time of pages.
+    The first lane wakes *woken* lanes, those given up until *until_ms* by the time of pages. *idle*
+    are those who are still to hear *cursor*, the place behind *page*.
     """
 
     count: int = 0
     strangers: list[Subscription] = field(default_factory=list)
     woken: int = 1
     until_ms: int = 0
+    idle: dict[str, Subscription] = field(default_factory=dict)
+    cursor: str = ""
+    page: int = 0
 
 
 @dataclass(slots=True)
@@ -102,7 +107,8 @@ class Pusher:
         """
         Apply the changes of subscriptions that wait in the inbox; whether some are left.
 
-        Side by side, and so many that a turn ends in time however many clients come at once.
+        Side by side, and so many that a turn ends in time however many clients come at once. Some
+        of those who hear nothing else are told the cursor.
         """
         strangers = self._note_strangers(feed)
         waiting: dict[str, list[Change]] = {}
@@ -115,7 +121,8 @@ class Pusher:
                 self._apply(feed, change, checkpoint)
 
         self.spread(apply, list(waiting)[: limits.CHANGES_MAX])
-        return strangers or len(waiting) > limits.CHANGES_MAX
+        idle = self._tell_idle(feed, checkpoint)
+        return strangers or idle or len(waiting) > limits.CHANGES_MAX
 
     def _apply(self, feed: str, change: Change, checkpoint: int) -> None:
         if change.moves:
@@ -216,6 +223,7 @@ class Pusher:
         for watch in ended:
             plan.wanted.pop(watch.connection_id, None)
             plan.watches.pop(watch.connection_id, None)
+            self._of(feed).idle.pop(watch.connection_id, None)
         self.spread(self.delivery.end, [watch.connection_id for watch in ended])
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
@@ -257,19 +265,40 @@ class Pusher:
         self, feed: str, pages: Sequence[Page], index: fanout.Index, plan: fanout.Plan
     ) -> None:
         messages = {connection_id: batch for ids, batch in plan.messages() for connection_id in ids}
+        known, last = self._of(feed), pages[-1].number
         if self._time_to_tell(feed, pages):
             self._forget_leavers(feed, index.everybody())
-            moved = list(pack((), plan.cursor))
-            for watch in filter(_minds_cursors, index.everybody()):
-                if watch.connection_id not in messages and watch.since < pages[-1].number:
-                    messages[watch.connection_id] = moved
-                    plan.watches[watch.connection_id] = watch
+            known.idle = {
+                watch.connection_id: watch
+                for watch in filter(_minds_cursors, index.everybody())
+                if watch.connection_id not in messages and watch.since < last
+            }
+            if known.idle:
+                self.followers.mark(feed, self.name)  # for ourselves: this run goes on with them
+        known.cursor, known.page = plan.cursor, last
         self._deliver(feed, messages, plan.watches)
+
+    def _tell_idle(self, feed: str, checkpoint: int) -> bool:
+        """
+        Tell the cursor to some who wait for it, between two pages; whether some are left.
+
+        Where another process went on meanwhile they have a later one, or hear it from that process.
+        """
+        known = self._of(feed)
+        if known.page != checkpoint:
+            known.idle = {}
+        some = dict(islice(known.idle.items(), limits.IDLE_TOLD_MAX))
+        if some:
+            moved = list(pack((), known.cursor))
+            self._deliver(feed, {connection_id: moved for connection_id in some}, some)
+        return known.idle != {}
 
     def _deliver(
         self, feed: str, messages: dict[str, list[str]], watches: dict[str, Subscription]
     ) -> None:
-        lane = filed_under(feed, self.lane)
+        lane, idle = filed_under(feed, self.lane), self._of(feed).idle
+        for connection_id in messages:
+            idle.pop(connection_id, None)
         lost = self.delivery.send_each(messages, self.spread)
         self.spread(lambda lost_id: self.watches.remove(lane, watches[lost_id]), lost)
 
@@ -324,6 +353,7 @@ class Pusher:
         connection = self._moved(feed, change, checkpoint)
         if connection is not None and self._owns(feed, connection):
             return  # it stays; or it is let go by the change that says so
+        self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
         self.watches.remove(filed_under(feed, self.lane), stale)
         if connection is not None and connection.state is State.JOINING:
@@ -378,6 +408,7 @@ class Pusher:
         """As with `_join`: it may have been let go before, and have subscribed again."""
         connection = self.delivery.connections.get(change.connection_id)
         lane = filed_under(feed, self.lane)
+        self._of(feed).idle.pop(change.connection_id, None)
         if connection is None:
             self.watches.remove(
                 lane, Subscription(change.connection_id, change.filter, change.since)
