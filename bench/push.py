@@ -82,7 +82,7 @@ def _best(runs: Sequence[Sequence[_Turn]]) -> Sequence[_Turn]:
 
 
 def _turns(certificate: str, lanes: int) -> list[_Turn]:
-    with _sink(certificate) as url, contextlib.ExitStack() as stack:
+    with sink(certificate) as url, contextlib.ExitStack() as stack:
         started = [stack.enter_context(_lane(url, certificate)) for _ in range(lanes)]
         return [_turn(started) for _ in range(2)]
 
@@ -102,7 +102,7 @@ def _turn(lanes: Sequence[subprocess.Popen[str]]) -> _Turn:
 
 
 @contextlib.contextmanager
-def _sink(certificate: str) -> Iterator[str]:
+def sink(certificate: str) -> Iterator[str]:
     command = [sys.executable, "-m", "bench.push_sink", certificate]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

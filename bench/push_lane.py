@@ -14,7 +14,7 @@ from tests.core.scene import one_by_one
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 
 BYTES = 1_000  # of a message
-_CREDENTIALS = {
+CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "A" * 20,
     "AWS_SECRET_ACCESS_KEY": "s" * 40,
     "AWS_SESSION_TOKEN": "t" * 800,  # as long as those of a function: it is signed with each
@@ -24,7 +24,7 @@ _CREDENTIALS = {
 
 def main(url: str, ca_file: str, messages: int) -> None:
     """Two turns: the first makes the connections, the second finds them. Each when it is told."""
-    os.environ.update(_CREDENTIALS)
+    os.environ.update(CREDENTIALS)
     known = MemoryConnections(MemoryInbox(), MemorySubscriptions(), MemoryRegistry())
     sockets = ApiGatewaySockets(url, 10, ca_file or None)
     delivery = Delivery(sockets, known, _no_sleep, _no_count, sockets.exchange)
