@@ -99,6 +99,7 @@ sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
 	$(BIN)/python -m tests.simulation --clocks --seeds $$(( ($(SEEDS) + 9) / 10 ))
 	$(BIN)/python -m tests.simulation --volume --seeds $$(( ($(SEEDS) + 19) / 20 ))
 	$(BIN)/python -m tests.simulation --frames --seeds $$(( ($(SEEDS) + 9) / 10 ))
+	$(BIN)/python -m tests.simulation --lanes --seeds $$(( ($(SEEDS) + 9) / 10 ))
 	$(BIN)/python -m tests.simulation --copies --raised --seeds $$(( ($(SEEDS) + 19) / 20 ))
 
 synth: $(STAMP)  ## CloudFormation templates of all stages, linted
