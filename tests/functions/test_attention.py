@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -24,12 +27,20 @@ def _metrics(lines: list[dict[str, Any]]) -> set[str]:
     return {metric["Name"] for all_ in written for one in all_ for metric in one["Metrics"]}
 
 
+def _write_here(handlers: Iterable[logging.Handler]) -> None:
+    """Python keeps handlers for the process, with the output of the test that wrote first."""
+    for handler in handlers:
+        assert isinstance(handler, logging.StreamHandler)
+        handler.stream = sys.stdout  # the one before is closed: `setStream` would flush it
+
+
 def _behind(monkeypatch: pytest.MonkeyPatch, metrics: str) -> None:
     """A feed with three pages that nobody follows, in a stage that bears two."""
     monkeypatch.setenv("TIDINGS_METRICS", metrics)
     monkeypatch.setenv("TIDINGS_LAG_PAGES", "2")
     start_anew()
     telemetry.logger.cache_clear()
+    _write_here(telemetry.logger().handlers)
     for _ in range(3):
         ingest(event("http_post"), None)
     sweep({}, None)

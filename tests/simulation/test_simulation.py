@@ -75,7 +75,7 @@ ADDED: dict[str, tuple[Plan, int, dict[str, int]]] = {
     ),
     "an archive stands behind every cursor": (
         Plan(0, copies=True, archive=True),
-        6,
+        14,  # a part is seldom written again
         at_least(1, *copies.RATES, *archives.LEADS_TO),
     ),
     "a retention that grows forgets no deletion unsaid": (

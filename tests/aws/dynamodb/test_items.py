@@ -33,6 +33,7 @@ from tidings.core.changeagent.tag_index import Summary
 from tidings.core.counters import Taken, Totals
 from tidings.core.followers.leases import Lease
 from tidings.core.log.idempotency import Claim
+from tidings.core.model.events import GZIP
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.settings.feed import Profile
@@ -78,6 +79,7 @@ CONNECTIONS = {
     "admission": ADMISSIONS,
     "version": NUMBERS,
     "lane": NUMBERS,
+    "encoding": st.sampled_from(["", GZIP]),
 }
 
 

@@ -89,14 +89,22 @@ class Delivery:
         As `send`, to each connection its own messages; the connections that were lost.
 
         One client's trouble holds up no other. *spread* waits for the store to forget those lost.
+
+        Raises:
+            Unavailable: the turn was given up; those lost until then are forgotten all the same.
         """
         tally = Tally()
         try:
             self._drive_each(self.steps(*each, tally) for each in messages.items())
-        finally:
-            self.count("FramesSent", tally.sent)
-            spread(self.connections.remove, tally.lost)
+        except Unavailable:
+            self._settle(tally, spread)
+            raise
+        self._settle(tally, spread)
         return tally.lost
+
+    def _settle(self, tally: Tally, spread: Spread) -> None:
+        self.count("FramesSent", tally.sent)
+        spread(self.connections.remove, tally.lost)
 
     def cut(self, connection_id: str) -> None:
         """
