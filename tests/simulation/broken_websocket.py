@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
@@ -20,7 +20,6 @@ from tidings.core.websocket.send import Request, Send, Wait
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Sockets
 
-from tests.fakes import MemoryInbox
 from tests.simulation.parts import instead
 from tests.simulation.sockets import SocketClient
 
@@ -95,33 +94,6 @@ def _whatever(self: SocketClient, id: str, name: str) -> bool:
 
 repeats_all = instead(send, "_outcome_of", _again)
 takes_all = instead(SocketClient, "_ascends", _whatever)
-
-
-class UnnotedPusher(Pusher):
-    """A lane lets a connection go without a note, which a crash would leave for the next run."""
-
-    def _note_strangers(self, feed: str) -> bool:
-        kept, self.lanes = self.lanes, replace(self.lanes, inbox=_Unnoted())
-        try:
-            return super()._note_strangers(feed)
-        finally:
-            noted = self.lanes.inbox.noted  # type: ignore[attr-defined]
-            self.lanes = kept
-            for change in noted:
-                self._move(feed, change, self._stands(feed))
-
-    def _stands(self, feed: str) -> int:
-        return self.reader.checkpoints.checkpoints(feed).get(self.name, 0)
-
-
-@dataclass
-class _Unnoted(MemoryInbox):
-    """Keeps what is posted to itself."""
-
-    noted: list[Change] = field(default_factory=list)
-
-    def post(self, lane: str, change: Change) -> None:
-        self.noted.append(change)
 
 
 class LeapingPusher(Pusher):

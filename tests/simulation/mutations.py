@@ -60,7 +60,6 @@ from tests.simulation.broken_websocket import (
     GraspingPusher,
     LateRegistrar,
     LeapingPusher,
-    UnnotedPusher,
 )
 from tests.simulation.parts import RETENTION_MS, Parts, limited
 from tests.simulation.process import Process
@@ -184,10 +183,12 @@ class Mutation:
 MUTATIONS = (
     Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 31, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
-    Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 36, 300),
+    Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 99, 300),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
     Mutation("the lease ends before its holder", Parts(around=short_lease), 202, 900),
-    Mutation("who has looked once takes over", Parts(around=broken_leases.without_margin), 72, 300),
+    Mutation(
+        "who has looked once takes over", Parts(around=broken_leases.without_margin), 120, 300
+    ),
     Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 371, 600),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
@@ -203,7 +204,7 @@ MUTATIONS = (
     Mutation(
         "deletions are remembered by the last settings",
         Parts(around=broken_retention.by_the_last),
-        7,
+        13,
         300,
         plan=Plan(0, copies=True, raised=True),
     ),
@@ -213,7 +214,7 @@ MUTATIONS = (
     Mutation(
         "a filler is as old as a clock says",
         Parts(around=broken_retention.filled_now),
-        23,
+        32,
         plan=COPIES,
     ),
     Mutation(
@@ -223,7 +224,7 @@ MUTATIONS = (
         300,
         plan=Plan(0, feeds=True),
     ),
-    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 22, plan=VOLUME),
+    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 27, plan=VOLUME),
     Mutation("rows are put without condition", Parts(state=Unfenced), 3, 300),
     Mutation("a held consumer is not waited for", Parts(trimmer=HastyTrimmer), plan=VOLUME),
     Mutation("a lost page is waited for", Parts(around=broken_retention.never_lost), plan=VOLUME),
@@ -233,7 +234,7 @@ MUTATIONS = (
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 2, 200),
     Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 40, 300),
     Mutation("a copy goes on at the next bucket", Parts(catch_up=NextBucket), plan=COPIES),
-    Mutation("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 23, plan=COPIES),
+    Mutation("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 31, plan=COPIES),
     Mutation("the log begins behind the rows", Parts(catch_up=LateCheckpoint), plan=COPIES),
     Mutation("a cut copy begins behind its rows", Parts(catch_up=LateResumption), plan=COPIES),
     Mutation("a copy ends a second early", Parts(catch_up=FloorOfSecond), plan=COPIES),
@@ -250,7 +251,7 @@ MUTATIONS = (
     Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, plan=CLEAR),
     Mutation("departures are read too early", Parts(departures=EagerReader), 3, 20, plan=CLEAR),
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 2, 100),
-    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 36, 1335),
+    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 78, 1335),
     Mutation("a copy is silent about leaves", Parts(catch_up=StickyCopies), 8, plan=COPIES),
     Mutation("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver), plan=ARCHIVE),
     Mutation("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3, plan=ARCHIVE),
@@ -262,10 +263,9 @@ MUTATIONS = (
         "a listener starts where push stands", Parts(registrar=LateRegistrar), 3, plan=LISTENERS
     ),
     Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 8, plan=LISTENERS),
-    Mutation("a lane lets go without a note", Parts(pusher=UnnotedPusher), 4, 300, plan=LANES),
     Mutation("a lane lets go too far ahead", Parts(pusher=LeapingPusher), plan=LANES),
-    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 5, 300, plan=LANES),
-    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 71, 300, plan=LANES),
+    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 24, 300, plan=LANES),
+    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 87, 300, plan=LANES),
     Mutation(
         "a lane is not woken",
         Parts(pusher=DeafPusher),

@@ -11,7 +11,7 @@ from tidings.core.followers.follower import standing
 from tidings.core.followers.lanes import lane_of, pushers
 from tidings.core.model.filters import Filter
 from tidings.core.settings.feed import Profile, checked
-from tidings.core.websocket.connections import Change
+from tidings.core.websocket.connections import Change, Connection
 from tidings.core.websocket.lanes import filed_under, lane_for
 from tidings.core.websocket.session import State
 
@@ -159,6 +159,35 @@ def test_a_lane_that_dies_while_it_lets_go_sends_nothing_more(scene: Scene) -> N
     assert scene.connection(name).lane == 0
     scene.pushed(op("b"))
     assert scene.events(name) == ["a", "b"]
+
+
+def test_a_lane_that_dies_amid_a_move_goes_on_with_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it sends: what it has filed is the connection's no more."""
+    name = subscribed(scene, named(1, 2))
+    lane = scene.lane(0)
+    scene.follow(lane)
+    scene.configure(push_lanes=2)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    update = scene.connections.update
+
+    def dies(old: Connection, new: Connection) -> bool:
+        update(old, new)
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(scene.connections, "update", dies)
+        with pytest.raises(RuntimeError):
+            lane.prepare(FEED, 0)
+    assert scene.connection(name).lane == 1
+    page = scene.post(op("a"))
+    lane.prepare(FEED, 0)
+    lane.handle(FEED, [page])
+    assert scene.events(name) == []
+    assert scene.watches.all(FEED) == []
+    run(scene, 1)
+    assert scene.events(name) == ["a"]
 
 
 @pytest.mark.parametrize("at", [0, 1])
