@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
 
 from tests.certificates import write_authority
 
@@ -83,19 +82,18 @@ def _best(runs: Sequence[Sequence[_Turn]]) -> Sequence[_Turn]:
 
 def _turns(certificate: str, lanes: int) -> list[_Turn]:
     with sink(certificate) as url, contextlib.ExitStack() as stack:
-        started = [stack.enter_context(_lane(url, certificate)) for _ in range(lanes)]
-        return [_turn(started) for _ in range(2)]
+        lane = url, certificate, str(_MESSAGES)
+        processes = [stack.enter_context(started("push_lane", *lane)) for _ in range(lanes)]
+        return [_turn(processes) for _ in range(2)]
 
 
 def _turn(lanes: Sequence[subprocess.Popen[str]]) -> _Turn:
     """All begin when all are ready."""
     for lane in lanes:
-        assert _out(lane).readline() == "ready\n"
+        assert said(lane) == "ready\n"
     for lane in lanes:
-        assert lane.stdin is not None
-        lane.stdin.write("\n")
-        lane.stdin.flush()
-    used = [json.loads(_out(lane).readline()) for lane in lanes]
+        tell(lane, "")
+    used = [json.loads(said(lane)) for lane in lanes]
     assert not any(lost for *_, lost in used), "connections were lost"
     began_s, ended_s = min(each[0] for each in used), max(each[1] for each in used)
     return _Turn(len(lanes) * _MESSAGES, ended_s - began_s, sum(each[2] for each in used))
@@ -103,19 +101,16 @@ def _turn(lanes: Sequence[subprocess.Popen[str]]) -> _Turn:
 
 @contextlib.contextmanager
 def sink(certificate: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "bench.push_sink", certificate]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            port = int(_out(process).readline())
-            yield f"{'https' if certificate else 'http'}://localhost:{port}/prod"
-        finally:
-            process.terminate()
+    """The address of a process that messages are sent to."""
+    with started("push_sink", certificate) as process:
+        port = int(said(process))
+        yield f"{'https' if certificate else 'http'}://localhost:{port}/prod"
 
 
 @contextlib.contextmanager
-def _lane(url: str, certificate: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "bench.push_lane", url, certificate, str(_MESSAGES)]
-    pipe = subprocess.PIPE
+def started(module: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A module of ours in a process of its own, until the block ends."""
+    command, pipe = [sys.executable, "-m", f"bench.{module}", *arguments], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             yield process
@@ -123,5 +118,14 @@ def _lane(url: str, certificate: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def _out(process: subprocess.Popen[str]) -> IO[str]:
-    return cast("IO[str]", process.stdout)
+def tell(process: subprocess.Popen[str], text: str) -> None:
+    """A line on its standard input."""
+    assert process.stdin is not None
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """The next line of its standard output."""
+    assert process.stdout is not None
+    return process.stdout.readline()

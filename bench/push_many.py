@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import IO, Any, cast
+from typing import Any
 
 from tidings.aws.dynamodb.items import subscription
 from tidings.core.model.filters import Filter, parent_key
@@ -33,9 +31,12 @@ def measure() -> Section:
     with engine.running() as running, push.sink("") as url, contextlib.ExitStack() as stack:
         engine.end_stream(running, "log")
         _subscribe(running)
-        lanes = [stack.enter_context(_lane(running.url, url, number)) for number in range(LANES)]
+        lanes = [
+            stack.enter_context(push.started("push_many_lane", running.url, url, str(number)))
+            for number in range(LANES)
+        ]
         for lane in lanes:
-            assert _out(lane).readline() == "ready\n"
+            assert push.said(lane) == "ready\n"
         appended = _append(running)
         used = [_used(lane, appended[-1][0]) for lane in lanes]
     late = [max(each["ends"][str(page)] for each in used) - at_s for page, at_s in appended]
@@ -89,23 +90,6 @@ def _append(running: engine.Engine) -> list[tuple[int, float]]:
 
 def _used(lane: subprocess.Popen[str], last: int) -> dict[str, Any]:
     """*ends*: by page, when its last message was answered; and the CPU that was used."""
-    assert lane.stdin is not None
-    lane.stdin.write(f"{last}\n")
-    lane.stdin.flush()
-    used: dict[str, Any] = json.loads(_out(lane).readline())
+    push.tell(lane, str(last))
+    used: dict[str, Any] = json.loads(push.said(lane))
     return used
-
-
-@contextlib.contextmanager
-def _lane(database: str, url: str, number: int) -> Iterator[subprocess.Popen[str]]:
-    command: Sequence[str] = ["-m", "bench.push_many_lane", database, url, str(number)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, *command], stdin=pipe, stdout=pipe, text=True) as lane:
-        try:
-            yield lane
-        finally:
-            lane.terminate()
-
-
-def _out(process: subprocess.Popen[str]) -> IO[str]:
-    return cast("IO[str]", process.stdout)

@@ -29,19 +29,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 Talk = Callable[[socket.socket, int], None]
 
 
-@pytest.fixture(autouse=True)
-def account(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "local")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-
-
-@pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address where nothing listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+pytestmark = pytest.mark.usefixtures("account")
 
 
 class Feed:

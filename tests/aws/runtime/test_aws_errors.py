@@ -7,7 +7,6 @@ import threading
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import boto3
@@ -45,19 +44,7 @@ ROWS = [Row(f"video/{number}", 1, 0, 1_763_000_000_123, "{}") for number in rang
 SUMMARIES = [Summary(number, number + 1, b"\0") for number in range(1, 4)]
 
 
-@pytest.fixture(autouse=True)
-def account(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "local")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-
-
-@pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address where nothing listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+pytestmark = pytest.mark.usefixtures("account")
 
 
 class Waits(list[int]):

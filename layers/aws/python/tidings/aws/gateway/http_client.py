@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httptools
+from tidings.aws.runtime.idle_connections import IdleConnections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_IDLE_S_MAX = 20.0  # the other side may close what is idle, and a frozen sandbox would not see it
 _READ_BYTES = 65_536
 _FINAL = 200  # below it are interim answers
 _ERROR_TYPE = b"x-amzn-errortype"
@@ -116,7 +116,7 @@ class Host:
     url: str
     timeout_s: float
     ca_file: str | None = None
-    _idle: list[_Connection] = field(default_factory=list)
+    _idle: IdleConnections[_Connection] = field(default_factory=IdleConnections)
     _trust: ssl.SSLContext | None = None
 
     @property
@@ -139,19 +139,12 @@ class Host:
 
     def take(self) -> _Connection | None:
         """A kept connection that the other side has not closed."""
-        now_s = time.monotonic()
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread has taken the last one
-                return None
-            if now_s - connection.used_s <= _IDLE_S_MAX and not _has_news(connection.socket):
-                return connection
+        while (connection := self._idle.take()) is not None and _has_news(connection.socket):
             connection.socket.close()
-        return None
+        return connection
 
     def keep(self, connection: _Connection) -> None:
-        self._idle.append(connection)  # of a list this is atomic, as is `pop`
+        self._idle.keep(connection)
 
 
 def _has_news(sock: socket.socket) -> bool:

@@ -96,12 +96,9 @@ def standing(checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1) 
     counting |= {name: counting[PUSH] for name in pushers(lanes) if name not in counting}
     if archives:
         counting = {ARCHIVE: 0} | counting
-    gone = () if archives else (ARCHIVE,)
-    return {
-        name: page
-        for name, page in counting.items()
-        if name not in gone and (lane_of(name) or 0) < lanes
-    }
+    else:
+        counting.pop(ARCHIVE, None)
+    return {name: page for name, page in counting.items() if (lane_of(name) or 0) < lanes}
 
 
 def moved(lease: Lease, pages: Sequence[Page]) -> Lease:

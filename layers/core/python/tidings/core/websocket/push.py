@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from tidings.core.websocket.stores import SubscriptionStore
 
 _SOMEBODY = Subscription("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
-
-
 _MOVE_ATTEMPTS = 5  # each loss means that the connection's client made a step meanwhile
 
 
@@ -97,9 +95,13 @@ class Pusher:
     def name(self) -> str:
         return follower_of(self.lane)
 
+    def _place(self, feed: str) -> str:
+        """Under which stores file what this lane owns."""
+        return filed_under(feed, self.lane)
+
     def begin(self, feed: str, checkpoint: int) -> int:
         """A lane without anybody misses nothing: it goes on where the first lane stands."""
-        if not self.lane or self.watches.few(filed_under(feed, self.lane), 0) is None:
+        if not self.lane or self.watches.few(self._place(feed), 0) is None:
             return checkpoint
         return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
 
@@ -112,7 +114,7 @@ class Pusher:
         """
         strangers = self._note_strangers(feed)
         waiting: dict[str, list[Change]] = {}
-        for change in self.lanes.inbox.list(filed_under(feed, self.lane)):
+        for change in self.lanes.inbox.list(self._place(feed)):
             if not (change.joins and self._is_early(feed, change, checkpoint)):
                 waiting.setdefault(change.connection_id, []).append(change)
 
@@ -131,7 +133,7 @@ class Pusher:
             self._join(feed, change, checkpoint)
         else:
             self._leave(feed, change)
-        self.lanes.inbox.done(filed_under(feed, self.lane), change)
+        self.lanes.inbox.done(self._place(feed), change)
 
     def _note_strangers(self, feed: str) -> bool:
         """Note in the inbox some of those who belong to another lane; whether some are left."""
@@ -142,7 +144,7 @@ class Pusher:
         some = known.strangers[: limits.CHANGES_MAX]
 
         def note(connection_id: str) -> None:
-            self.lanes.inbox.post(filed_under(feed, self.lane), changes[connection_id])
+            self.lanes.inbox.post(self._place(feed), changes[connection_id])
 
         changes = {
             watch.connection_id: Change(
@@ -159,7 +161,7 @@ class Pusher:
         before, known.count = known.count, self.lanes.recount(feed)
         known.strangers = [
             watch
-            for watch in self.watches.all(filed_under(feed, self.lane))
+            for watch in self.watches.all(self._place(feed))
             if watch != _SOMEBODY and lane_for(watch.connection_id, known.count) != self.lane
         ]
         if before > known.count:
@@ -200,7 +202,7 @@ class Pusher:
 
     def _index(self, feed: str, at_ms: int) -> fanout.Index:
         """Where they are few they are read at once: most feeds, and each that nobody follows."""
-        lane = filed_under(feed, self.lane)
+        lane = self._place(feed)
         if at_ms >= self._crowded.get(feed, 0):
             few = self.watches.few(lane, limits.FEW_WATCHES)
             if few is not None:
@@ -245,7 +247,7 @@ class Pusher:
         """
         if feed not in self.chained:
             return False
-        lane = filed_under(feed, self.lane)
+        lane = self._place(feed)
         watches = [watch for watch in self.watches.all(lane) if watch != _SOMEBODY]
         self.spread(self.delivery.cut, [watch.connection_id for watch in watches])
         return True
@@ -296,7 +298,7 @@ class Pusher:
     def _deliver(
         self, feed: str, messages: dict[str, list[str]], watches: dict[str, Subscription]
     ) -> None:
-        lane, idle = filed_under(feed, self.lane), self._of(feed).idle
+        lane, idle = self._place(feed), self._of(feed).idle
         for connection_id in messages:
             idle.pop(connection_id, None)
         lost = self.delivery.send_each(messages, self.spread)
@@ -305,7 +307,7 @@ class Pusher:
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """Where the last who wanted leaves is gone, nobody has to be waited for."""
         if [watch for watch in everybody if watch.filter.leave] == [_SOMEBODY]:
-            self.watches.remove(filed_under(feed, self.lane), _SOMEBODY)
+            self.watches.remove(self._place(feed), _SOMEBODY)
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """Now and then idle connections hear the cursor, so that it never leaves the log."""
@@ -327,7 +329,7 @@ class Pusher:
         watch = Subscription(
             connection.id, connection.filter, since, connection.admission, connection.encoding
         )
-        lane = filed_under(feed, self.lane)
+        lane = self._place(feed)
         if watch.filter.leave:
             self.watches.add(lane, _SOMEBODY)
         self.watches.add(lane, watch)
@@ -355,7 +357,7 @@ class Pusher:
             return  # it stays; or it is let go by the change that says so
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
-        self.watches.remove(filed_under(feed, self.lane), stale)
+        self.watches.remove(self._place(feed), stale)
         if connection is not None and connection.state is State.JOINING:
             self.lanes.hand_over(connection)
             self.lanes.wake(connection)
@@ -407,7 +409,7 @@ class Pusher:
     def _leave(self, feed: str, change: Change) -> None:
         """As with `_join`: it may have been let go before, and have subscribed again."""
         connection = self.delivery.connections.get(change.connection_id)
-        lane = filed_under(feed, self.lane)
+        lane = self._place(feed)
         self._of(feed).idle.pop(change.connection_id, None)
         if connection is None:
             self.watches.remove(

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import EndpointConnectionError, HTTPClientError
 from botocore.httpsession import get_cert_path
+from tidings.aws.runtime.idle_connections import IdleConnections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_IDLE_S_MAX = 20.0  # the other side may close what is idle, and a frozen sandbox would not see it
 _READ_BYTES = 65_536
 _HEAD_BYTES_MAX = 65_536  # far above what DynamoDB sends
 _END = b"\r\n\r\n"
@@ -52,7 +52,7 @@ class KeptConnections:
     url: str
     connect_s: float
     read_s: float
-    _idle: list[_Connection] = field(default_factory=list)
+    _idle: IdleConnections[_Connection] = field(default_factory=IdleConnections)
     _trust: ssl.SSLContext | None = None
 
     def ask(self, head: bytes, body: bytes) -> Answer:
@@ -63,7 +63,7 @@ class KeptConnections:
             EndpointConnectionError: no connection was made; nothing was sent.
             HTTPClientError: there is no answer; nobody knows what became of the request.
         """
-        connection = self._fresh() or self._connected()
+        connection = self._idle.take() or self._connected()
         try:
             connection.socket.sendall(head + body)
             answer = _answer(connection.socket)
@@ -74,20 +74,8 @@ class KeptConnections:
             connection.socket.close()
         else:
             connection.used_s = time.monotonic()
-            self._idle.append(connection)  # of a list this is atomic, as is `pop`
+            self._idle.keep(connection)
         return answer
-
-    def _fresh(self) -> _Connection | None:
-        now_s = time.monotonic()
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread has taken the last one
-                return None
-            if now_s - connection.used_s <= _IDLE_S_MAX:
-                return connection
-            connection.socket.close()
-        return None
 
     def _connected(self) -> _Connection:
         try:
