@@ -65,7 +65,7 @@ VERIFIER = Verifier(b"simulation")
 @dataclass
 class Functions:
     """
-    *bells* implements `Waker`; *told* and *known* are what a warm push function remembers, *before*
+    *bells* implements `Waker`; *known* is what a warm push function remembers, *before*
     are the profiles as they were before departures were kept, *lanes_before* is the last number.
     """
 
@@ -75,7 +75,6 @@ class Functions:
     deployment: Deployment
     feeds: frozenset[str] = FEEDS
     archive: MemoryArchive | None = None
-    told: dict[str, int] = field(default_factory=dict)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     before: MemoryProfiles = field(default_factory=MemoryProfiles)
     lanes_before: int = 1
@@ -284,7 +283,6 @@ class Functions:
             self._departures(process),
             self._recent(process),
             self._port(process, "followers"),
-            _moments_sent=self.told if warm else {},
             _known=deepcopy(self.known.get(name, {})) if warm else {},
             lane=lane_of(name) or 0,
         )

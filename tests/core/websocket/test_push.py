@@ -14,6 +14,7 @@ from tidings.core.errors import FellOff
 from tidings.core.model import cursors
 from tidings.core.model.events import GZIP
 from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.pages import Page
 from tidings.core.settings.feed import Profile
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.session import State
@@ -256,17 +257,51 @@ def test_who_waited_too_long_is_cut(scene: Scene) -> None:
     assert scene.watches.all(FEED) == []
 
 
+RARE = Filter(types=frozenset({"rare"}))
+
+
 def test_idle_connections_hear_the_cursor_now_and_then(scene: Scene) -> None:
     """So that a rare filter never falls out of the log; but not with each page."""
-    live(scene, wanted=Filter(types=frozenset({"rare"})))
-    scene.pushed(op("a"))
-    for _ in range(3):
+    live(scene, wanted=RARE)
+    for _ in range(4):
         scene.pushed(op("a"))
-    assert len(scene.heard("c")) == 1 and cursor(scene, "c") == 1
+    assert scene.heard("c") == []
 
-    scene.now_ms += limits.TELL_EVERY_MS
+    page = later(scene)
+    scene.push()
+    assert scene.heard("c") == [{"events": [], "cursor": page.end.encode()}]
+
+
+@pytest.mark.parametrize("periods", [0, 1])
+def test_another_process_tells_the_cursor_only_where_it_is_time(scene: Scene, periods: int) -> None:
+    """It sees by the page before its first one whether that is the first of its period."""
+    live(scene, wanted=RARE)
+    scene.pushed(op("a"))
+    scene.pusher = scene.lane(0)
+    page = later(scene, periods)
+    scene.push()
+
+    told = [{"events": [], "cursor": page.end.encode()}]
+    assert scene.heard("c") == told[:periods]
+
+
+def test_a_process_that_cannot_tell_when_it_was_time_last_tells_the_cursor(scene: Scene) -> None:
+    """The page before its first one has left the log."""
+    live(scene, wanted=RARE)
+    scene.pushed(op("a"))
+    scene.post(op("a"))
+    scene.push()
+    trimmed(scene, 3)
+    scene.pusher = scene.lane(0)
     page = scene.pushed(op("a"))
-    assert scene.heard("c")[1:] == [{"events": [], "cursor": page.end.encode()}]
+
+    assert scene.heard("c") == [{"events": [], "cursor": page.end.encode()}]
+
+
+def later(scene: Scene, periods: int = 1) -> Page:
+    """The first page of a period in which idle connections hear the cursor."""
+    scene.now_ms += periods * limits.TELL_EVERY_MS
+    return scene.post(op("a"))
 
 
 def test_idle_connections_hear_the_cursor_a_few_at_a_time(
@@ -274,16 +309,16 @@ def test_idle_connections_hear_the_cursor_a_few_at_a_time(
 ) -> None:
     """Between pages, so that no page waits for all of them; each hears the last one once."""
     monkeypatch.setattr(limits, "IDLE_TOLD_MAX", 2)
-    names = [live(scene, f"c{number}", Filter(types=frozenset({"rare"}))) for number in range(7)]
-    scene.pusher.prepare(FEED, 0)
-    first = scene.post(op("a"))
+    names = [live(scene, f"c{number}", RARE) for number in range(7)]
+    scene.pushed(op("a"))
+    first = later(scene)
     scene.pusher.handle(FEED, [first])
     assert [name for name in names if scene.heard(name)] == []
-    assert scene.pusher.prepare(FEED, 1)
+    assert scene.pusher.prepare(FEED, 2)
     assert len([name for name in names if scene.heard(name)]) == 2
     second = scene.post(op("a"))
     scene.pusher.handle(FEED, [second])
-    while scene.pusher.prepare(FEED, 2):
+    while scene.pusher.prepare(FEED, 3):
         pass
 
     told = [[each["cursor"] for each in scene.heard(name)] for name in names]
@@ -292,20 +327,22 @@ def test_idle_connections_hear_the_cursor_a_few_at_a_time(
 
 def test_who_was_overtaken_tells_nobody_an_older_cursor(scene: Scene) -> None:
     """Another process of the lane has sent what came behind."""
-    live(scene, wanted=Filter(types=frozenset({"rare"})))
-    scene.pusher.handle(FEED, [scene.post(op("a"))])
+    live(scene, wanted=RARE)
+    scene.pushed(op("a"))
+    scene.pusher.handle(FEED, [later(scene)])
 
+    assert not scene.pusher.prepare(FEED, 3)
     assert not scene.pusher.prepare(FEED, 2)
-    assert not scene.pusher.prepare(FEED, 1)
     assert scene.heard("c") == []
 
 
 def test_who_leaves_before_it_is_told_the_cursor_is_not(scene: Scene) -> None:
     """Nothing follows the answer to its request."""
-    live(scene, wanted=Filter(types=frozenset({"rare"})))
-    scene.pusher.handle(FEED, [scene.post(op("a"))])
+    live(scene, wanted=RARE)
+    scene.pushed(op("a"))
+    scene.pusher.handle(FEED, [later(scene)])
     scene.say("c", action="unsubscribe")
-    scene.pusher.prepare(FEED, 1)
+    scene.pusher.prepare(FEED, 2)
 
     assert [message for message in scene.heard("c")] == [{"reply": "unsubscribed"}]
 

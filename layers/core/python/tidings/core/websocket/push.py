@@ -62,7 +62,9 @@ class _Known:
     What a lane remembers of a feed: the *count* of lanes for which it looked who is a *stranger*.
 
     The first lane wakes *woken* lanes, those given up until *until_ms* by the time of pages. *idle*
-    are those who are still to hear *cursor*, the place behind *page*.
+    are those who are still to hear *cursor*, the place behind *page*, which was committed in the
+    period *period* of `TELL_EVERY_MS`. All of *ended* were looked for among all subscriptions.
+    Until *crowded_ms*, by the time of pages, these are not read at once.
     """
 
     count: int = 0
@@ -72,6 +74,9 @@ class _Known:
     idle: dict[str, Subscription] = field(default_factory=dict)
     cursor: str = ""
     page: int = 0
+    period: int = 0
+    ended: frozenset[str] = frozenset()
+    crowded_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -85,9 +90,6 @@ class Pusher:
     profiles: Profiles
     followers: FollowerStore
     chained: Collection[str] = ()
-    _moments_sent: dict[str, int] = field(default_factory=dict)
-    _ended: dict[str, frozenset[str]] = field(default_factory=dict)
-    _crowded: dict[str, int] = field(default_factory=dict)  # until when, by the time of pages
     _known: dict[str, _Known] = field(default_factory=dict)
     lane: int = 0
 
@@ -202,12 +204,12 @@ class Pusher:
 
     def _index(self, feed: str, at_ms: int) -> fanout.Index:
         """Where they are few they are read at once: most feeds, and each that nobody follows."""
-        lane = self._place(feed)
-        if at_ms >= self._crowded.get(feed, 0):
+        lane, known = self._place(feed), self._of(feed)
+        if at_ms >= known.crowded_ms:
             few = self.watches.few(lane, limits.FEW_WATCHES)
             if few is not None:
                 return fanout.Index.of_few(few)
-            self._crowded[feed] = at_ms + limits.CROWDED_MS
+            known.crowded_ms = at_ms + limits.CROWDED_MS
         return fanout.Index.of(partial(self.watches.find, lane), partial(self.watches.all, lane))
 
     def _let_go_ended(
@@ -218,14 +220,15 @@ class Pusher:
 
         Whoever is about to hear something is looked at, and after a new ending everybody, once.
         """
-        news = endings.keys() - self._ended.get(feed, frozenset())
-        self._ended[feed] = frozenset(endings)
+        known = self._of(feed)
+        news = endings.keys() - known.ended
+        known.ended = frozenset(endings)
         watches = index.everybody() if news else list(plan.watches.values())
         ended = [each for each in watches if each.admission.has_ended(endings, at_ms)]
         for watch in ended:
             plan.wanted.pop(watch.connection_id, None)
             plan.watches.pop(watch.connection_id, None)
-            self._of(feed).idle.pop(watch.connection_id, None)
+            known.idle.pop(watch.connection_id, None)
         self.spread(self.delivery.end, [watch.connection_id for watch in ended])
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
@@ -277,7 +280,7 @@ class Pusher:
             }
             if known.idle:
                 self.followers.mark(feed, self.name)  # for ourselves: this run goes on with them
-        known.cursor, known.page = plan.cursor, last
+        known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
         self._deliver(feed, messages, plan.watches)
 
     def _tell_idle(self, feed: str, checkpoint: int) -> bool:
@@ -310,10 +313,21 @@ class Pusher:
             self.watches.remove(self._place(feed), _SOMEBODY)
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
-        """Now and then idle connections hear the cursor, so that it never leaves the log."""
-        moment = pages[-1].at_ms // limits.TELL_EVERY_MS
-        before, self._moments_sent[feed] = self._moments_sent.get(feed), moment
-        return before != moment
+        """
+        Now and then idle connections hear the cursor, so that it never leaves the log.
+
+        That is where a page is the first one of its period. Those of a process that died amid it
+        hear the next one, which is early enough.
+        """
+        first = pages[0]
+        if first.number == 1:
+            before: int | None = _period(first)
+        elif self._of(feed).page == first.number - 1:
+            before = self._of(feed).period
+        else:  # a process that is new to the feed, or was away
+            read = self.reader.log.read(feed, first.number - 2, 1, eventual=True)
+            before = next((_period(page) for page in read if page.number < first.number), None)
+        return before != _period(pages[-1])
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
         """The change may be an old one, posted late; what the connection says counts."""
@@ -420,6 +434,10 @@ class Pusher:
                 lane, Subscription(connection.id, connection.filter, connection.since)
             )
             let_go(self.delivery, connection)
+
+
+def _period(page: Page) -> int:
+    return page.at_ms // limits.TELL_EVERY_MS
 
 
 def _minds_cursors(watch: Subscription) -> bool:
