@@ -6,6 +6,15 @@ from dataclasses import dataclass, field
 
 from tidings.core import limits
 
+SUBNETS_MIN = 2  # of an EMR Serverless application: a job goes on where a zone is out
+
+
+class InvalidSetting(ValueError):
+    """A setting of a stage that no deployment could have."""
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        super().__init__(f"{field}: must be {rule}, is {value!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class SyncSchedule:
@@ -56,15 +65,27 @@ class PipelineRun:
     A pipeline that the stage keeps running (PIPELINES.md): the file at *path*, from here, or
     a `.tgz` that `infra.build_pipeline` made of it before.
 
-    *secrets* are ARNs in Secrets Manager that it may read. Stores that are not public are reached
-    from *subnets*, two at least and with a way to the feed, in *security_groups*.
+    *secrets* are ARNs in Secrets Manager that it may read. It runs in *subnets*, in zones that
+    differ and with a way to the internet (a NAT gateway), in *security_groups*: without them a job
+    of EMR Serverless reaches S3 and AWS's own services in its Region, but neither the feed nor
+    stores.
+
+    Raises:
+        InvalidSetting: fewer than `SUBNETS_MIN` subnets, or no security group.
     """
 
     name: str
     path: str
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
     secrets: tuple[str, ...] = ()
-    subnets: tuple[str, ...] = ()
-    security_groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        what = f"pipelines[{self.name}]"
+        if len(self.subnets) < SUBNETS_MIN:
+            raise InvalidSetting(f"{what}.subnets", self.subnets, f"at least {SUBNETS_MIN} subnets")
+        if not self.security_groups:
+            raise InvalidSetting(f"{what}.security_groups", (), "at least one security group")
 
 
 @dataclass(frozen=True, slots=True)

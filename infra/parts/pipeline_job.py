@@ -80,7 +80,7 @@ class PipelineJob(Construct):
             self,
             self.called,
             CAPACITY,
-            network_configuration=network if run.subnets else None,
+            network_configuration=network,
         )
 
     def _allow_job(self, run: PipelineRun) -> None:

@@ -28,7 +28,7 @@ from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 from infra import build_job, build_pipeline, synth
 from infra.parts import failures
 from infra.paths import ROOT
-from infra.settings import STAGES, PipelineRun, Stage, chosen
+from infra.settings import STAGES, InvalidSetting, PipelineRun, Stage, chosen
 from infra.stack import TidingsStack
 from tests.infra.templates import Template, text
 
@@ -54,7 +54,7 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def staged(path: Path) -> Stage:
-    run = PipelineRun("copy", str(path), secrets=(SECRET,), **NETWORK)
+    run = PipelineRun("copy", str(path), **NETWORK, secrets=(SECRET,))
     (staging,) = chosen("staging")
     return replace(staging, pipelines=(run,))
 
@@ -88,6 +88,15 @@ def test_the_job_is_a_stream_that_is_started_again(deployed: Template) -> None:
     assert started["JobDriver"]["SparkSubmit"]["EntryPointArguments"][-1] == "pipeline.py"
     logged = started["ConfigurationOverrides"]["MonitoringConfiguration"]
     assert logged["CloudWatchLoggingConfiguration"]["Enabled"] is True
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("subnets", ("subnet-0123456789abcdef0",)), ("security_groups", ())]
+)
+def test_a_job_without_a_network_reaches_neither_feed_nor_store(field: str, value: object) -> None:
+    """So none is deployed; the error names the pipeline and what it lacks."""
+    with pytest.raises(InvalidSetting, match=rf"pipelines\[copy\]\.{field}: must be at least"):
+        PipelineRun("copy", "copy.tgz", **{**NETWORK, field: value})
 
 
 @pytest.mark.node
