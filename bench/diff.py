@@ -20,7 +20,7 @@ RSS_MAX_MB = 2_500
 GROWTH_MAX = 5.5  # of the time, from 2 to 10 million
 _MEASURE_S = 0.2
 FAILED = -1
-_DAY = "2026-01-{:02}T{:02}:{:02}:{:02}Z"
+_DAY = "2024-01-{:02}T{:02}:{:02}:{:02}Z"
 Way = Callable[[Path, Path, Path], int]
 
 
@@ -128,15 +128,20 @@ def by_duckdb(dump: Path, state: Path, work: Path) -> int:
         return sum(1 for _ in plan)
 
 
-def _fill(folder: Path, size: int) -> None:
-    """One in a hundred differs: a third each is new, newer in the dump, and gone."""
+def _fill(folder: Path, size: int, data: str = "") -> None:
+    """
+    One in a hundred differs: a third each is new, newer in the dump, and gone.
+
+    *data* is what each object has besides, as JSON.
+    """
+    data = f',"data":{data}' if data else ""
     with (folder / "dump").open("w") as dump, (folder / "state").open("w") as state:
         for number in range(size):
             kind = number % 300
             moment = _DAY.format(number % 28 + 1, number % 24, number % 60, number % 59)
-            fields = f'"parents":["user/u{number % 1000}"],"type":"video","id":"x{number}"'
+            fields = f'"parents":["user/u{number % 1000}"],"type":"video","id":"x{number}"{data}'
             if kind != 2:
-                told = moment.replace("2026", "2027") if kind == 1 else moment
+                told = moment.replace("2024", "2025") if kind == 1 else moment
                 dump.write(f'{{"timestamp":"{told}",{fields}}}\n')
             if kind != 0:
                 line = f'{{"event":"update","timestamp":"{moment}",{fields}}}'

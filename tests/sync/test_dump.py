@@ -47,6 +47,18 @@ PARENTS = [
     "[" + ",".join(['"p"'] * 64) + "]", "[" + ",".join(['"p"'] * 65) + "]", '["a\\n"]', '"a"',
     '["' + "é" * 160 + '"]',
 ]  # fmt: skip
+TAGS = [
+    "[" + ",".join(['"t"'] * 32) + "]", '["a", "b"]', "[" + ",".join(['"t"'] * 33) + "]", "[]",
+    '["a","",""]', '["a" "b"]', "{}", "7", "null", '["\\ud800"]',
+]  # fmt: skip
+DATA = [
+    '{"a":1}', '{"title": "a\\"b é😀","n":[1, -2.5,0,true,null], "o":{"p":{}}}', "null",
+    '{ "title" : "a" , "n":[ 1 ] }', '"text"', "[[[[1]]]]", "[[[[[1]]]]]", '{"a":1,}', "[1,]",
+    "[,1]", '{"a" 1}', '{"a":}', "{1:2}", "01", "-", "1.", ".5", "1e5", "1e999", "NaN",
+    "1234567890123456789", "0.1234567890123456789", '"\\u0041"', '"\\ud800"', '"\\x"', '"\u0085"',
+    '"\x7f"', '"a\tb"', "'a'", "tru", "1 2", "[1}", "[", "[" * 33 + "]" * 33,
+    '{"id":"y","type":"z","a":[{"id":"w"},{"b":"]}"}]}',
+]  # fmt: skip
 ODD = [
     "", " ", "\r", "{}", "[]", "null", "{", '{"tidings":"end","lines":3}', "\u2028", "NaN",
     '{"type":"a","id":"b","parents":[],"timestamp":"2026-01-01T00:00:00Z"}\u2028',
@@ -77,6 +89,11 @@ def made(random: Random, order: Sequence[str] = ()) -> str:
         value = random.choice((odd if key == broken else values)[key])
         text = value if key == "parents" else f'"{value}"'
         entries.append(f'"{key}"{random.choice(blanks)}:{random.choice(["", " "])}{text}')
+    for key, values_ in (("tags", TAGS), ("changed", TAGS), ("data", DATA)):
+        if random.random() < (0.3 if order else 0.03):
+            place = random.choice([len(entries)] * 4 + [random.randrange(len(entries) + 1)])
+            value = random.choice(random.choice([values_[:2], values_]))
+            entries.insert(place, f'"{key}":{random.choice(["", " "])}{value}')
     comma = random.choice(["", " "] if blanks == [""] else ["", " ", "  "])
     return random.choice(blanks) + "{" + f"{random.choice(blanks)},{comma}".join(entries) + "}"
 
@@ -122,7 +139,7 @@ def test_lines_of_one_order_are_what_the_core_says(
     """The pattern for a dump's own order takes no line that the core reads otherwise."""
     order = KEYS[KEYS.index(first) :] + KEYS[: KEYS.index(first)]
     random = Random(3)
-    texts = [made(random, order).encode() for _ in range(900)] + [each.encode() for each in ODD]
+    texts = [made(random, order).encode() for _ in range(1500)] + [each.encode() for each in ODD]
     stamp = '"timestamp":"2026-01-01T00:00:00Z"'
     odd = [b"\x01a\x01b\x01c", f'{{"type":"a\x01","id":"b","parents":[],{stamp}}}'.encode(), *RAW]
     values = {"type": '"V"', "id": '"x"', "timestamp": '"2026-01-01T00:00:10.10Z"', "parents": "[]"}
@@ -138,6 +155,8 @@ def test_lines_of_one_order_are_what_the_core_says(
     for each in found:
         if each["key"] is not None:
             assert (each["key"], each["moment"]) == said(bytes(each["text"])), each["text"]
+    with_data = [each for each in found if b'"data"' in bytes(each["text"])]
+    assert sum(each["key"] is not None for each in with_data) > 20
 
 
 def test_ordinary_lines_do_not_wait_for_python(spark: SparkSession, tmp_path: Path) -> None:
@@ -146,10 +165,11 @@ def test_ordinary_lines_do_not_wait_for_python(spark: SparkSession, tmp_path: Pa
         line("x1", 1),
         line("ü€😀", 2.5, parents=["user/ä", "b"]),
         b'{"timestamp":"2026-01-01T00:00:00.123456Z","parents":[],"type":"A_b-1","id":"/%"}\r',
+        line("x2", 1)[:-1] + b', "data": {"title": "\xc3\xbc \\"b\\"", "n": [1, {"p": [null]}]}}',
     ]
     path = written(tmp_path / "dump", texts)
     found = dump.recognised(dump.read_text(spark, [path])).collect()
-    assert [each["key"] for each in found] == ["video/x1", "video/ü€😀", "a_b-1//%"]
+    assert [each["key"] for each in found] == ["video/x1", "video/ü€😀", "a_b-1//%", "video/x2"]
     assert found[2]["moment"] == "2026-01-01T00:00:00.123"
 
 

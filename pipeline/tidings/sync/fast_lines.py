@@ -1,9 +1,10 @@
 """
-Lines that Spark takes apart by itself: four keys, plain names, a time in UTC.
+Lines that Spark takes apart by itself: plain names, a time in UTC.
 
-One pattern knows them in any order and any letters. In most dumps every line has its keys in one
-order, letters of ASCII, and a type in small ones: a pattern made for that order takes such a line
-apart in one go, in a third of the time. Neither takes a line that the core would read otherwise.
+One pattern knows those of four keys, in any order and any letters. In most dumps every line has its
+keys in one order, letters of ASCII, and a type in small ones: a pattern made for that order takes
+such a line apart in one go, in a third of the time, with its tags and its data where it has any.
+Neither takes a line that the core would read otherwise.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from tidings.core import limits
 
 _SPACE = r"[\t\r ]*+"
 # Without escapes, and without U+FFFD, which may stand for bytes that are no UTF-8.
@@ -37,36 +39,90 @@ _VALUES = {
 _ENTRY = "|".join(rf'"{name}"{_SPACE}:{_SPACE}{value}{_SPACE}' for name, value in _VALUES.items())
 _ANY = rf'\A{_SPACE}\{{(?:{_SPACE}(?:{_ENTRY})(?:,(?={_SPACE}")|(?=\}}))){{4}}+\}}{_SPACE}\z'
 
+
+def _names_up_to(count: int) -> str:
+    name = f'"{_ASCII}{{1,160}}+"'
+    return rf"\[(?:{name}(?:, ?+{name}){{0,{count - 1}}}+)?+\]"
+
+
 _TOLD = ("type", "id", "timestamp")  # what a line says of its object
 _ORDERED = {
     "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # as it stands in a key: capital letters are for _ANY
     "id": f'"({_ASCII}{{1,128}}+)"',
     # To the millisecond, without zeros that say nothing.
     "timestamp": rf'"({_SECOND}(?={_FRACTION}Z)(?:\.\d{{0,2}}[1-9])?)[.\d]*+Z"',
-    "parents": rf'\[(?:"{_ASCII}{{1,160}}+"(?:, ?+"{_ASCII}{{1,160}}+"){{0,63}}+)?+\]',
+    "parents": _names_up_to(limits.PARENTS_MAX),
 }
+_DATA_DEPTH = 4  # objects and arrays inside each other; the core reads what is deeper
+_PLAIN_NUMBER = r"-?+(?:0|[1-9]\d{0,14}+)(?:\.\d{1,15}+)?+"
+_OTHER = r'(?:[^\x00-\x7f\x{fffd}]|\\["\\/bfnrt])'  # than letters of ASCII, which go quickly
+_RUN = f"(?>{_ASCII}*)"  # in Java quicker than a possessive quantifier
+_PLAIN_STRING = f'"{_RUN}(?:{_OTHER}{_RUN})*+"'
+
+
+def _json(depth: int) -> str:
+    """
+    A pattern of JSON values with *depth* containers inside each other, in time linear in the text.
+
+    It leaves out what the core may refuse or write at more than three times the length: escaped
+    characters by number, which may be halves of a pair, exponents, and digits beyond a double's.
+    Space it takes where writers of JSON put it, behind a colon and a comma.
+    """
+    scalar = f"{_PLAIN_STRING}|{_PLAIN_NUMBER}|true|false|null"
+    if not depth:
+        return f"(?:{scalar})"
+    value = _json(depth - 1)
+    values = rf"\[(?:{value}(?:, ?+(?!\])|(?=\])))*+\]"
+    pairs = rf'\{{(?:"{_RUN}": ?+{value}(?:, ?+(?=")|(?=\}})))*+\}}'
+    return f"(?:{scalar}|{values}|{pairs})"
+
+
+# What an operation may have beyond the four; each may be missing.
+_EXTRAS = {
+    "tags": _names_up_to(limits.TAGS_MAX),
+    "changed": _names_up_to(limits.TAGS_MAX),
+    "data": _json(_DATA_DEPTH),
+}
+# The line that the core makes of it keeps within its bound: two bytes may become six (U+0085).
+_BYTES_MAX = limits.OPERATION_BYTES_MAX // 3 - 100
 _MARK = "\x01"  # begins and divides what the ordered pattern makes of a line; it is in no such line
 _MOMENT_CHARS = len("2026-01-01T00:00:00.001")
 
 
 def order_of(line: str) -> tuple[str, ...]:
-    """In which order *line* has its keys; none where they are not the four of ordinary lines."""
+    """In which order *line* has its keys; none where they are not those of ordinary lines."""
     try:
         raw = json.loads(line)
     except ValueError:
         return ()
-    return tuple(raw) if isinstance(raw, dict) and raw.keys() == _VALUES.keys() else ()
+    keys = raw.keys() if isinstance(raw, dict) else set()
+    return tuple(raw) if _VALUES.keys() <= keys <= _VALUES.keys() | _EXTRAS.keys() else ()
 
 
 def taken_apart(order: Sequence[str]) -> Column:
-    """Of a column `value`: what `key` and `moment` ask for as `apart`."""
+    """
+    Of a column `value`: what `key` and `moment` ask for as `apart`.
+
+    Lines of the four keys alone are taken apart, too, if the rest comes last in the others, as it
+    does where *order* does not say.
+    """
     if not order:
         return F.lit("")
-    entries = ", ?+".join(f'"{name}": ?+{_ORDERED[name]}' for name in order)
+    last = [name for name in _EXTRAS if name not in order]
+    first, *others = (*order, *last)
+    entries = _entry(first, "") + "".join(_entry(name, ", ?+") for name in others)
     groups = [name for name in order if name in _TOLD]
     type, id, moment = (f"${groups.index(name) + 1}" for name in _TOLD)
     replacement = f"{_MARK}{moment}{_MARK}{type}/{id}"
-    return F.regexp_replace("value", rf"\A\{{{entries}\}}\r?+\z", replacement)
+    whole = F.regexp_replace("value", rf"\A\{{{entries}\}}\r?+\z", replacement)
+    return F.when(F.octet_length("value") <= _BYTES_MAX, whole).otherwise("")
+
+
+def _entry(name: str, before: str) -> str:
+    if name in _ORDERED:
+        return f'{before}"{name}": ?+{_ORDERED[name]}'
+    entry = f'"{name}": ?+{_EXTRAS[name]}'
+    return f"(?:{before}{entry})?+" if before else f"{entry}(?=,)"
 
 
 def key_and_moment() -> tuple[Column, Column]:
