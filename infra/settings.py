@@ -115,6 +115,8 @@ class Stage:
     is what follows the names of tables that were restored (RUNBOOKS.md), empty for those that
     the stack made.
     *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
+    *xray*: X-Ray samples what functions are called for, one call a second and a twentieth of the
+    others; an idle stage stays within what is free of charge.
     """
 
     name: str
@@ -143,6 +145,7 @@ class Stage:
     alarm_mail: tuple[str, ...] = ()
     tables: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    xray: bool = False
 
 
 class UnknownStage(Exception):

@@ -92,8 +92,8 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "CloudWatch Logs knows no resource for the delivery of logs; Step Functions needs it to "
-        "write its log.",
+        "CloudWatch Logs knows no resource for the delivery of logs, which Step Functions needs to "
+        "write its log; nor does X-Ray for segments, which functions of a stage with `xray` send.",
         r"Resource::\*$",
     ),
     Suppression(

@@ -95,6 +95,7 @@ class TidingsFunction(Construct):
             system_log_level_v2=SYSTEM_LOG_LEVEL,
             reserved_concurrent_executions=stage.streams_max if function.endless else None,
             recursive_loop=_loops(function),
+            tracing=lambda_.Tracing.ACTIVE if stage.xray else None,
         )
         self.url = self._url() if function.streams else None
 

@@ -71,6 +71,7 @@ class TestConnections:
             encoding="gzip",
             version=4,
             lane=2,
+            traced=True,
         )
         assert stores.connections.get(opened.id) is None
         stores.connections.open(opened)
@@ -231,7 +232,7 @@ class TestSubscriptions:
     ) -> None:
         """Filed under its parents if it has any, and not under its types."""
         wanted = Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"}))
-        subscription = Subscription("c1=", wanted, 7, encoding="gzip")
+        subscription = Subscription("c1=", wanted, 7, encoding="gzip", traced=True)
         stores.subscriptions.add(feed, subscription)
         for parent in ("user/x1", "user/x2"):
             assert stores.subscriptions.find(feed, parent_key(parent)) == [subscription]

@@ -23,7 +23,7 @@ def page(number: int, append_id: str = "a" * 32, body: str | bytes = "{}") -> Pa
 
 def seen(written: Page) -> Page:
     """What readers get of a page."""
-    return Page(written.number, written.body, "", written.at_ms, slots=written.slots)
+    return replace(written, append_id="", expires_ms=0)
 
 
 class TestLog:
@@ -88,6 +88,13 @@ class TestLog:
         found = stores.log.read(feed, 0)
         assert found == [seen(each) for each in pages]
         assert found[1].lines == lines
+
+    def test_a_page_comes_back_with_its_trace(self, stores: Stores, feed: str) -> None:
+        """Where its request was traced; another one's is none."""
+        traced = replace(page(1), trace=f"00-{'0af7' * 8}-{'b7ad' * 4}-01")
+        stores.log.put(feed, traced)
+        stores.log.put(feed, page(2))
+        assert stores.log.read(feed, 0) == [seen(traced), seen(page(2))]
 
     def test_a_page_comes_back_with_its_slots(self, stores: Stores, feed: str) -> None:
         """Where entries were left out, all of them too; where none was, nothing is said."""

@@ -96,7 +96,7 @@ class MemoryLog:
                 found.more = bool(found) and size > limits.READ_PAGES_BYTES_MAX
                 if found.more:
                     break
-                found.append(Page(page.number, page.body, "", page.at_ms, slots=page.slots))
+                found.append(replace(page, append_id="", expires_ms=0))
                 if len(found) == limit:  # as DynamoDB does, it does not look whether that was all
                     found.more = True
                     break

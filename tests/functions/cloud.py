@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from urllib.parse import unquote
 
 import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
+from tidings.aws.runtime import clients, telemetry
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
 
@@ -82,6 +83,19 @@ def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
     wiring = [module for name, module in sys.modules.items() if name.startswith(WIRING)]
     forget(clients, *wiring)
+
+
+def log_here() -> None:
+    """Python keeps handlers for the process, with the output of the test that wrote first."""
+    telemetry.logger.cache_clear()
+    for handler in telemetry.logger().handlers:
+        assert isinstance(handler, logging.StreamHandler)
+        handler.stream = sys.stdout  # the one before is closed: `setStream` would flush it
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What functions have written since the last time."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def become(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:

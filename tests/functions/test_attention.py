@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from tidings.aws.config import settings
 from tidings.aws.config.settings import WrongSetting
-from tidings.aws.runtime import telemetry
 
 from functions.ingest.handler import handle as ingest
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import Cloud, event, start_anew
-
-
-def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+from tests.functions.cloud import Cloud, event, lines_of, log_here, start_anew
 
 
 def _metrics(lines: list[dict[str, Any]]) -> set[str]:
@@ -27,20 +18,12 @@ def _metrics(lines: list[dict[str, Any]]) -> set[str]:
     return {metric["Name"] for all_ in written for one in all_ for metric in one["Metrics"]}
 
 
-def _write_here(handlers: Iterable[logging.Handler]) -> None:
-    """Python keeps handlers for the process, with the output of the test that wrote first."""
-    for handler in handlers:
-        assert isinstance(handler, logging.StreamHandler)
-        handler.stream = sys.stdout  # the one before is closed: `setStream` would flush it
-
-
 def _behind(monkeypatch: pytest.MonkeyPatch, metrics: str) -> None:
     """A feed with three pages that nobody follows, in a stage that bears two."""
     monkeypatch.setenv("TIDINGS_METRICS", metrics)
     monkeypatch.setenv("TIDINGS_LAG_PAGES", "2")
     start_anew()
-    telemetry.logger.cache_clear()
-    _write_here(telemetry.logger().handlers)
+    log_here()
     for _ in range(3):
         ingest(event("http_post"), None)
     sweep({}, None)
@@ -51,7 +34,7 @@ def test_only_what_alarms_look_at_is_written(
 ) -> None:
     """And the line that says what it is about: feed, figure, limit."""
     _behind(monkeypatch, "alarms")
-    lines = _lines(capsys)
+    lines = lines_of(capsys)
     assert _metrics(lines) == {"Behind"}
     told = [each for each in lines if each.get("message") == "somebody has to look"]
     assert [(each["feed"], each["metric"], each["value"], each["limit"]) for each in told] == [
@@ -65,7 +48,7 @@ def test_a_stage_may_write_them_all(
 ) -> None:
     """But none for a zero."""
     _behind(monkeypatch, "all")
-    assert _metrics(_lines(capsys)) == {"OperationsIngested", "FollowerLag", "Behind"}
+    assert _metrics(lines_of(capsys)) == {"OperationsIngested", "FollowerLag", "Behind"}
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,23 @@ def test_a_bound_on_streams_is_one_on_nothing_else() -> None:
     }
 
 
+def test_xray_is_a_wish() -> None:
+    """With it a function may send segments and nothing more; without it neither is there."""
+    function = deployment.FUNCTIONS[0]
+
+    def roles(xray: bool) -> tuple[object, set[tuple[str, str]]]:
+        stage = replace(STAGE, xray=xray)
+        given: dict[str, Any] = {"stage": stage, "function": function, "environment": {}}
+        made = _made(stage, lambda stack: TidingsFunction(stack, "One", layers=[], **given))
+        (role,) = made.resources("AWS::IAM::Role")
+        (made_function,) = made.resources("AWS::Lambda::Function").values()
+        return made_function.get("TracingConfig"), made.may(role)
+
+    (mode, may), (usual_mode, usual) = roles(True), roles(False)
+    assert (mode, usual_mode) == ({"Mode": "Active"}, None)
+    assert may - usual == {("xray:PutTraceSegments", "*"), ("xray:PutTelemetryRecords", "*")}
+
+
 def test_functions_log_what_metrics_are_made_of(template: Template) -> None:
     """
     From INFO on, in every stage: below it boto3 writes what operations hold, above it Lambda drops

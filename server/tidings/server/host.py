@@ -39,6 +39,7 @@ from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Watchers, Workers
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits
 from tidings.core.followers.lanes import PUSH
+from tidings.core.followers.told import Told
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.ingest.write_bounds import Bounds
@@ -61,6 +62,7 @@ from tidings.core.settings.lookups import Losses, MaxAges, RecentProfiles
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
+from tidings.core.tracing import Passage, Tracer
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.triton.items import Items as ItemLines
 from tidings.core.websocket.lanes import Lanes
@@ -123,6 +125,8 @@ if TYPE_CHECKING:
     from tidings.web.settings import Shared
 
 log = logging.getLogger(__name__)
+traces = logging.getLogger("tidings.traces")
+traces.setLevel(logging.INFO)  # also without --verbose: whoever asked for a trace looks for it
 KEY_BYTES = 32  # as the digests that are made with it
 STAGE = "local"
 # How long a follower pauses, in times of its run. Clients wait for a push, while there are any; who
@@ -150,6 +154,15 @@ def sleep_ms(ms: int) -> None:
 def new_id() -> str:
     """Implements `NewId`: unlike any other, also one of another process; it is no secret."""
     return f"{random.getrandbits(128):032x}"
+
+
+def tell_passage(passage: Passage) -> None:
+    """Implements `tracing.Tell`: what is traced in one line each, what is late in a warning."""
+    place = f"step={passage.step} feed={passage.feed} page={passage.page} ms={passage.ms}"
+    if passage.trace:
+        traces.info("traced trace_id=%s %s", passage.trace, place)
+    else:
+        traces.warning("late pages=%d %s", passage.pages, place)
 
 
 def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
@@ -287,7 +300,9 @@ class Host:
             new_id,
             FOLLOWING,
         )
-        projector, pusher = self._projector(), self._pusher()
+        late_ms = self.settings.late_ms
+        projector = Told(self._projector(), now_ms, tell_passage, late_ms)
+        pusher = Told(self._pusher(), now_ms, tell_passage, late_ms)
 
         def state(feed: str) -> None:
             if follower.run(feed, projector):
@@ -308,7 +323,7 @@ class Host:
     def _archiving(self, follower: Follower, store: FolderArchive) -> Callable[[str], object]:
         reader = Gatherer(self.log, self.log, self.followers, now_ms, self.count)
         gathering = replace(follower, reader=reader, habits=HABITS)
-        archiver = Archiver(store, self.count)
+        archiver = Told(Archiver(store, self.count), now_ms, tell_passage)  # nobody waits for it
         return lambda feed: gathering.run(feed, archiver)
 
     def _push_rest(self) -> float:
@@ -418,6 +433,7 @@ class Host:
             self.counters,
             self.guard,
             Bounds(self.states, self.reader, sleep_ms),
+            tracer=Tracer(self.settings.traces, now_ms, new_id, tell_passage),
         )
 
     @cached_property

@@ -28,6 +28,7 @@ from tidings.aws.dynamodb.items import (
     row,
     subscription,
 )
+from tidings.core import limits, tracing
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.counters import Taken, Totals
@@ -80,6 +81,7 @@ CONNECTIONS = {
     "version": NUMBERS,
     "lane": NUMBERS,
     "encoding": st.sampled_from(["", GZIP]),
+    "traced": st.booleans(),
 }
 
 
@@ -89,10 +91,34 @@ def travelled(item: attributes.Item) -> attributes.Item:
     return found
 
 
-@given(st.builds(Page, NUMBERS, st.text() | st.binary(min_size=1), TEXTS, NUMBERS, SECONDS))
+TRACES = st.just("") | st.binary(min_size=24, max_size=24).map(tracing.unpacked)
+BODIES = st.text() | st.binary(min_size=1)
+
+
+@given(st.builds(Page, NUMBERS, BODIES, TEXTS, NUMBERS, SECONDS, trace=TRACES))
 def test_page(written: Page) -> None:
     """With a body of text or of bytes."""
     assert page.decode(page.encode(FEED, written)) == written
+
+
+def test_a_trace_takes_no_unit_more() -> None:
+    """A plain page of the largest size fits into one write unit with it, whatever its feed."""
+    body = "x" * limits.PAGE_PLAIN_BYTES_MAX
+    largest = Page(10**10, body, "a" * 32, 2 * 10**12, 2 * 10**12, trace=tracing.made("a" * 32))
+    item = page.encode("f" * 12, largest)
+
+    assert item["trace"] == {"B": bytes.fromhex("a" * 48)}
+    assert size_of(item) <= 1024 < size_of({**item, "trace": {"S": largest.trace}})
+
+
+def size_of(item: attributes.Item) -> int:
+    """As DynamoDB counts: names and values in UTF-8; a number takes a byte for two digits."""
+    sizes = {"S": lambda text: len(text.encode()), "B": len, "N": lambda text: len(text) // 2 + 2}
+    return sum(
+        len(name) + sizes[kind](content)
+        for name, value in item.items()
+        for kind, content in value.items()
+    )
 
 
 @given(st.builds(Row, TEXTS, NUMBERS, NUMBERS, NUMBERS, TEXTS, SECONDS))

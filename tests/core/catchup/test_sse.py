@@ -12,10 +12,14 @@ from tidings.core.catchup.tail_cache import Tail
 from tidings.core.errors import InvalidCursor, InvalidFeed, InvalidFilter, Rejected, UnknownFeed
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.revocations import Admission, Ended, noted
 
 from tests.core.scene import FEED, Scene, op
+
+TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
 
 
 def text(stream: Stream) -> str:
@@ -152,3 +156,42 @@ def test_O32_what_many_streams_wait_for_is_linked_once(scene: Scene) -> None:
 
     assert first is second
     assert refs_in(first) == ["/a"]
+
+
+def traced(scene: Scene, name: str, trace: str = TRACE) -> Page:
+    line = line_from(op(name), now_ms=scene.now_ms)
+    return scene.appender.append(FEED, [line], trace=trace)
+
+
+@pytest.mark.parametrize("query", [{}, {"types": "video"}])
+@pytest.mark.parametrize("template", ["", "/{{id}}"])
+def test_6_9_who_asks_is_told_traces(scene: Scene, query: dict[str, str], template: str) -> None:
+    """P6.9: from memory and from the log, filtered or not, with refs or not; others are not."""
+    scene.configure(object_url=template)
+    streams = [
+        scene.streamer.open(FEED, START.encode(), {**query, "trace": asked})
+        for asked in ("true", "false")
+    ]
+    traced(scene, "a")
+    traced(scene, "b", trace="")
+    for known in (False, True):
+        tail = Tail()
+        if known:
+            traced(scene, "c")
+            tail.start(2)
+            tail.extend(scene.reader.read(FEED, 2))
+        told, plain = (
+            (chunk.text if known and (chunk := stream.take(tail)) else text(stream))
+            for stream in streams
+        )
+        assert told.replace(f"traceparent: {TRACE}\n", "") == plain
+        assert told.startswith(f"traceparent: {TRACE}\nid: ")
+        assert told.count("traceparent") == 1
+        assert "traceparent" not in plain
+
+
+def test_6_9_the_switch_is_true_or_false(scene: Scene) -> None:
+    """P6.9: as `leave`."""
+    with pytest.raises(InvalidFilter) as refused:
+        scene.streamer.open(FEED, "", {"trace": "1"})
+    assert refused.value.field == "trace"

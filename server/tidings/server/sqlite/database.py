@@ -55,6 +55,7 @@ MIGRATIONS = (
         PRIMARY KEY (kind, feed, name)) WITHOUT ROWID;
     """,
     "ALTER TABLE heads ADD COLUMN successor TEXT DEFAULT ''",
+    "ALTER TABLE pages ADD COLUMN trace TEXT DEFAULT ''",
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
 _EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")

@@ -25,7 +25,7 @@ _TAKE = (
     " SET page = page + 1, operations = operations + excluded.operations WHERE successor = ''"
     " RETURNING page"
 )
-_PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteLog:
@@ -80,18 +80,18 @@ class SqliteLog:
         pages, size = Pages(), 0
         with self._database.reading() as sql:
             rows = sql.execute(
-                "SELECT page, body, at_ms, slots FROM pages WHERE feed = ? AND page > ?"
+                "SELECT page, body, at_ms, slots, trace FROM pages WHERE feed = ? AND page > ?"
                 " ORDER BY page",
                 (feed, after),
             )
-            for number, body, at_ms, slots in rows:
+            for number, body, at_ms, slots, trace in rows:
                 size += len(body)
                 pages.more = bool(pages) and (
                     size > limits.READ_PAGES_BYTES_MAX or len(pages) == limit
                 )
                 if pages.more:
                     break
-                pages.append(Page(number, body, "", at_ms, slots=_slots(slots)))
+                pages.append(Page(number, body, "", at_ms, slots=_slots(slots), trace=trace))
             rows.close()
         return pages
 
@@ -200,7 +200,8 @@ def _claim(sql: sqlite3.Connection, feed: str, key: str) -> Claim | None:
 
 def _columns(feed: str, page: Page) -> tuple[object, ...]:
     slots = None if page.slots is None else json.dumps(page.slots)
-    return feed, page.number, page.body, page.append_id, page.at_ms, page.expires_ms, slots
+    written = page.body, page.append_id, page.at_ms, page.expires_ms, slots, page.trace
+    return feed, page.number, *written
 
 
 def _slots(stored: str | None) -> tuple[int, ...] | None:

@@ -23,6 +23,8 @@ IDEMPOTENCY_KEY_CHARS_MAX = 128  # a UUID has 36; the key becomes part of a sort
 # --- pages -----------------------------------------------------------------------------------
 PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for names and numbers
 PAGE_PLAIN_BYTES_MAX = 900  # below one write unit (1 KB) compression saves nothing: stay readable
+TRACES_PER_S = 1  # of a process, as X-Ray's own rule: instrumented callers ask with each request
+TRACES_AT_ONCE = 10  # after a quiet while: who tries something by hand sees all of it
 APPEND_ATTEMPTS_MAX = 8  # each loss means a filler overtook us; eight in a row is an outage
 
 # --- reading ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidings.core import tracing
 from tidings.core.errors import TidingsError
 from tidings.core.ingest import ingest
 from tidings.web import answers, links
@@ -54,4 +55,5 @@ def posted(request: Request) -> ingest.Request:
         content_type=request.headers.get("content-type", ""),
         key=request.headers.get("idempotency-key"),
         credential=request.credential,
+        trace=tracing.asked(request.headers),
     )

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core import limits
+from tidings.core import limits, tracing
 from tidings.core.model.feeds import DEFAULT_FEED, Retention, check_name
 from tidings.core.model.numbers import whole
 
@@ -45,6 +45,8 @@ SHARED = (
     ),
     Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
     Setting("TIDINGS_OIDC", "", "JSON of whose tokens are taken: issuer, audience, claim"),
+    Setting("TIDINGS_TRACES", tracing.ASKED, "which requests are traced: off, asked or all"),
+    Setting("TIDINGS_LATE_SECONDS", "10", "age of a page that a follower logs; 0: of none"),
     Setting("TIDINGS_URL_PREFIX", "", "path below which a custom domain serves the feed"),
     Setting("TIDINGS_SOURCES", "", "JSON of the chained feeds and what each one copies"),
 )
@@ -64,6 +66,8 @@ class Shared:
     url_prefix: str
     sources: Sources
     issuer: Issuer | None
+    traces: str
+    late_ms: int
 
     @property
     def tombstone_ms(self) -> int:
@@ -120,6 +124,8 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
         url_prefix=_prefix(values),
         sources=_sources(values, feeds, coordinated=coordinated),
         issuer=_issuer(values["TIDINGS_OIDC"]),
+        traces=_traces(values),
+        late_ms=1000 * whole_of(values, "TIDINGS_LATE_SECONDS", 0),
     )
 
 
@@ -159,6 +165,14 @@ def _yes_or_no(values: Mapping[str, str], variable: str) -> bool:
     if values[variable] not in ("true", "false"):
         raise WrongSetting(variable, values[variable], "must be true or false")
     return values[variable] == "true"
+
+
+def _traces(values: Mapping[str, str]) -> str:
+    variable = "TIDINGS_TRACES"
+    if values[variable] not in tracing.MODES:
+        rule = f"must be {', '.join(tracing.MODES[:-1])} or {tracing.MODES[-1]}"
+        raise WrongSetting(variable, values[variable], rule)
+    return values[variable]
 
 
 def _retention_ms(values: Mapping[str, str]) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 # What readers ask for: each attribute costs every reader of every page.
-_READ = "#page, #body, #at, #slots"
+_READ = "#page, #body, #at, #slots, #trace"
 
 
 class DynamoDBLog:

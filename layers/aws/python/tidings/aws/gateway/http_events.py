@@ -6,6 +6,7 @@ import base64
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from tidings.core.tracing import XRAY_HEADER
 from tidings.web.request import Request
 
 if TYPE_CHECKING:
@@ -14,15 +15,19 @@ if TYPE_CHECKING:
     from tidings.web.request import Answer
 
 
-def request_from(event: Mapping[str, Any], prefix: str) -> Request:
-    """*prefix* is where a custom domain serves the feed; below it the feed is at the root."""
+def request_from(event: Mapping[str, Any], prefix: str, xray: str = "") -> Request:
+    """
+    *prefix* is where a custom domain serves the feed; below it the feed is at the root.
+
+    *xray* is what X-Ray calls the invocation that serves it, where it has an eye on it.
+    """
     http = event["requestContext"]["http"]
     body = event.get("body") or ""
     return Request(
         method=http["method"],
         path=_below(http["path"], prefix),
         route=event["routeKey"],
-        headers=event.get("headers") or {},
+        headers=(event.get("headers") or {}) | ({XRAY_HEADER: xray} if xray else {}),
         parameters=event.get("pathParameters") or {},
         query=event.get("queryStringParameters") or {},
         body=base64.b64decode(body) if event.get("isBase64Encoded") else body.encode(),

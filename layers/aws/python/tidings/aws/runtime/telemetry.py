@@ -2,11 +2,12 @@
 Logs and metrics of a function, by Powertools: JSON lines and CloudWatch's embedded format.
 The service they name is the stage's; Powertools reads it from `metrics.SERVICE_VARIABLE`.
 
-Logs name feeds, pages, counts and errors; never what operations hold, and no header.
+Logs name feeds, pages, counts, errors and ids of traces; never what operations hold, and no header.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache, wraps
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")
 
+_XRAY_VARIABLE = "_X_AMZN_TRACE_ID"  # Lambda sets it anew for each invocation
 _UNITS = {metric.name: metric.unit for metric in METRICS}
 
 
@@ -35,6 +37,12 @@ def logger() -> Logger:
 @cache
 def _metrics() -> Metrics:
     return Metrics(namespace=NAMESPACE)
+
+
+def sampled_invocation() -> str:
+    """What Lambda calls this invocation in X-Ray, as `X-Amzn-Trace-Id`; "" if not sampled there."""
+    header = os.environ.get(_XRAY_VARIABLE, "")
+    return header if "Sampled=1" in header else ""
 
 
 def count(metric: str, value: int) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.settings.lookups import PushLanes, RecentProfiles
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
+    from tidings.core.tracing import Passage, Tracer
     from tidings.core.websocket.lanes import Lanes
 
 KEY_BYTES = 32  # as the digests that are made with it
@@ -67,6 +68,24 @@ def _tell(finding: Finding) -> None:
     from tidings.aws.runtime.telemetry import logger
 
     logger().warning("somebody has to look", **asdict(finding))
+
+
+def tell_passage(passage: Passage) -> None:
+    """Implements `tracing.Tell`: what is traced in one line each, what is late in a warning."""
+    from tidings.aws.runtime.telemetry import logger
+
+    fields = {"step": passage.step, "feed": passage.feed, "page": passage.page, "ms": passage.ms}
+    if passage.trace:
+        logger().info("traced", trace_id=passage.trace, **fields)
+    else:
+        logger().warning("late", pages=passage.pages, **fields)
+
+
+@cache
+def tracer() -> Tracer:
+    from tidings.core.tracing import Tracer
+
+    return Tracer(settings().traces, now_ms, new_id, tell_passage)
 
 
 def new_id() -> str:

@@ -62,6 +62,7 @@ def follower_handler(lane: int = 0) -> Handler:
     from tidings.aws.wiring import archive
     from tidings.core.followers.follower import ARCHIVE, STATE
     from tidings.core.followers.lanes import PUSH
+    from tidings.core.followers.told import Told
 
     known: dict[str, Callable[[], Handler]] = {
         STATE: _projector,
@@ -72,7 +73,9 @@ def follower_handler(lane: int = 0) -> Handler:
     if build is None:
         rule = f"must be {STATE}, {PUSH} or {ARCHIVE}"
         raise WrongSetting("TIDINGS_FOLLOWER", adapters.settings().follower, rule)
-    return build()
+    handler = build()
+    late_ms = 0 if handler.name == ARCHIVE else adapters.settings().late_ms  # nobody waits for it
+    return Told(handler, now_ms, adapters.tell_passage, late_ms)
 
 
 def _projector() -> Handler:

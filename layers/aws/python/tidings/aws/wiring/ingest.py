@@ -45,6 +45,7 @@ def ingester() -> Ingester:
         adapters.tallies(),
         auth.guard(),
         required,
+        tracer=adapters.tracer(),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from tidings.core.model.events import Event, of_line, to_sse
+from tidings.core.model.events import Event, of_line, to_sse, to_traced_sse
 from tidings.core.model.operations import data_of, event_of
 from tidings.core.model.pages import lines_of
 
@@ -53,7 +53,7 @@ class PageSlice:
     def events(self) -> Iterable[Event]:
         prefix = self.page.id_prefix
         for slot, line in self.page.entries(self.first):
-            yield of_line(prefix, slot, line)
+            yield of_line(prefix, slot, line, self.page.trace)
 
     def sse(self) -> str:
         prefix = self.page.id_prefix
@@ -79,6 +79,19 @@ class Rows:
     def sse(self) -> str:
         head = f"id: {self.cursor}\nevent: insert\ndata: "
         return "".join([f"{head}{data_of(line)}\n\n" for line in self.lines])
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """The events of *part*, for who asked for their traces."""
+
+    part: Part
+
+    def events(self) -> Iterable[Event]:
+        return self.part.events()
+
+    def sse(self) -> str:
+        return "".join(map(to_traced_sse, self.part.events()))
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def page_events(
     prefix = page.id_prefix
     for slot, line in page.numbered(lines_of(text), first):
         if wanted.may_match(line) and wanted.matches(parse_line(line)):
-            yield of_line(prefix, slot, line)
+            yield of_line(prefix, slot, line, page.trace)
 
 
 def _events_and_leaves(
@@ -58,9 +58,9 @@ def _events_and_leaves(
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
-            yield of_line(page.id_prefix, slot, line)
+            yield of_line(page.id_prefix, slot, line, page.trace)
         elif wanted.left_by(operation, None if left is None else left.get(slot, ())):
-            event = of_line(page.id_prefix, slot, line)
+            event = of_line(page.id_prefix, slot, line, page.trace)
             yield veiled_leave_of(event) if wanted.veiled else leave_of(event)
 
 

@@ -14,6 +14,7 @@ from tidings.core import limits
 from tidings.core.auth.permissions import READS
 from tidings.core.auth.rate_limit import ReadCharge, free
 from tidings.core.catchup import links
+from tidings.core.catchup.batches import Traced
 from tidings.core.catchup.catchup import Progress
 from tidings.core.catchup.matching import page_part
 from tidings.core.model import cursors, feeds, filters
@@ -77,7 +78,7 @@ class Stream:
 
     *template* is the one of `catchup.links` when it was opened: no stream lives long enough to miss
     it. *admission*, of *since_ms*, may end meanwhile, which is in the feed's profile. *hold* is let
-    go by `close`. *charge* is for what is read.
+    go by `close`. *charge* is for what is read. *traced*: its consumer asked for traces.
     """
 
     catch_up: CatchUp
@@ -90,6 +91,7 @@ class Stream:
     since_ms: int = 0
     hold: Hold | None = None
     charge: ReadCharge = field(default_factory=ReadCharge)
+    traced: bool = False
 
     def has_ended(self) -> bool:
         """Whether its consumer may not hear more: its key was revoked, or has expired."""
@@ -118,7 +120,7 @@ class Stream:
             parts: Sequence[Part] = [each.part for each in held]
         else:
             parts = [page_part(each.page, self.filter) for each in held]
-        return Chunk(links.with_refs(parts, self.template), at_frontier=True)
+        return Chunk(self._told(parts), at_frontier=True)
 
     def next(self) -> Chunk:
         """What follows, from the stores; nothing while the rate of its key is exceeded."""
@@ -128,7 +130,11 @@ class Stream:
         step = self.catch_up.step(self.feed, self.progress, self.filter)
         self.progress = step.progress
         self.charge.add(step.size)
-        return Chunk(links.with_refs(step.parts, self.template), step.at_frontier)
+        return Chunk(self._told(step.parts), step.at_frontier)
+
+    def _told(self, parts: Sequence[Part]) -> Sequence[Part]:
+        linked = links.with_refs(parts, self.template)
+        return [Traced(part) for part in linked] if self.traced else linked
 
 
 def _as_it_is(states: StateStore) -> StateStore:
@@ -159,6 +165,8 @@ class Streamer:
         """
         The stream of *feed* behind *cursor*, filtered as *query* says (`filters.from_query`).
 
+        With `trace=true` in *query* events have their traces.
+
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
                 TooManyRequests, InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the
@@ -168,6 +176,7 @@ class Streamer:
         since_ms = self.catch_up.reader.clock()
         allowed = READS.admit(self.guard, name, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
+        traced = filters.switch(query.get("trace"), "trace")
         wanted = allowed.narrowed(requested, leave=query.get("leave") == "true")
         self.guard.check_leave(name, wanted)
         profiles = self.guard.profiles
@@ -178,4 +187,4 @@ class Streamer:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
         about = wanted, progress, template, allowed.admission, profiles, since_ms
         hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
-        return Stream(catch_up, name, *about, hold, charge)
+        return Stream(catch_up, name, *about, hold, charge, traced)

@@ -8,15 +8,15 @@ here, who stands before it reads the log. Pages never change, so what is held st
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.catchup.batches import Lasting, PageSlice
-from tidings.core.model.pages import Page
 
 if TYPE_CHECKING:
     from tidings.core.log.reader import Run
+    from tidings.core.model.pages import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Tail:
             return True
         for page in run.pages:
             assert page.number == self.last + 1
-            self._hold(Page(page.number, page.text, "", page.at_ms, slots=page.slots))
+            self._hold(replace(page, body=page.text))
         return bool(run.pages)
 
     def reaches(self, page: int) -> bool:

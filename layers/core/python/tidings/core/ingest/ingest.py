@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
@@ -22,6 +22,7 @@ from tidings.core.errors import (
 from tidings.core.model import feeds
 from tidings.core.model.json_body import lines_from
 from tidings.core.model.operations import parse_line
+from tidings.core.tracing import INGEST, Passage, Tracer, trace_id, untraced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +39,18 @@ _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}",
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """*key* is the Idempotency-Key and *credential* the producer's, None where there is none."""
+    """
+    *key* is the Idempotency-Key and *credential* the producer's, None where there is none.
+
+    *trace* is what `tracing.asked` found.
+    """
 
     feed: str
     body: bytes
     content_type: str
     key: str | None = None
     credential: Credential | None = None
+    trace: str | None = None
 
 
 class Lines(Protocol):
@@ -70,6 +76,7 @@ class Ingester:
     guard: Guard
     required: Preconditions
     lines: Lines = _operations
+    tracer: Tracer = field(default_factory=untraced)
 
     def accept(self, request: Request) -> list[str]:
         """
@@ -87,8 +94,14 @@ class Ingester:
                 self._tally(request.feed)
             raise
         self.count("OperationsIngested", count)
+        if page.trace:
+            self._tell(request.feed, page)
         prefix = page.id_prefix
         return [f"{prefix}{slot:06x}" for slot in range(count)]
+
+    def _tell(self, feed: str, page: Page) -> None:
+        ms = max(0, self.clock() - page.at_ms)
+        self.tracer.tell(Passage(INGEST, feed, page.number, ms, trace_id(page.trace)))
 
     def _tally(self, feed: str) -> None:
         """Only of operations that were refused, and never instead of the answer."""
@@ -104,10 +117,12 @@ class Ingester:
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
+        trace = self.tracer.choose(request.trace)
         if key is None:
-            return self.appender.append(feed, lines, required), len(lines)
+            return self.appender.append(feed, lines, required, trace), len(lines)
         fingerprint = hashlib.sha256(request.body).hexdigest()
-        page = self.appender.append_once(feed, lines, allowed.own(key), fingerprint, required)
+        own = allowed.own(key)
+        page = self.appender.append_once(feed, lines, own, fingerprint, required, trace)
         return page, len(page.lines)  # a retry gets the ids of what is in the log
 
 

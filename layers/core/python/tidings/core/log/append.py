@@ -41,9 +41,17 @@ class Appender:
     page_ms: int
     check_writable: Callable[[str], None] = every_feed
 
-    def append(self, feed: str, lines: Sequence[str], required: Precondition | None = None) -> Page:
+    def append(
+        self,
+        feed: str,
+        lines: Sequence[str],
+        required: Precondition | None = None,
+        trace: str = "",
+    ) -> Page:
         """
         Append *lines* as one page; when it returns, they are in the log for good.
+
+        *trace* is kept with it (`Page.trace`).
 
         Raises:
             Rejected: what is *required* does not hold, and nothing was written.
@@ -58,7 +66,7 @@ class Appender:
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             number = self.log.take(feed, 0 if attempt else len(lines))  # counted once
             self._check_before(feed, number, required)
-            page = self._page(number, body, append_id)
+            page = self._page(number, body, append_id, trace)
             if self.log.put(feed, page) == append_id:
                 return page
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
@@ -70,9 +78,12 @@ class Appender:
         key: str,
         fingerprint: str,
         required: Precondition | None = None,
+        trace: str = "",
     ) -> Page:
         """
         Append *lines* unless a request with this *key* has; the page either way.
+
+        Its *trace* is that of the request that wrote it.
 
         Raises:
             KeyReused: the key belongs to a request with another fingerprint.
@@ -88,7 +99,7 @@ class Appender:
         if claim.fingerprint != fingerprint:
             shown = key.rpartition("\t")[2]  # without whose it is, see `Allowed.own`
             raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
-        return self._aim(feed, body, claim, required)
+        return self._aim(feed, body, claim, required, trace)
 
     def _claim(self, feed: str, key: str, fingerprint: str, operations: int) -> Claim:
         now, number = self.clock(), self.log.take(feed, operations)
@@ -98,13 +109,18 @@ class Appender:
         return standing
 
     def _aim(
-        self, feed: str, body: str | bytes, claim: Claim, required: Precondition | None = None
+        self,
+        feed: str,
+        body: str | bytes,
+        claim: Claim,
+        required: Precondition | None = None,
+        trace: str = "",
     ) -> Page:
         """Write to the page the claim names; overtaken, let the claim name another."""
         for _ in range(limits.APPEND_ATTEMPTS_MAX):
             if required and not self._is_there(feed, claim.page):
                 self._check_before(feed, claim.page, required)
-            page = self._page(claim.page, body, claim.append_id)
+            page = self._page(claim.page, body, claim.append_id, trace)
             if self.log.put(feed, page) == claim.append_id:
                 return self.log.read(feed, claim.page - 1, 1)[0]  # a retry's clock differs
             number = self.log.take(feed)
@@ -136,6 +152,6 @@ class Appender:
         now = self.clock()
         self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
 
-    def _page(self, number: int, body: str | bytes, append_id: str) -> Page:
+    def _page(self, number: int, body: str | bytes, append_id: str, trace: str) -> Page:
         now = self.clock()
-        return Page(number, body, append_id, now, now + self.page_ms)
+        return Page(number, body, append_id, now, now + self.page_ms, trace=trace)

@@ -25,15 +25,20 @@ _WRAPPING_BYTES = len('{"events":[],"cursor":"0123456789abcdef01234567"}')
 
 
 class Event(NamedTuple):
-    """*data* is one line of JSON; empty for `reset` and `live`."""
+    """
+    *data* is one line of JSON; empty for `reset` and `live`.
+
+    *trace* is that of its page (`Page.trace`), which only those are told who ask for it.
+    """
 
     id: str
     name: str
     data: str
+    trace: str = ""
 
 
-def of_line(id_prefix: str, slot: int, line: str) -> Event:
-    return Event(f"{id_prefix}{slot:06x}", event_of(line), data_of(line))
+def of_line(id_prefix: str, slot: int, line: str, trace: str = "") -> Event:
+    return Event(f"{id_prefix}{slot:06x}", event_of(line), data_of(line), trace)
 
 
 def leave_of(event: Event) -> Event:
@@ -52,9 +57,24 @@ def to_sse(event: Event) -> str:
     return f"id: {event.id}\nevent: {event.name}\ndata: {event.data or '{}'}\n\n"
 
 
+def to_traced_sse(event: Event) -> str:
+    """The same with its trace, where it has one: a field that browsers leave out."""
+    block = to_sse(event)
+    return f"traceparent: {event.trace}\n{block}" if event.trace else block
+
+
 def to_json(event: Event) -> str:
     data = f',"data":{event.data}' if event.data else ""
     return f'{{"id":"{event.id}","event":"{event.name}"{data}}}'
+
+
+def with_trace(text: str, trace: str) -> str:
+    """An event in JSON with its *trace*, where it has one."""
+    return f'{text[:-1]},"traceparent":"{trace}"}}' if trace else text
+
+
+def to_traced_json(event: Event) -> str:
+    return with_trace(to_json(event), event.trace)
 
 
 def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str]:

@@ -196,7 +196,7 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
             switch that is neither `true` nor `false`.
     """
     values = {name: text.split(",") for name in FIELDS if (text := query.get(name))}
-    return from_lists(values, leave=_switch(query.get("leave"), "leave"))
+    return from_lists(values, leave=switch(query.get("leave"), "leave"))
 
 
 def from_lists(
@@ -231,7 +231,13 @@ def parse(types: str | None, parents: str | None, leave: str | None = None) -> F
     return from_query({"types": types, "parents": parents, "leave": leave})
 
 
-def _switch(text: str | None, field: str) -> bool:
+def switch(text: str | None, field: str) -> bool:
+    """
+    Whether the parameter *field* is on; not where it is empty or absent.
+
+    Raises:
+        InvalidFilter: it is neither `true` nor `false`.
+    """
     if text not in (None, "", "true", "false"):
         raise InvalidFilter("must be true or false", field=field, value=text)
     return text == "true"

@@ -33,6 +33,7 @@ class Page:
     *expires_ms* is when DynamoDB may delete it, well after the floor has passed it.
     *slots* are those of its entries where some of them were left out; None: all are there.
     *compacted*: the archive gave up some of them, so that it does not tell all that happened.
+    *trace* is the `traceparent` of the request that it was, where that is traced (`tracing`).
     """
 
     number: int
@@ -42,6 +43,7 @@ class Page:
     expires_ms: int = 0
     slots: tuple[int, ...] | None = None
     compacted: bool = False
+    trace: str = ""
 
     @property
     def text(self) -> str:

@@ -32,7 +32,7 @@ class Connection:
     *runner_expires_ms* say which replay works on it. *lane* is the one of push that serves it, or
     is to take it up. *listener* is set for one that registers as Triton's listeners do. *admission*
     is with what it subscribed, *encoding* what its client reads beside plain messages. *version*
-    guards every update.
+    guards every update. *traced*: its client asked for the traces of operations.
     """
 
     id: str
@@ -49,6 +49,7 @@ class Connection:
     encoding: str = ""
     version: int = 0
     lane: int = 0
+    traced: bool = False
 
     def changed(self, **fields: object) -> Connection:
         """This connection with other *fields*, as the next version."""
@@ -64,6 +65,7 @@ class Subscription:
     since: int
     admission: Admission = FOR_GOOD
     encoding: str = ""
+    traced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.catchup.links import with_ref
-from tidings.core.model.events import leave_of, of_line, pack, to_json, veiled_leave_of
+from tidings.core.model.events import (
+    leave_of,
+    of_line,
+    pack,
+    to_json,
+    veiled_leave_of,
+    with_trace,
+)
 from tidings.core.model.filters import keys_of, parent_key
 from tidings.core.triton.items import concerned, item_of
 from tidings.core.websocket.connections import Subscription
@@ -40,7 +47,8 @@ class Plan:
     *events* are the operations somebody wants, in log order, as JSON; *items* are the indexes of
     those that are sent to listeners, each a message of its own. *wanted* names for each
     subscription the indexes of its events, ascending. *cursor* is the place behind the *pages*
-    it is for; *deliveries* counts events times those who want them.
+    it is for; *deliveries* counts events times those who want them. *traces* are those of events
+    that have one, by index.
     """
 
     cursor: str = ""
@@ -50,19 +58,30 @@ class Plan:
     items: set[int] = field(default_factory=set)
     wanted: dict[str, list[int]] = field(default_factory=dict)
     watches: dict[str, Subscription] = field(default_factory=dict)
+    traces: dict[int, str] = field(default_factory=dict)
+
+    def add(self, event: Event, template: str) -> None:
+        """The next of *events*."""
+        if event.trace:
+            self.traces[len(self.events)] = event.trace
+        self.events.append(to_json(with_ref(event, template)))
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
         """Connections that get the same events in one encoding, and their messages, built once."""
-        alike: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+        alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
         for connection_id, indexes in self.wanted.items():
-            encoding = self.watches[connection_id].encoding
-            alike.setdefault((encoding, tuple(indexes)), []).append(connection_id)
-        for (encoding, chosen), connection_ids in alike.items():
-            yield connection_ids, self._messages(chosen, encoding)
+            watch = self.watches[connection_id]
+            form = watch.encoding, watch.traced and self.traces != {}
+            alike.setdefault((*form, tuple(indexes)), []).append(connection_id)
+        for (encoding, traced, chosen), connection_ids in alike.items():
+            yield connection_ids, self._messages(chosen, encoding, traced=traced)
 
-    def _messages(self, chosen: Sequence[int], encoding: str) -> list[str]:
+    def _messages(self, chosen: Sequence[int], encoding: str, *, traced: bool) -> list[str]:
         """A subscription has events or items, never both."""
-        texts = [self.events[at] for at in chosen]
+        if traced:
+            texts = [with_trace(self.events[at], self.traces.get(at, "")) for at in chosen]
+        else:
+            texts = [self.events[at] for at in chosen]
         return texts if chosen[0] in self.items else list(pack(texts, self.cursor, encoding))
 
 
@@ -168,13 +187,13 @@ def _plan_page(
         if operation.changed:
             matching = _without_listeners(planned, page, line, operation, matching)
         if matching and _want(planned, page, matching):
-            event = of_line(page.id_prefix, slot, line)
-            planned.events.append(to_json(with_ref(event, template)))
+            planned.add(of_line(page.id_prefix, slot, line, page.trace), template)
         if left == {}:
             continue
         leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
         if leaving:
-            _tell_leave(planned, page, of_line(page.id_prefix, slot, line), leaving, template)
+            event = of_line(page.id_prefix, slot, line, page.trace)
+            _tell_leave(planned, page, event, leaving, template)
 
 
 def _tell_leave(
@@ -182,7 +201,7 @@ def _tell_leave(
 ) -> None:
     for watches, leave in _by_veil(leaving):
         if _want(planned, page, watches):
-            planned.events.append(to_json(with_ref(leave(event), template)))
+            planned.add(leave(event), template)
 
 
 def _by_veil(

@@ -21,6 +21,7 @@ class Message:
     """
     *cursor* is as the client wrote it; *at* is what it means. *leave*: it asked for leaves, also
     where *filter* names nothing that could be left. *encoding* is one that we know, or "".
+    *traced*: it asked for traces.
     """
 
     act: Act
@@ -31,6 +32,7 @@ class Message:
     password: str | None = field(default=None, repr=False)
     leave: bool = False
     encoding: str = ""
+    traced: bool = False
 
 
 def parse(text: str, known_feeds: frozenset[str]) -> Message:
@@ -53,6 +55,7 @@ def parse(text: str, known_feeds: frozenset[str]) -> Message:
         _password(raw),
         leave,
         _encoding(raw),
+        _switch(raw, "trace"),
     )
 
 

@@ -26,7 +26,7 @@ from tidings.core import limits
 from tidings.core.catchup.links import with_ref
 from tidings.core.catchup.matching import page_events
 from tidings.core.followers.lanes import PUSH, follower_of, pushers
-from tidings.core.model.events import pack, reply, to_json
+from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.filters import ALL_KEY, LEAVERS
 from tidings.core.settings.feed import endings_of
 from tidings.core.settings.resources import declared
@@ -341,7 +341,12 @@ class Pusher:
             return
         since = max(connection.since, checkpoint)
         watch = Subscription(
-            connection.id, connection.filter, since, connection.admission, connection.encoding
+            connection.id,
+            connection.filter,
+            since,
+            connection.admission,
+            connection.encoding,
+            connection.traced,
         )
         lane = self._place(feed)
         if watch.filter.leave:
@@ -452,8 +457,9 @@ def _messages(
     wanted = connection.filter
     if wanted.listens:
         return list(items_of(pages, wanted, declared(profile.resources)))
+    encoded = to_traced_json if connection.traced else to_json
     events = (
-        to_json(with_ref(event, profile.object_url))
+        encoded(with_ref(event, profile.object_url))
         for page in pages
         for event in page_events(page, wanted, left=lefts.get(page.number))
     )

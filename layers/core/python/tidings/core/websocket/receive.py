@@ -115,6 +115,7 @@ class Receiver:
             filter=_wanted(message, allowed),
             admission=allowed.admission,
             encoding=message.encoding,
+            traced=message.traced,
             progress=progress.encode(),
         )
         if isinstance(message.at, Now):

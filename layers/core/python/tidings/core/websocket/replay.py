@@ -14,7 +14,7 @@ from tidings.core import limits
 from tidings.core.auth.rate_limit import free
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.links import with_ref
-from tidings.core.model.events import pack, to_json
+from tidings.core.model.events import pack, to_json, to_traced_json
 from tidings.core.settings.feed import endings_of
 from tidings.core.websocket.push import let_go
 from tidings.core.websocket.session import Event, State, after
@@ -89,7 +89,7 @@ class Replayer:
         charge.add(step.size)
         if step.events or step.progress.cursor != progress.cursor:
             linked = (with_ref(event, profile.object_url) for event in step.events)
-            events = map(to_json, linked)
+            events = map(to_traced_json if connection.traced else to_json, linked)
             messages = list(pack(events, step.progress.cursor, connection.encoding))
             if not self.delivery.send(connection.id, messages):
                 return None

@@ -57,6 +57,10 @@ def body_of(value: Mapping[str, Any]) -> str | bytes:
     if "S" in value:
         inflated: str = value["S"]
         return inflated
+    return bytes_of(value)
+
+
+def bytes_of(value: Mapping[str, Any]) -> bytes:
     packed: str | bytes = value["B"]  # still base64 where `raw_query` has read the answer
     return a2b_base64(packed) if isinstance(packed, str) else packed
 

@@ -12,6 +12,7 @@ import json
 
 from tidings.aws.dynamodb.items import revocation
 from tidings.aws.dynamodb.items.attributes import (
+    FLAG,
     NUMBER,
     TEXT,
     Item,
@@ -61,6 +62,7 @@ _LAYOUT = Layout(
     runner_until=NUMBER.of("runner_expires_ms"),
     version=NUMBER,
     lane=NUMBER.sparse,
+    traced=FLAG.sparse,
 )
 
 

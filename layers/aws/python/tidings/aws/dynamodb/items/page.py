@@ -3,6 +3,8 @@ page: one page of the log, immutable but for its expiry.
 
 Key: feed, page number. `body` is NDJSON (S) or deflated NDJSON (B), `append` tells whose write
 it is, `at` is the commit time in ms. `slots` are those of its entries, where some were left out.
+`trace` is that of its request in 24 bytes (`tracing.packed`), where that is traced: with a text in
+its place a plain page of `limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from tidings.aws.dynamodb.items.attributes import (
     Value,
     body,
     body_of,
+    bytes_of,
     expiry,
     expiry_ms,
     number,
@@ -21,6 +24,7 @@ from tidings.aws.dynamodb.items.attributes import (
     text,
     text_of,
 )
+from tidings.core import tracing
 from tidings.core.model.pages import Page
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ def encode(feed: str, page: Page) -> Item:
         "at": number(page.at_ms),
         **expiry(page.expires_ms),
         **({} if page.slots is None else {"slots": _slots(page.slots)}),
+        **({"trace": {"B": tracing.packed(page.trace)}} if page.trace else {}),
     }
 
 
@@ -51,7 +56,12 @@ def decode(item: Item) -> Page:
         number_of(item, "at"),
         expiry_ms(item),
         _slots_of(item["slots"]) if "slots" in item else None,
+        trace=_trace_of(item["trace"]) if "trace" in item else "",
     )
+
+
+def _trace_of(value: Value) -> str:
+    return tracing.unpacked(bytes_of(value))
 
 
 def _slots(slots: Sequence[int]) -> Value:

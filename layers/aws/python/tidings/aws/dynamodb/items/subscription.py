@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tidings.aws.dynamodb.items import revocation
 from tidings.aws.dynamodb.items.attributes import (
+    FLAG,
     NUMBER,
     TEXT,
     Item,
@@ -21,7 +22,9 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.aws.dynamodb.items.filter import FILTER
 from tidings.core.websocket.connections import Subscription
 
-_LAYOUT = Layout(Subscription, filter=FILTER, encoding=TEXT.sparse, since=NUMBER)
+_LAYOUT = Layout(
+    Subscription, filter=FILTER, encoding=TEXT.sparse, since=NUMBER, traced=FLAG.sparse
+)
 
 
 def kind(lane: str) -> str:

@@ -1,0 +1,122 @@
+"""Which lines the functions write of a traced request, and by which header it is traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tidings.aws.config import settings
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.wiring import adapters, core
+
+from functions.follow.handler import handle as follow
+from functions.ingest.handler import handle as ingest
+from tests.functions.cloud import Cloud, become, event, lines_of, log_here, start_anew
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+ASKED = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+XRAY = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+OF_XRAY = "5759e988bd862e3fe1be46a994272793"
+KEPT = ("message", "level", "service", "trace_id", "step", "feed", "page")
+
+Capture = pytest.CaptureFixture[str]
+
+
+def told(capsys: Capture) -> list[dict[str, Any]]:
+    return [each for each in lines_of(capsys) if each.get("message") in ("traced", "late")]
+
+
+def steps(capsys: Capture) -> list[tuple[str, str]]:
+    return [(each["step"], each["trace_id"]) for each in told(capsys)]
+
+
+def test_one_id_from_the_post_to_the_followers(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """With feed and page, as JSON; a request that nobody wants traced writes no line."""
+    log_here()
+    ingest(event("http_post"), None)
+    ingest(event("http_post", more=ASKED), None)
+    (line,) = told(capsys)
+    values = "traced", "INFO", "tidings-dev", TRACE, "ingest", "main", 2
+    assert {name: line[name] for name in KEPT} == dict(zip(KEPT, values, strict=True))
+    assert 0 <= line["ms"] < 10_000
+
+    for follower in ("state", "push"):
+        become(follower, monkeypatch)
+        follow(event("stream_insert"), None)
+        assert steps(capsys) == [(follower, TRACE)]
+    assert [each.trace for each in adapters.log().read("main", 0)] == ["", ASKED["traceparent"]]
+
+
+@pytest.mark.parametrize(
+    ("header", "variable", "found"),
+    [
+        ({}, XRAY, OF_XRAY),
+        ({}, XRAY.replace("Sampled=1", "Sampled=0"), None),
+        ({"x-amzn-trace-id": "Root=1-5759e988-bd862e3fe1be46a994272794"}, XRAY, OF_XRAY),
+        ({"x-amzn-trace-id": XRAY}, XRAY.replace("Sampled=1", "Sampled=0"), OF_XRAY),
+        (ASKED, XRAY, TRACE),  # whoever calls knows what it is part of
+    ],
+)
+def test_an_invocation_that_xray_samples_is_traced_by_its_id(
+    cloud: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    header: dict[str, str],
+    variable: str,
+    found: str | None,
+) -> None:
+    """So that X-Ray and the logs know it by one id."""
+    log_here()
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", variable)
+    ingest(event("http_post", more=header), None)
+    assert [each for _, each in steps(capsys)] == ([found] if found else [])
+
+
+def test_a_stage_may_trace_nobody_or_everybody(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """By TIDINGS_TRACES; an id is made where its caller has none."""
+    log_here()
+    monkeypatch.setenv("TIDINGS_TRACES", "off")
+    start_anew()
+    ingest(event("http_post", more=ASKED), None)
+    assert steps(capsys) == []
+
+    monkeypatch.setenv("TIDINGS_TRACES", "all")
+    start_anew()
+    ingest(event("http_post"), None)
+    ((step, made),) = steps(capsys)
+    assert step == "ingest"
+    assert adapters.log().read("main", 1)[0].trace[3:35] == made
+
+
+def test_a_late_page_is_told_though_nobody_traced_it(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Once for the pages of a turn, by the oldest one; not by default where it is young."""
+    log_here()
+    for _ in range(3):
+        ingest(event("http_post"), None)
+    become("state", monkeypatch)
+    monkeypatch.setattr(core, "now_ms", lambda: 4_000_000_000_000)
+    follow({"ring": "main"}, None)
+
+    (line,) = told(capsys)
+    assert (line["message"], line["level"]) == ("late", "WARNING")
+    assert (line["step"], line["feed"], line["page"], line["pages"]) == ("state", "main", 1, 3)
+    assert "trace_id" not in line
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("TIDINGS_TRACES", "some"), ("TIDINGS_LATE_SECONDS", "-1")],
+)
+def test_a_setting_that_breaks_its_rule_is_refused(variable: str, value: str) -> None:
+    """By name, before anything runs with it."""
+    given = {each.variable: "x" for each in settings.SETTINGS if each.default is None}
+    with pytest.raises(WrongSetting, match=variable):
+        settings.parse({**given, variable: value})
+    parsed = settings.parse(given)
+    assert (parsed.traces, parsed.late_ms) == ("asked", 10_000)
