@@ -35,12 +35,14 @@ from . import (
     spark,
     sse_replay,
     state_follower,
+    tracing,
     units,
 )
 from .sections import Section
 
 _SECTIONS: dict[str, Callable[[], Section]] = {
     "units": units.measure,
+    "tracing": tracing.measure,
     "costs": costs.measure,
     "serve": serve.measure,
     "ingest": ingest.measure,

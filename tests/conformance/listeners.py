@@ -28,6 +28,7 @@ class Heard:
     id: str
     name: str
     data: dict[str, Any]
+    trace: str = ""
 
     @property
     def is_row(self) -> bool:
@@ -91,7 +92,9 @@ class SseListener:
     def _hear(self, block: str) -> None:
         fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
         if fields:
-            self._arrived.put(Heard(fields["id"], fields["event"], json.loads(fields["data"])))
+            trace = fields.get("traceparent", "")
+            data = json.loads(fields["data"])
+            self._arrived.put(Heard(fields["id"], fields["event"], data, trace))
 
 
 class SocketListener:
@@ -151,7 +154,8 @@ class SocketListener:
         if "events" not in message:
             self._answers.append(message)
         for raw in message.get("events", ()):
-            self._events.append(Heard(raw["id"], raw["event"], raw.get("data", {})))
+            trace = raw.get("traceparent", "")
+            self._events.append(Heard(raw["id"], raw["event"], raw.get("data", {}), trace))
         self.cursor = message.get("cursor", self.cursor)
 
 

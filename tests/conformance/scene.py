@@ -23,8 +23,9 @@ from tests.conformance.listeners import (
 )
 from tests.conformance.target import Target
 
+SWITCHES = ("leave", "trace")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
-Wish = Mapping[str, Any]  # `from`, `types`, `parents`, `ids`, `leave`, and `path` for a GET
+Wish = Mapping[str, Any]  # `from`, a filter, switches, and `path` for a GET
 
 
 class Scene:
@@ -87,8 +88,7 @@ class Scene:
 
     def get(self, wish: Wish) -> SseListener:
         params = {key: ",".join(wish[key]) for key in FILTERS if key in wish}
-        if wish.get("leave"):
-            params["leave"] = "true"
+        params |= {switch: "true" for switch in SWITCHES if wish.get(switch)}
         headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}
         url = self.target.stream_url + wish.get("path", self.target.ops_path)
         listener = SseListener(url, params, headers)

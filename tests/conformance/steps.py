@@ -14,12 +14,12 @@ from typing import Any
 
 from tests.conformance import values
 from tests.conformance.listeners import Heard, Silence
-from tests.conformance.scene import FILTERS, Scene
+from tests.conformance.scene import FILTERS, SWITCHES, Scene
 
 FENCE = "fence"
 REACH_S = 60.0  # a follower behind a schedule comes round within a minute
 SILENT_S = 0.5  # after a witness has heard the same page, what is not there is not coming
-_WISHES = (*FILTERS, "from", "leave", "path")
+_WISHES = (*FILTERS, *SWITCHES, "from", "path")
 
 
 def step_append(scene: Scene, argument: dict[str, Any]) -> None:
@@ -135,7 +135,8 @@ def _check_event(scene: Scene, expected: dict[str, Any], heard: Heard) -> None:
     assert heard.name == fields.pop("event"), heard
     event_id = fields.pop("event_id", None)
     assert event_id is None or heard.id == event_id, heard
-    only = fields.pop("only", None)
+    only, trace = fields.pop("only", None), fields.pop("trace", None)
+    assert trace is None or heard.trace == trace, heard
     for name, value in fields.items():
         assert values.matches(value, heard.data.get(name)), (name, value, heard)
     assert only is None or list(heard.data) == only, heard

@@ -18,7 +18,7 @@ from tests.oplog.wire import until
 
 LISTENERS = 3
 DESERTED = "deserted"
-FEEDS = [f"f{number}" for number in range(9)]
+FEEDS = [f"f{number}" for number in range(10)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
+SAMPLED = "Sampled=1"  # of that
 # A later version may have more behind a dash; of ours nothing may follow.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _XRAY_ROOT = re.compile(r"1-([0-9a-f]{8})-([0-9a-f]{24})")
@@ -105,9 +106,10 @@ def _w3c(text: str) -> str | None:
 
 def _xray(text: str) -> str | None:
     """`Sampled=0` is no wish: Lambda says so of each call that X-Ray does not look at."""
+    if SAMPLED not in text:
+        return None
     fields = dict(part.strip().partition("=")[::2] for part in text.split(";"))
-    root = _XRAY_ROOT.fullmatch(fields.get("Root", ""))
-    parent = fields.get("Parent", "")
+    root, parent = _XRAY_ROOT.fullmatch(fields.get("Root", "")), fields.get("Parent", "")
     if root is None or fields.get("Sampled") != "1" or not _XRAY_PARENT.fullmatch(parent):
         return None
     return _w3c(f"00-{root[1]}{root[2]}-{parent}-01")

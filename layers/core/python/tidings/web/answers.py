@@ -20,7 +20,14 @@ JSON = "application/json"
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
 PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
-CORS_HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", "prefer")
+CORS_HEADERS = (
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "last-event-id",
+    "prefer",
+    "traceparent",
+)
 ALWAYS = {
     "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
     "cache-control": "no-cache, no-store, must-revalidate",

@@ -137,6 +137,7 @@ SCHEMAS: dict[str, Schema] = {
 PARAMETERS: dict[str, Schema] = {
     **{name: {"type": "string"} for name in FIELDS},
     "leave": {"type": "string", "enum": ["true", "false"]},
+    "trace": {"type": "string", "enum": ["true", "false"]},
     "lastEventId": {"type": "string"},
     "since": _WHOLE,
     "limit": {**_WHOLE, "maximum": limits.REQUEST_OPERATIONS_MAX},
@@ -156,6 +157,7 @@ PARAMETERS: dict[str, Schema] = {
     "bucket": {**_WHOLE, "maximum": limits.BUCKETS - 1},
     "Last-Event-ID": {"type": "string"},
     "Idempotency-Key": {"type": "string", "pattern": "^[!-~]{1,128}$"},
+    "traceparent": {"type": "string"},
     "Prefer": {"type": "string", "enum": ["return=representation"]},
 }
 
@@ -174,7 +176,7 @@ DOCS: dict[str, Doc] = {
     "POST /ops": Doc(
         "append operations",
         "4",
-        headers=(*_KEYED, "Prefer"),
+        headers=(*_KEYED, "Prefer", "traceparent"),
         body=((JSON, {"anyOf": [_ref("Operation"), _POSTED]}), (NDJSON, _PLAIN)),
         status=204,
         answer="",
@@ -182,7 +184,7 @@ DOCS: dict[str, Doc] = {
     "GET /ops": Doc(
         "follow the feed",
         "7",
-        query=(*FIELDS, "leave", "lastEventId"),
+        query=(*FIELDS, "leave", "trace", "lastEventId"),
         headers=("Last-Event-ID",),
         answer=STREAM,
     ),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from tidings.aws.config.metrics import METRICS, NAMESPACE
+from tidings.core.tracing import SAMPLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ def _metrics() -> Metrics:
 def sampled_invocation() -> str:
     """What Lambda calls this invocation in X-Ray, as `X-Amzn-Trace-Id`; "" if not sampled there."""
     header = os.environ.get(_XRAY_VARIABLE, "")
-    return header if "Sampled=1" in header else ""
+    return header if SAMPLED in header else ""
 
 
 def count(metric: str, value: int) -> None:

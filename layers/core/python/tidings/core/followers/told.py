@@ -42,13 +42,14 @@ class Told:
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         count = self.handler.handle(feed, pages)
-        handled = pages[:count]
-        traced = [page for page in handled if page.trace]
-        if handled and (traced or self.late_ms):
-            self._tell(feed, handled, traced)
+        self.say(feed, pages[:count])
         return count
 
-    def _tell(self, feed: str, handled: Sequence[Page], traced: Sequence[Page]) -> None:
+    def say(self, feed: str, handled: Sequence[Page]) -> None:
+        """What there is to tell of the pages *handled* by a turn; mostly nothing."""
+        traced = [page for page in handled if page.trace]
+        if not handled or not (traced or self.late_ms):
+            return
         now_ms, oldest = self.clock(), handled[0]
         for page in traced:
             passed_ms = max(0, now_ms - page.at_ms)
