@@ -8,13 +8,19 @@ from pathlib import Path
 
 import click
 import pytest
+from tidings.aws.config.metrics import SERVICE_VARIABLE, service
+from tidings.aws.wiring import adapters
 from tidings.client.cli.main import main
 from tidings.core.attention import RULES
+from tidings.core.tracing import Passage
 
 from infra import runbooks
+from tests.functions.cloud import lines_of, log_here
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / runbooks.PAGE).read_text(encoding="utf-8")
+_TEXT, _FIELD = re.compile(r'"[^"]*"|@\w+'), re.compile(r"[a-z_]+")
+_SYNTAX = {"filter", "in", "and", "display", "sort"}
 _COMMAND = re.compile(r"`(tidings [^`]+)`")
 COMMANDS = sorted(set(_COMMAND.findall(TEXT)))
 SECTIONS = [part.partition("\n") for part in TEXT.split("\n## ")[1:]]
@@ -78,3 +84,21 @@ def test_every_alarm_leads_to_a_section() -> None:
     assert runbooks.description("SweepInvocations").endswith("#a-schedule-does-not-run")
     with pytest.raises(StopIteration):
         runbooks.description("Unheard")
+
+
+def test_the_queries_of_a_late_operation_name_what_the_lines_have(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their fields are those that functions write, and `message` has the values they look for."""
+    monkeypatch.setenv(SERVICE_VARIABLE, service("prod"))
+    log_here()
+    body = next(text for title, _, text in SECTIONS if title == "An operation was late")
+    queries = re.findall(r"`(filter [^`]+)`", body)
+    for passage in (Passage("state", "main", 1, 20, "a" * 32), Passage("push", "main", 1, 20)):
+        adapters.tell_passage(passage)
+    lines = lines_of(capsys)
+
+    named = {name for query in queries for name in _FIELD.findall(_TEXT.sub("", query))}
+    assert len(queries) == 2
+    assert named - _SYNTAX <= {name for line in lines for name in line}
+    assert [line["message"] for line in lines] == re.findall(r'"(traced|late)"', queries[0])

@@ -158,11 +158,13 @@ def new_id() -> str:
 
 def tell_passage(passage: Passage) -> None:
     """Implements `tracing.Tell`: what is traced in one line each, what is late in a warning."""
-    place = f"step={passage.step} feed={passage.feed} page={passage.page} ms={passage.ms}"
-    if passage.trace:
-        traces.info("traced trace_id=%s %s", passage.trace, place)
+    fields = passage._asdict()
+    trace_id = fields.pop("trace")
+    place = " ".join(f"{name}={value}" for name, value in fields.items())
+    if trace_id:
+        traces.info("traced trace_id=%s %s", trace_id, place)
     else:
-        traces.warning("late pages=%d %s", passage.pages, place)
+        traces.warning("late %s", place)
 
 
 def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:

@@ -1,6 +1,6 @@
 """
 What the functions are told by their environment, which is read here alone: once, into a frozen
-value.
+value; but for what Lambda says of each call.
 
 `SETTINGS` is the table; infra sets the variables from it, docs/operations/OPERATIONS.md prints it.
 """
@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidings.core.tracing import SAMPLED
 from tidings.web import settings as shared
 from tidings.web.settings import NO_ORIGINS as NO_ORIGINS
 from tidings.web.settings import MissingSetting as MissingSetting
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tidings.aws.config.coordinator import CoordinatorUrl
 
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
+_XRAY = "_X_AMZN_TRACE_ID"  # no setting: Lambda gives it another value for each call
 DAY_S = 86_400  # that pages may wait for the archive: a log keeps each for longer
 
 SETTINGS = (
@@ -69,6 +71,12 @@ class Settings(Shared):
 
 def from_environment() -> Settings:
     return parse(os.environ)
+
+
+def sampled_call() -> str:
+    """What X-Ray calls the call under way, as `X-Amzn-Trace-Id`; "" where it does not sample it."""
+    header = os.environ.get(_XRAY, "")
+    return header if SAMPLED in header else ""
 
 
 def parse(environment: Mapping[str, str]) -> Settings:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidings.aws.config.settings import sampled_call
 from tidings.aws.gateway.http_events import request_from, response_from
-from tidings.aws.runtime.telemetry import edge, sampled_invocation
+from tidings.aws.runtime.telemetry import edge
 from tidings.aws.wiring import adapters
 from tidings.web.answers import respond
 
@@ -23,7 +24,7 @@ def http_edge(endpoint: Callable[[], Endpoint]) -> Handler:
     @edge
     def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
         settings = adapters.settings()
-        request = request_from(event, settings.url_prefix, sampled_invocation())
+        request = request_from(event, settings.url_prefix, sampled_call())
         return response_from(respond(endpoint(), request, settings.cors_origins))
 
     return handle

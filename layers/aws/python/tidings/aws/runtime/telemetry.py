@@ -7,13 +7,11 @@ Logs name feeds, pages, counts, errors and ids of traces; never what operations 
 
 from __future__ import annotations
 
-import os
 from functools import cache, wraps
 from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from tidings.aws.config.metrics import METRICS, NAMESPACE
-from tidings.core.tracing import SAMPLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")
 
-_XRAY_VARIABLE = "_X_AMZN_TRACE_ID"  # Lambda sets it anew for each invocation
 _UNITS = {metric.name: metric.unit for metric in METRICS}
 
 
@@ -38,12 +35,6 @@ def logger() -> Logger:
 @cache
 def _metrics() -> Metrics:
     return Metrics(namespace=NAMESPACE)
-
-
-def sampled_invocation() -> str:
-    """What Lambda calls this invocation in X-Ray, as `X-Amzn-Trace-Id`; "" if not sampled there."""
-    header = os.environ.get(_XRAY_VARIABLE, "")
-    return header if SAMPLED in header else ""
 
 
 def count(metric: str, value: int) -> None:

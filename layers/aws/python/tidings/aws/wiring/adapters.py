@@ -74,11 +74,12 @@ def tell_passage(passage: Passage) -> None:
     """Implements `tracing.Tell`: what is traced in one line each, what is late in a warning."""
     from tidings.aws.runtime.telemetry import logger
 
-    fields = {"step": passage.step, "feed": passage.feed, "page": passage.page, "ms": passage.ms}
-    if passage.trace:
-        logger().info("traced", trace_id=passage.trace, **fields)
+    fields = passage._asdict()
+    trace_id = fields.pop("trace")
+    if trace_id:
+        logger().info("traced", trace_id=trace_id, **fields)
     else:
-        logger().warning("late", pages=passage.pages, **fields)
+        logger().warning("late", **fields)
 
 
 @cache
