@@ -98,7 +98,13 @@ class CredulousLog(WatchedLog):
 class EarlyAppender(Appender):
     """(c) Answers before the page is written; the write comes a little later, if at all."""
 
-    def append(self, feed: str, lines: Sequence[str], required: Precondition | None = None) -> Page:
+    def append(
+        self,
+        feed: str,
+        lines: Sequence[str],
+        required: Precondition | None = None,
+        trace: str = "",
+    ) -> Page:
         page = self._page(self.log.take(feed), encode(lines), self.new_id())
         process: Process = self.clock.__self__  # type: ignore[attr-defined]
         put = self.log.put

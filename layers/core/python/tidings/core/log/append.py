@@ -152,6 +152,6 @@ class Appender:
         now = self.clock()
         self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
 
-    def _page(self, number: int, body: str | bytes, append_id: str, trace: str) -> Page:
+    def _page(self, number: int, body: str | bytes, append_id: str, trace: str = "") -> Page:
         now = self.clock()
         return Page(number, body, append_id, now, now + self.page_ms, trace=trace)
