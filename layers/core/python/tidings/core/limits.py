@@ -167,6 +167,7 @@ CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
 
 # --- what a feed's owner sets ----------------------------------------------------------------
 PROFILE_AGE_MS = 4_000  # how late a change may be noticed: the promise is five; 0.25 RRU a second
+SHARED_S = 1  # of an answer in a cache: with PROFILE_AGE_MS the five seconds of that promise
 OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with every event
 PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the other
 PASSWORD_BYTES_MIN = 8  # below it guessing is cheap, even at one guess per 15 ms of our CPU

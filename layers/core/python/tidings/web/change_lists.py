@@ -2,7 +2,7 @@
 Lists of changes as an ASGI app: `GET /changes`, `/changes/{id}`, also below `/feeds/{feed}`.
 
 A reply that has nothing waits for news, as long as the client would: many clients wait for one
-reader of the log's end, as streams do.
+reader of the log's end, as streams do. `caching` says which replies a cache may share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidings.core.changeagent.users import Gate
 from tidings.core.errors import InvalidChange, TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.model.numbers import whole
-from tidings.web import links
+from tidings.web import caching, links
 from tidings.web.answers import JSON
 from tidings.web.asgi import (
     Message,
@@ -83,25 +83,29 @@ class ChangeLists:
             return preflight(headers, self._origins, "GET", "POST")
         gone = asyncio.ensure_future(disconnected(receive))
         try:
-            text = await self._text(scope, headers, match, gone)
-            return Answer(200, {"content-type": JSON}, text)
+            return await self._found(scope, headers, match, gone)
         except TidingsError as error:
             return refusal(error)
         finally:
             gone.cancel()
 
-    async def _text(
+    async def _found(
         self, scope: Message, headers: dict[str, str], match: re.Match[str], gone: Future[None]
-    ) -> str:
+    ) -> Answer:
         came_s = asyncio.get_running_loop().time()
         feed, allowed = await in_thread(self._admit, match["feed"] or DEFAULT_FEED, headers)
         if match["id"] is not None:
             number = _number(match["id"])
-            return await in_thread(self._lister().one, feed, number, allowed.bound)
-        given = query_of(scope)
-        query = replace(parse(given), bound=allowed.bound)
+            change = await in_thread(self._lister().one, feed, number, allowed.bound)
+            return Answer(200, {"content-type": JSON}, change)
+        query = replace(parse(query_of(scope)), bound=allowed.bound)
         listed = partial(in_thread, self._list, feed, self._charges(feed, allowed.admission))
-        return (await self._awaited(feed, query, listed, gone, came_s)).to_json()
+        first = await listed(query)
+        listing = await self._awaited(feed, query, first, listed, gone, came_s)
+        shared = caching.sharing(allowed, waits=query.waits, full=listing.is_full)
+        if shared and listing is not first:  # others may have joined with a key that has ended
+            await in_thread(self._admit, feed, headers)
+        return Answer(200, {"content-type": JSON, **shared}, listing.to_json())
 
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
@@ -115,10 +119,15 @@ class ChangeLists:
         return listing
 
     async def _awaited(
-        self, feed: str, query: Query, listed: Listed, gone: Future[None], came_s: float
+        self,
+        feed: str,
+        query: Query,
+        listing: Listing,
+        listed: Listed,
+        gone: Future[None],
+        came_s: float,
     ) -> Listing:
-        """What there is, or what comes behind it while the client waits, who came at *came_s*."""
-        listing = await listed(query)
+        """*listing*, or what comes behind it while the client waits, who came at *came_s*."""
         now_s = asyncio.get_running_loop().time
         until_s = came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
         if listing.waiting:  # what is behind the hole may be what the client has posted itself

@@ -19,6 +19,7 @@ from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import check_known
 from tidings.core.replication import serve
 from tidings.core.replication.wire import Portion, tell, tell_rows
+from tidings.web import caching
 from tidings.web.answers import headers_for, refusal
 from tidings.web.asgi import (
     Message,
@@ -37,7 +38,7 @@ from tidings.web.tail_poller import POLL_S, Listen, TailPoller, at_a_pace
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.replication.serve import PagesAsked, Portioner, Query, RowsAsked
@@ -75,13 +76,13 @@ class Portions:
             return preflight(headers, self._origins, "GET")
         gone = asyncio.ensure_future(disconnected(receive))
         try:
-            return Answer(200, {"content-type": KIND}, await self._text(scope, headers, gone))
+            return await self._found(scope, headers, gone)
         except TidingsError as error:
             return refusal(error)
         finally:
             gone.cancel()
 
-    async def _text(self, scope: Message, headers: dict[str, str], gone: Future[None]) -> str:
+    async def _found(self, scope: Message, headers: dict[str, str], gone: Future[None]) -> Answer:
         came_s = asyncio.get_running_loop().time()
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
@@ -90,9 +91,18 @@ class Portions:
         feed, allowed = await in_thread(self._admit, match["feed"], headers)
         query = query_of(scope)
         if match["what"] == "rows":
-            return await in_thread(self._rows, feed, query, allowed)
+            text = await in_thread(self._rows, feed, query, allowed)
+            return Answer(200, {"content-type": KIND}, text)
         requested = narrowed(serve.parse_pages(query), allowed)
-        return await self._pages(feed, requested, gone, came_s)
+        await in_thread(self._guard().check_leave, feed, requested.selection.filter)
+        read = partial(in_thread, self._look, feed, requested)
+        first: Portion = await read()
+        portion = await self._awaited(feed, requested, first, read, gone, came_s)
+        shared = caching.sharing(allowed, waits=requested.block_s > 0, full=portion.is_full)
+        if shared and portion is not first:  # others may have joined with a key that has ended
+            await in_thread(self._admit, feed, headers)
+        text = await in_thread(tell, portion)
+        return Answer(200, {"content-type": KIND, **shared}, text)
 
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
@@ -106,21 +116,24 @@ class Portions:
             self._portioner().rows(feed, requested.bucket, requested.after, requested.selection),
         )
 
-    async def _pages(
-        self, feed: str, requested: PagesAsked, gone: Future[None], came_s: float
-    ) -> str:
-        """What there is, or what comes while the caller waits, who came at *came_s*."""
-        await in_thread(self._guard().check_leave, feed, requested.selection.filter)
-        read = partial(in_thread, self._look, feed, requested)
+    async def _awaited(
+        self,
+        feed: str,
+        requested: PagesAsked,
+        portion: Portion,
+        read: Callable[[], Awaitable[Portion]],
+        gone: Future[None],
+        came_s: float,
+    ) -> Portion:
+        """*portion*, or what comes while the caller waits, who came at *came_s*."""
         now_s, until_s = asyncio.get_running_loop().time, came_s + requested.block_s
-        portion: Portion = await read()
         while _is_empty(portion) and not gone.done() and now_s() < until_s:
             end = min(requested.after.page, portion.standing.head)  # it may be ahead of us
             await self._poller(feed, requested).wait(end, gone, until_s - now_s())
             portion = await read()
             if _is_empty(portion):  # what came is not behind it, or is not told yet
                 await asyncio.wait({gone}, timeout=min(POLL_S, max(0, until_s - now_s())))
-        return await in_thread(tell, portion)
+        return portion
 
     def _look(self, feed: str, requested: PagesAsked) -> Portion:
         return self._portioner().pages(feed, requested.after, requested.selection, requested.size)

@@ -57,6 +57,11 @@ class Query:
     def is_selective(self) -> bool:
         return bool(self.tags) or not self.bound.is_everything
 
+    @property
+    def waits(self) -> bool:
+        """Whether the client would wait where nothing is there."""
+        return self.block_s > 0 and self.limit > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -77,6 +82,11 @@ class Listing:
     waiting: bool = False
     lost: bool = False
     read: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """More may follow what it holds: who reads it asks on."""
+        return bool(self.entries) and not self.at_end
 
     def to_json(self) -> str:
         """The reply, in JSON."""

@@ -57,6 +57,11 @@ class Portion:
     pending: int = 0
     filtered: int = 0
 
+    @property
+    def is_full(self) -> bool:
+        """More follows the pages that it holds: who reads it asks on."""
+        return bool(self.pages) and self.pages[-1].number < self.standing.head
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
