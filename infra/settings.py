@@ -44,6 +44,20 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
+class OneAddress:
+    """
+    One name for all three addresses of a stage: CloudFront in front of them (DEPLOY.md).
+
+    *name* is its name, with *certificate_arn* in ACM, in us-east-1; without one it is CloudFront's
+    own. *web_acl_arn* is a web ACL of AWS WAF for CloudFront, in us-east-1 too.
+    """
+
+    name: str = ""
+    certificate_arn: str = ""
+    web_acl_arn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Producer:
     """
     A table of somebody else's, whose writes are told by a feed (docs/guides/TABLES.md).
@@ -116,7 +130,8 @@ class Stage:
     the stack made.
     *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
     *xray*: X-Ray samples what functions are called for, one call a second and a twentieth of the
-    others; an idle stage stays within what is free of charge.
+    others; an idle stage stays within what is free of charge. *one_address* is in front of all that
+    clients reach.
     """
 
     name: str
@@ -146,6 +161,7 @@ class Stage:
     tables: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     xray: bool = False
+    one_address: OneAddress | None = None
 
 
 class UnknownStage(Exception):

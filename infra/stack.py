@@ -20,6 +20,7 @@ from infra.environment import addresses, chained, variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import ArchiveBucket, SyncBucket
 from infra.parts.dashboard import FeedDashboard
+from infra.parts.distribution import Urls, one_address
 from infra.parts.function import TidingsFunction
 from infra.parts.http_api import FeedHttpApi
 from infra.parts.lake import Lake
@@ -63,6 +64,8 @@ class TidingsStack(cdk.Stack):
             cors_origins=origins(self.values["TIDINGS_CORS_ORIGINS"]),
         )
         self.sockets.connect(self.functions)
+        stream = self.functions["stream"].url or ""
+        one_address(self, stage, Urls(self.http.url, stream, self.sockets.url))
         self.sources = self._sources()
         self.clock = Clock(self, "Clock", self.functions)
         self.sync = self._sync()

@@ -30,8 +30,13 @@ def made(**changes: Any) -> Template:
 
 @pytest.fixture(scope="module")
 def leading() -> Template:
-    """A stage that has the table, for another account too."""
-    return made(sources={"main": ELECTED}, seats=True, seat_accounts=("111122223333",))
+    """A stage that has the table, for another account too, and one address."""
+    return made(
+        sources={"main": ELECTED},
+        seats=True,
+        seat_accounts=("111122223333",),
+        one_address=settings.OneAddress(),
+    )
 
 
 def told(template: Template, function: str) -> dict[str, Any]:
@@ -103,3 +108,14 @@ def test_the_relay_may_wake_itself_and_the_followers(template: Template) -> None
         allowed = template.statements(template.role_of(function))
         woken = [text(each["Resource"]) for each in allowed if "Invoke" in text(each["Action"])]
         assert any("follow-relay" in each for each in woken), function
+
+
+def test_one_address_has_the_three_of_its_stage_behind_it(leading: Template) -> None:
+    """Each by the host that the stage tells of; tests/infra/test_distribution.py has the rest."""
+    found = leading.only("AWS::CloudFront::Distribution", "OneAddress")[1]["DistributionConfig"]
+    told = leading.body["Outputs"]
+    for each, output in (("http", "FeedUrl"), ("stream", "StreamUrl"), ("sockets", "SocketsUrl")):
+        [origin] = [one for one in found["Origins"] if one["Id"] == each]
+        url = origin["DomainName"]["Fn::Select"][1]["Fn::Split"][1]
+        assert text(url) == text(told[output]["Value"])
+    assert {"Url", "UrlTarget"} <= told.keys()

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.client.address import DEFAULT_URL
+from tidings.client.address import DEFAULT_URL, socket_url
 from tidings.client.cli.main import main
 from tidings.client.cli.options import address_options
 from tidings.core.auth.passwords import hashed
@@ -44,6 +44,15 @@ def _run(*words: str) -> Result:
 def _passwords(profiles: DynamoDBProfiles) -> None:
     stored = tuple(hashed("correct horse", salt=SALT, now_ms=at) for at in (NEW_MS, OLD_MS))
     profiles.save("orders", replace(Profile(), read_passwords=stored, ingest_passwords=stored[1:]))
+
+
+def test_a_stage_behind_one_address_is_asked_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For everything; the WebSocket is where a client with that address looks for it."""
+    with deployed(monkeypatch, OUTPUTS | {"Url": "https://all.example.org"}):
+        (told,) = map(json.loads, _run("stages", "--json").stdout.splitlines())
+    urls = {told["feed_url"], told["stream_url"]}
+    assert urls == {"https://all.example.org"}
+    assert told["sockets_url"] == socket_url(*urls)
 
 
 def test_what_a_stage_exposes(profiles: DynamoDBProfiles) -> None:

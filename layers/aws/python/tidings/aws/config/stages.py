@@ -20,8 +20,10 @@ SOURCES_OUTPUT = "Sources"  # of the stack, where feeds are chained: which ones,
 FEED_URL_OUTPUT = "FeedUrl"  # of the stack: to post to, and for all that is no stream
 STREAM_URL_OUTPUT = "StreamUrl"  # of the stack: Server-Sent Events
 SOCKETS_URL_OUTPUT = "SocketsUrl"  # of the stack: WebSockets
+ONE_URL_OUTPUT = "Url"  # of the stack, where it has one address for the three of them
 SYNC_BUCKET_OUTPUT = "SyncBucket"  # of the stack: where dumps and plans are
 SYNC_MACHINE_OUTPUT = "SyncMachine"  # of the stack: what is started with a dump
+SOCKETS_PATH = "/ws"  # below one address, as on a server and a twin
 _URLS = (FEED_URL_OUTPUT, STREAM_URL_OUTPUT, SOCKETS_URL_OUTPUT)
 _EXPOSED = frozenset({*_URLS, CONTROL_OUTPUT, FEEDS_OUTPUT})
 # What bulk work on a stage has to know of its functions' settings, by the output that tells it.
@@ -124,9 +126,16 @@ def all_exposed(cloudformation: Any) -> list[Exposed]:
 
 
 def _exposed(stage: str, outputs: Mapping[str, str]) -> Exposed:
-    addresses = Addresses(*(outputs[name] for name in _URLS))
     feeds = frozenset(outputs[FEEDS_OUTPUT].split(","))
-    return Exposed(stage, addresses, outputs[CONTROL_OUTPUT], feeds)
+    return Exposed(stage, _addresses(outputs), outputs[CONTROL_OUTPUT], feeds)
+
+
+def _addresses(outputs: Mapping[str, str]) -> Addresses:
+    """Those of the one address where there is one, with the WebSocket where a server has it."""
+    url = outputs.get(ONE_URL_OUTPUT)
+    if url is None:
+        return Addresses(*(outputs[name] for name in _URLS))
+    return Addresses(url, url, f"{url.replace('https', 'wss', 1)}{SOCKETS_PATH}")
 
 
 def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
