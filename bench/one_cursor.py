@@ -24,7 +24,8 @@ async def _asked(server: Server, readers: int) -> tuple[int, bool]:
             first = await _post(producer)
 
             async def read() -> list[int]:
-                at, told = first, []
+                at = first
+                told: list[int] = []
                 while len(told) < _CHANGES:
                     found = (await client.get(f"/changes?since={at}&block=20")).json()
                     told += [each["_id"] for each in found["changes"]]

@@ -77,7 +77,9 @@ class FeedDistribution(Construct):
             ],
             web_acl_id=wanted.web_acl_arn or None,
             log_bucket=_log_bucket(self, stage),
-            **self._named(wanted),
+            # Without a name it has one of CloudFront's.
+            domain_names=[wanted.name] if wanted.name else None,
+            certificate=self._certificate(wanted) if wanted.name else None,
         )
         domain = self.distribution.distribution_domain_name
         self.url = f"https://{wanted.name or domain}"
@@ -141,14 +143,8 @@ class FeedDistribution(Construct):
             runtime=cloudfront.FunctionRuntime.JS_2_0,
         )
 
-    def _named(self, wanted: OneAddress) -> Mapping[str, object]:
-        """Without a name it has one of CloudFront's."""
-        if not wanted.name:
-            return {}
-        certificate = acm.Certificate.from_certificate_arn(
-            self, "Certificate", wanted.certificate_arn
-        )
-        return {"domain_names": [wanted.name], "certificate": certificate}
+    def _certificate(self, wanted: OneAddress) -> acm.ICertificate:
+        return acm.Certificate.from_certificate_arn(self, "Certificate", wanted.certificate_arn)
 
 
 def one_address(scope: Construct, stage: Stage, urls: Urls) -> FeedDistribution | None:
